@@ -19,6 +19,7 @@ from flight_messages import (
 from front_harness import Running, RunningFront
 from looks import FAR_APART, LOOKS_TO_A_LIMIT, Script, looked_at, opened, written
 
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -212,6 +213,28 @@ async def test_a_worker_that_has_lifted_its_clock_is_ended_all_the_same(running_
         # Its own clock comes first.
         await looked_at(front, 4_000 // 30)
         assert front.front._running._watched
+        await looked_at(front, 4)
+        assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
+
+
+async def test_a_worker_that_may_have_joined_batches_has_the_time_of_all_of_them(running_front: Running) -> None:
+    script = Script()
+    pool = FakePool(script=script)
+    aggregate = FunctionKind.FUNCTION_KIND_AGGREGATE
+    pool.functions = (FunctionDescription(name="echo", version="1", kind=aggregate),)
+    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_timeout_seconds": 2_000}
+    async with running_front(pool, **limits) as front:
+        call = await opened(front, script)
+        for number in (1, 2, 3):
+            await call.write(batch(number))
+            await script.got(FrameKind.BATCH)
+            # It has taken the one before, and works on this one.
+            script.replies.put_nowait(ReplyMetadata(consumed=number - 1))
+            await asyncio.wait_for(call.read(), 60)
+            await written(front)
+        await looked_at(front, 3 * 4_000 // 30)
+        [watched] = front.front._running._watched
+        assert not watched.relay.function_has_earned_its_end
         await looked_at(front, 4)
         assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
 

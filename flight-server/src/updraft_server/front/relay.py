@@ -210,6 +210,11 @@ class Relay:
         return self._limits.batch_timeout
 
     @property
+    def batches_at_once(self) -> int:
+        """The most batches that the function may work on now: how many of them its worker has joined is not known."""
+        return 1 + self.taken if self._request.joins_batches else 1
+
+    @property
     def passed(self) -> tuple[int, int]:
         """Changes with everything that the worker takes or gives."""
         return self._transfer.received_messages, self._said_by_worker

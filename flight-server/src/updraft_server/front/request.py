@@ -62,6 +62,8 @@ class Request:
     """Names the files and environment that a worker's modules are imported with; empty when there are none."""
     is_batched: bool = False
     """Whether the function runs in model processes; known once it is resolved."""
+    joins_batches: bool = False
+    """Whether the function, an aggregate, may work on several batches at once; known once it is resolved."""
     resolved: bool = False
     """Whether `resolve` has found that this pool runs it."""
 
@@ -173,7 +175,12 @@ def _with_version(request: Request, capabilities: Capabilities) -> Request:
     registered = capabilities.callable(request.function, request.version)
     _check_call(request.command.registered, registered)
     return replace(
-        request, function=registered.name, version=registered.version, is_batched=registered.batched, resolved=True
+        request,
+        function=registered.name,
+        version=registered.version,
+        is_batched=registered.batched,
+        joins_batches=registered.kind == FunctionKind.FUNCTION_KIND_AGGREGATE,
+        resolved=True,
     )
 
 

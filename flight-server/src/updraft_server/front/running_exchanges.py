@@ -161,7 +161,7 @@ class RunningExchanges:
                 relay.end(_client_is_silent(client.limit_seconds))
             seconds = watched.work.looked(relay.taken, is_working=relay.is_working)
             # Its own clock should have ended the first; the second may have none.
-            if 0 < _without_its_clock_seconds(relay.batch_timeout) <= seconds:
+            if 0 < _without_its_clock_seconds(relay) <= seconds:
                 relay.end_for(relay.batch_timeout.error(relay.function))
             elif 0 < self._longest_batch.seconds <= seconds:
                 relay.end_for(self._longest_batch.error(relay.function))
@@ -196,9 +196,10 @@ class RunningExchanges:
         return watched.relay.turn is Side.WORKER and before == watched.passed
 
 
-def _without_its_clock_seconds(batch_timeout: BatchTimeout) -> float:
+def _without_its_clock_seconds(relay: Relay) -> float:
     """When a worker has lifted its clock for sure: that does not run while it imports what the function needs."""
-    return 2 * batch_timeout.batch_seconds + _IMPORTS_SECONDS if batch_timeout.batch_seconds else 0.0
+    batches_seconds = relay.batches_at_once * relay.batch_timeout.batch_seconds
+    return 2 * batches_seconds + _IMPORTS_SECONDS if batches_seconds else 0.0
 
 
 def _client_is_silent(limit_seconds: float) -> DeadlineError:
