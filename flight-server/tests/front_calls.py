@@ -22,6 +22,7 @@ Answer = TypeVar("Answer")
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -93,7 +93,7 @@ def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
     model = joined.model
     rows = model["rows"] / max(model["batches"], 1)
     gain = joined.rows_per_second / one_by_one.rows_per_second
-    print(f"joined: {model['batches']} batches of {rows:.0f} rows on the average")
+    print(f"joined: {model['batches']} batches of {rows:.0f} rows on average")
     print(f"joined: waited at most {model['wait_seconds']} s, 99 of 100 batches; {_WAIT_SECONDS} s are configured")
     print(f"joined beside one batch at a time: {gain:.1f} times the rows")
     missed = []

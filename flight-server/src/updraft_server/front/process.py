@@ -73,6 +73,7 @@ _log = structlog.get_logger(__name__)
 
 # Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
 _ENDING_SECONDS = 2.0
+_FUNCTION_HEALTH = "updraft.function/"
 
 
 class Front:
@@ -333,8 +334,12 @@ class Front:
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
-        for name, fault in self._functions.faults().items():
-            await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
+        faults = {f"{_FUNCTION_HEALTH}{name}": fault for name, fault in self._functions.faults().items()}
+        for name, fault in faults.items():
+            await self._health.publish([name], serving=serving and not fault)
+        # They were loaded again, and these are none any more.
+        gone = [name for name in self._health.published if name.startswith(_FUNCTION_HEALTH) and name not in faults]
+        await self._health.withdraw(gone)
 
     def _announce(self) -> None:
         functions = self._announced_functions()

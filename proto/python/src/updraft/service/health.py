@@ -58,6 +58,12 @@ class HealthBoard:
                 self._published[name] = serving
                 await self._servicer.set(name, status)
 
+    async def withdraw(self, names: Iterable[str]) -> None:
+        """Set SERVICE_UNKNOWN for each of `names`, which are not there any more, and notify watchers."""
+        for name in names:
+            del self._published[name]
+            await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+
 
 class _Methods:
     """The gRPC methods on one server.
