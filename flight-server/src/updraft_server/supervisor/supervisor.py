@@ -306,9 +306,13 @@ class Supervisor:
         self._drop_successor()
         self._generation += 1
         settings = dataclasses.replace(self._zygote_settings, generation=self._generation, is_successor=True)
-        self._successors_door, zygotes_end = packet_pair()
-        with zygotes_end:
-            self._children[_SUCCESSOR] = start_zygote(settings, zygotes_end)
+        try:
+            self._successors_door, zygotes_end = packet_pair()
+            with zygotes_end:
+                self._children[_SUCCESSOR] = start_zygote(settings, zygotes_end)
+        except OSError as error:
+            self._drop_successor()
+            _say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the functions serve on as they were")
 
     def _succeed(self) -> None:
         """Let the front go on with a zygote that has loaded the functions again.

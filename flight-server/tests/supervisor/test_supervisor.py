@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a supervisor does when the machine has no room for one more process."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from updraft_server.settings import ServeSettings
+from updraft_server.supervisor import supervisor
+from updraft_server.supervisor.supervisor import Supervisor
+
+
+def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(supervisor, "start_zygote", refuses)
+    settings = ServeSettings()
+    serving = Supervisor(front=settings, workers=settings, directory=tmp_path, front_directory=tmp_path)
+    children = {"zygote": cast(Any, None)}
+    serving._children.update(children)
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    serving._reload()
+    assert serving._children == children
+    assert len(list(descriptors.iterdir())) == before
+    assert capfd.readouterr().err == (
+        "updraft-server: the next zygote cannot be started: Resource temporarily unavailable: the functions serve on as"
+        " they were\n"
+    )
