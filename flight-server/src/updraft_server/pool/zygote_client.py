@@ -303,8 +303,10 @@ class ZygoteClient:
         """Leave the connection to whoever follows what the zygote still does."""
         self._has_retired = True
         self._loop.remove_reader(self._socket.fileno())
-        self._on_retirement(self._socket.dup())
-        self._lose()
+        try:
+            self._on_retirement(self._socket.dup())
+        finally:
+            self._lose()
 
     def _greet(self, packet: Hello | MoreFunctions) -> None:
         """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""
