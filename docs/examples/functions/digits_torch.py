@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from updraft import function
 from updraft.functions import Arrow, Batching
@@ -57,6 +58,8 @@ class DigitTorch:
 
     def __call__(self, pixels: Arrow[list[float]]) -> Arrow[int]:
         """The digits of many pictures, whose pixels lie one after the other in Arrow's memory."""
+        if not pc.all(pc.equal(pc.list_value_length(pixels), 64)).as_py():
+            raise ValueError("a picture has 64 pixels")
         pictures = pixels.flatten().to_numpy().reshape(len(pixels), 64)
         try:
             with self._torch.inference_mode():

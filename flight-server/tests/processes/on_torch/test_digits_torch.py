@@ -32,3 +32,5 @@ def test_the_network_answers_on_the_cpu_as_outside_of_a_pool(tmp_path: Path, mon
     here = cast(Any, DigitTorch).target()
     assert answers == here(rows.column(0)).to_pylist()
     assert np.mean(np.array(answers) == digits) > 0.97
+    with pytest.raises(ValueError, match="64 pixels"):
+        here(pa.array([[0.0] * 63, [0.0] * 65]))
