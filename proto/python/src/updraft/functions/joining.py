@@ -30,6 +30,8 @@ class Bounds:
 
     rows: int
     size_bytes: int
+    batches: int = 1024
+    """Each takes memory beside its values, and brings its time along."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":
@@ -60,12 +62,14 @@ class Joiner:
     def add(self, batch: Rows) -> Iterator[Rows]:
         """Hold the batch; gives what is complete, in the order in which it came."""
         rows, size_bytes = batch.leading.num_rows, batch.size_bytes
+        if not rows:
+            return
         if not self._has_room(rows, size_bytes):
             yield from self.rest()
         self._held.append(batch)
         self._rows += rows
         self._size_bytes += size_bytes
-        if not self._has_room(1, 1):
+        if not self._has_room(1, 1) or self.held >= self._bounds.batches:
             yield from self.rest()
 
     def rest(self) -> Iterator[Rows]:
