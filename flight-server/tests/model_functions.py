@@ -89,6 +89,14 @@ def hanging(number: Arrow[int]) -> Arrow[int]:
 
 
 @function(batching=Batching())
+def forking(number: Arrow[int]) -> Arrow[int]:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return number if child else pc.negate(number)
+
+
+@function(batching=Batching())
 def greedy(number: Arrow[int]) -> Arrow[int]:
     kept.append(bytearray(200 << 20))
     time.sleep(600)

@@ -153,6 +153,11 @@ def test_a_name_that_python_cannot_import_is_refused(typed: Run, name: str) -> N
     assert (ended.returncode, "is no name for a Python module" in ended.stderr) == (1, True)
 
 
+def test_a_name_of_pythons_own_library_is_refused(typed: Run) -> None:
+    ended = typed("new", "json")
+    assert (ended.returncode, "Python has a module json of its own" in ended.stderr) == (1, True)
+
+
 def test_nothing_is_written_over(typed: Run, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(module.parent.parent)
     module.write_text("mine")

@@ -137,6 +137,27 @@ async def test_a_function_that_is_gone_when_functions_were_loaded_again_has_no_h
         assert await health(front.channel, "updraft.function/echo") == SERVING
 
 
+async def test_functions_that_were_loaded_again_are_healthy_until_they_are_called(running_front: Running) -> None:
+    pool = FakePool(script=refuses)
+    echo, gone = pool.functions[0], FunctionDescription(name="gone", version="1", fault="no weights")
+    pool.functions = (echo, gone)
+    async with running_front(pool) as front:
+        published = front.front._health.published
+        await call(front)
+        await until(lambda: not published["updraft.function/echo"] and not published["updraft.function/gone"])
+        # The code alone is another one: what callers are told of it may be the same.
+        pool.functions, pool.generation = (echo,), 1
+        pool.changed()
+        await until(lambda: published["updraft.function/echo"] and "updraft.function/gone" not in published)
+        assert (await status(front)).functions[0].fault == ""
+        await call(front)
+        await until(lambda: not published["updraft.function/echo"])
+        # A zygote that was started again has the code that is known.
+        pool.functions = (echo,)
+        pool.changed()
+        assert (await status(front)).functions[0].fault == "no weights"
+
+
 async def test_deaths_by_the_function_make_it_unhealthy(running_front: Running) -> None:
     async def dies(worker: FakeWorker) -> None:
         await worker.receive()

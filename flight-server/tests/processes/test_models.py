@@ -232,6 +232,12 @@ async def test_a_function_that_kills_process_after_process_is_at_fault_until_one
             await until(pool, lambda: deadly not in pool.model_faults)
 
 
+async def test_the_child_of_a_function_that_forks_answers_nobody(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "forking", *(numbers(1, number) for number in range(1, 4)))
+    assert values(reply) == [[1], [2], [3]]
+
+
 async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         good, bad = await calls(pool, "hanging", [[numbers(10)], [numbers(20)]])

@@ -73,5 +73,7 @@ def test_signals_in_a_row_end_with_the_last_code(pool: Pool) -> None:
         pool.load_again()
     until_it_answers(pool, "x" * 6)
     pool.wait_until_it_is_whole()
+    # What callers are told of the functions is what it was: their code alone is new.
+    pool.wait_for_log("the functions were loaded again")
     for trouble in ("while it loaded the functions", "started again", "giving up"):
         assert trouble not in pool.log()

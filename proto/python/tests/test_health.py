@@ -76,6 +76,23 @@ async def test_a_known_name_is_checked_and_watched(channel: grpc.aio.Channel) ->
     assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_a_name_that_is_withdrawn_is_unknown_until_it_is_published_again() -> None:
+    board = HealthBoard()
+    await board.publish([LIVE], serving=False)
+    async for channel in served(board, first_message):
+        watched = watch(channel, LIVE)
+        assert (await watched.read()).status != SERVING
+        await board.withdraw([LIVE])
+        assert (await watched.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await check(channel, LIVE)
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+        assert LIVE not in board.published
+        await board.publish([LIVE], serving=True)
+        assert await check(channel, LIVE) == SERVING
+        watched.cancel()
+
+
 async def test_a_long_question_is_not_kept(channel: grpc.aio.Channel) -> None:
     long = "x" * MAX_QUESTION_BYTES
     assert await status_of(watch(channel, long)) is grpc.StatusCode.INVALID_ARGUMENT

@@ -2,6 +2,7 @@
 """The files with which a module of functions begins: it can be tested, served and built as they are."""
 
 import keyword
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
@@ -65,6 +66,8 @@ def write_module(name: str, parent: Path) -> list[Path]:
     """Write the files into a new directory `name` of `parent`; returns them. Raises TemplateError."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise TemplateError(f"{name!r} is no name for a Python module: use letters, digits and underscores")
+    if name in sys.stdlib_module_names:
+        raise TemplateError(f"Python has a module {name} of its own, which would be found first: choose another name")
     directory = parent / name
     try:
         directory.mkdir()

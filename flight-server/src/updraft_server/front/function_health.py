@@ -76,6 +76,10 @@ class FunctionHealth:
             _log.info("function is healthy again", function=request.function, version=request.version)
             self._on_change()
 
+    def loaded_again(self) -> None:
+        """What is known was shown by code that is gone."""
+        self._records.clear()
+
     def shown(self, functions: Iterable[FunctionDescription]) -> Sequence[FunctionDescription]:
         """Descriptions with what exchanges have shown."""
         return [self._shown(function) for function in functions]

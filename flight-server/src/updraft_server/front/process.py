@@ -103,6 +103,7 @@ class Front:
         self._settings = settings
         self._pool = pool
         self._announced = pool.functions
+        self._generation = pool.generation
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
@@ -334,12 +335,12 @@ class Front:
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
-        faults = {f"{_FUNCTION_HEALTH}{name}": fault for name, fault in self._functions.faults().items()}
-        for name, fault in faults.items():
+        functions = {f"{_FUNCTION_HEALTH}{name}": fault for name, fault in self._functions.faults().items()}
+        for name, fault in functions.items():
             await self._health.publish([name], serving=serving and not fault)
-        # They were loaded again, and these are none any more.
-        gone = [name for name in self._health.published if name.startswith(_FUNCTION_HEALTH) and name not in faults]
-        await self._health.withdraw(gone)
+        # Those that the pool had before its functions were loaded again.
+        known = [name for name in self._health.published if name.startswith(_FUNCTION_HEALTH)]
+        await self._health.withdraw(name for name in known if name not in functions)
 
     def _announce(self) -> None:
         functions = self._announced_functions()
@@ -350,16 +351,19 @@ class Front:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
             self._pool.subscribe(lambda: _update(ready_file))
-        self._pool.subscribe(self._announce_changes)
+        self._pool.subscribe(self._look_for_new_functions)
 
-    def _announce_changes(self) -> None:
-        """Say which functions there are once they were loaded again."""
+    def _look_for_new_functions(self) -> None:
+        """Say which functions there are once they were loaded again, and take none of them for what it was before."""
         # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
         if self._pool.functions is self._announced:
             return
-        if self._pool.functions == self._announced:
+        is_same_code = self._pool.generation == self._generation
+        self._generation = self._pool.generation
+        if is_same_code and self._pool.functions == self._announced:
             self._announced = self._pool.functions
             return
+        self._functions.loaded_again()
         _log.info("the functions were loaded again", functions=self._announced_functions())
 
     def _announced_functions(self) -> Sequence[str]:

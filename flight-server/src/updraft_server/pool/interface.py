@@ -27,6 +27,8 @@ class WorkerPool(Protocol):
     """Empty, as are the versions, until the zygote has told."""
     unlisted: Sequence[FunctionDescription]
     """Those that can be called and are shown to nobody."""
+    generation: int
+    """Of the functions that new workers have; another one when they were loaded again."""
     python_version: str
     pyspark_version: str
     memory_limit_bytes: int

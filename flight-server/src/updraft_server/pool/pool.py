@@ -91,8 +91,7 @@ class Pool:
         # Those that are being started: several exchanges of a task may ask at once.
         self._extra_of_tasks: Counter[TaskKey | None] = Counter()
         self._closing = False
-        self._generation = 0
-        """Of the functions that new workers have; workers of another one serve nobody any more."""
+        self.generation = 0
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
@@ -305,7 +304,7 @@ class Pool:
         functions = self._zygote.functions
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
-        if hello.generation != self._generation:
+        if hello.generation != self.generation:
             self._renew(hello.generation)
         self._zygote.sweep()
         self._changed()
@@ -313,7 +312,7 @@ class Pool:
     def _renew(self, generation: int) -> None:
         """The functions were loaded again: end the workers that have them as they were, those with an exchange after
         it."""
-        self._generation = generation
+        self.generation = generation
         self._give_up(self._waiting())
 
     def _waiting(self) -> Iterator[PooledWorker]:
@@ -327,7 +326,7 @@ class Pool:
     def _surplus(self) -> int:
         """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
         living = self._in(WorkerState.IDLE, WorkerState.BUSY)
-        return sum(worker.generation == self._generation for worker in living) - self._settings.workers
+        return sum(worker.generation == self.generation for worker in living) - self._settings.workers
 
     def _missing(self) -> int:
         """Workers to start, fresh ones included."""
@@ -337,7 +336,7 @@ class Pool:
 
     def _has_one_for_each_task(self) -> bool:
         """Whether as many tasks run, or find an idle worker, as the pool has workers; what else they hold is extra."""
-        tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self._generation}
+        tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self.generation}
         return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
 
     def _fill_up(self) -> None:
@@ -366,13 +365,13 @@ class Pool:
                         self._ended,
                         self._zygote.kill,
                         self._zygote.show_stack,
-                        self._generation,
+                        self.generation,
                     )
                     undo.callback(self._discard, worker)
                     self._workers[worker.id] = worker
                     worker.death.add_done_callback(lambda death: self._died(worker, death.result()))
                     await worker.ready()
-                    if worker.generation != self._generation:
+                    if worker.generation != self.generation:
                         raise ZygoteLostError()
             except TimeoutError:
                 raise PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
@@ -393,7 +392,7 @@ class Pool:
         worker.works_for({})
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
-        if not is_reusable or self._closing or worker.generation != self._generation:
+        if not is_reusable or self._closing or worker.generation != self.generation:
             self._discard(worker)
         elif self._has_one_for_each_task():
             self._spares.keep(worker)

@@ -118,6 +118,7 @@ class FakePool:
             FunctionDescription(name="echo", version="1", doc="Sends it back."),
         )
         self.unlisted: Sequence[FunctionDescription] = ()
+        self.generation = 0
         self.python_version = "3.11"
         self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0

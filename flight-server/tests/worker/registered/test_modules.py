@@ -41,6 +41,12 @@ def described(*modules: str) -> list[FunctionDescription]:
     return list(descriptions(registered_functions(modules)))
 
 
+def test_a_declaration_that_is_refused_is_found_where_it_stands(directory: Path) -> None:
+    (directory / "unhinted.py").write_text("from updraft import function\n\n@function\ndef price(x):\n    return x\n")
+    (fault,) = registered_functions(["unhinted"]).module_faults
+    assert re.search(r"has no type hint \(.*unhinted\.py, line [34]\)", fault.fault)
+
+
 def test_functions_are_found_in_the_order_of_their_definition(directory: Path) -> None:
     (directory / "prices.py").write_text(PRICES)
     assert [(each.name, each.version) for each in described("prices")] == [

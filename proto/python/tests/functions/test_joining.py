@@ -65,6 +65,13 @@ def test_bytes_of_the_batches_bound_what_is_held() -> None:
     assert values(joiner.add(rows(5))) == [[3, 4, 5]]
 
 
+def test_no_more_batches_are_held_than_the_bounds_say_however_small_they_are() -> None:
+    joiner = Joiner(Bounds(rows=1000, size_bytes=1 << 20, batches=2))
+    assert values(joiner.add(rows(1))) == []
+    assert values(joiner.add(rows(2))) == [[1, 2]]
+    assert joiner.held == 0
+
+
 def test_batches_without_columns_are_joined() -> None:
     joiner = Joiner(Bounds(rows=10, size_bytes=1 << 20))
     empty = pa.record_batch({"x": [1, 2]}).select([])

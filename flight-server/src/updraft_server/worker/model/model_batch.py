@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of a model: rows of several requests joined, and each request's results or error taken apart again."""
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from typing import Self
@@ -81,7 +82,7 @@ class ModelBatch:
         """Call the function once for all; False where it failed, which says nothing of whose rows made it fail."""
         joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
         try:
-            with _Limit(self._timeout_seconds):
+            with _Call(self._timeout_seconds):
                 results = self._model.joined(joined)
         except BaseException:
             return False
@@ -93,7 +94,7 @@ class ModelBatch:
 
     def _run_alone(self, piece: Piece[ModelRequest]) -> None:
         try:
-            with _Limit(self._timeout_seconds):
+            with _Call(self._timeout_seconds):
                 piece.request.take(self._model.alone(_rows_of(piece)))
         except UpdraftError as error:
             piece.request.error = error
@@ -103,11 +104,12 @@ class ModelBatch:
             piece.request.error.sequence = piece.request.sequence
 
 
-class _Limit:
+class _Call:
     """Lets the kernel end this process when a call takes longer than this; zero is no limit."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._pid = os.getpid()
 
     def __enter__(self) -> None:
         # A function may have had a timer of its own.
@@ -115,6 +117,9 @@ class _Limit:
         signal.setitimer(signal.ITIMER_REAL, self._seconds)
 
     def __exit__(self, *_: object) -> None:
+        if os.getpid() != self._pid:
+            # The function has forked, and this is the child: the rows are the parent's to answer, and all later ones.
+            os._exit(1)
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -5,11 +5,15 @@ import importlib
 import sys
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
+from updraft import functions as declarations
 from updraft.functions import Function
 from updraft.functions.failures import describe
 from updraft_server.worker.registered.builtin import BUILTIN
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions
+
+_DECLARATIONS = str(Path(declarations.__file__).parent)
 
 
 def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
@@ -33,5 +37,10 @@ def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
 
 def _place(error: BaseException) -> str:
     """Where in a module the import failed; empty if Python's import system itself failed."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        # A declaration that is refused is the module's mistake.
+        if "importlib" not in frame.filename and not frame.filename.startswith(_DECLARATIONS)
+    ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

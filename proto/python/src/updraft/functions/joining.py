@@ -27,6 +27,8 @@ class Bounds:
 
     rows: int
     size_bytes: int
+    batches: int = 1024
+    """Each takes memory beside its values, and brings its time along."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":
@@ -65,7 +67,7 @@ class Joiner:
         self._held.append(batch)
         self._rows += rows
         self._size_bytes += size_bytes
-        if not self._has_room(1, 1):
+        if not self._has_room(1, 1) or self.held >= self._bounds.batches:
             yield from self.rest()
 
     def rest(self) -> Iterator[Rows]:

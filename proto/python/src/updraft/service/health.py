@@ -29,6 +29,7 @@ LIVE = "updraft.live"
 
 # A probe sends its question together with the call.
 _QUESTION_SECONDS = 10.0
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
 """Reads the first message of a call, by its context; None: it has none. Raises UpdraftError."""
@@ -59,10 +60,10 @@ class HealthBoard:
                 await self._servicer.set(name, status)
 
     async def withdraw(self, names: Iterable[str]) -> None:
-        """Set SERVICE_UNKNOWN for each of `names`, which are not there any more, and notify watchers."""
+        """Know nothing of `names` any more: a check does not find them, and watchers are told so."""
         for name in names:
-            del self._published[name]
-            await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+            if self._published.pop(name, None) is not None:
+                await self._servicer.set(name, _UNKNOWN)
 
 
 class _Methods:
@@ -91,7 +92,11 @@ class _Methods:
 
     async def _check(self, _questions: Any, context: Any) -> None:
         question = await self._question(context)
-        await context.write(await self._servicer.Check(question, context))
+        answer = await self._servicer.Check(question, context)
+        if answer.status == _UNKNOWN:
+            # It is an answer to watches alone.
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        await context.write(answer)
 
     async def _watch(self, _questions: Any, context: Any) -> None:
         question = await self._question(context)
