@@ -62,14 +62,14 @@ while not Path({load!r}).exists():
 class Pool:
     """With functions whose code changes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self._directory = directory
         self._module = directory / f"{MODULE}.py"
         self._loading = directory / "loading"
         self.write("a")
         self._log = directory / "log"
         with self._log.open("w") as log:
-            self.server = Server(directory, f"--functions={MODULE}", "--workers=2", stderr=log)
+            self.server = Server(directory, f"--functions={MODULE}", "--workers=2", *options, stderr=log)
 
     def write(self, version: str, first: str = "") -> None:
         """The module, and what it does before all else."""

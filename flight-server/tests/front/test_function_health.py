@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 import pyarrow.flight as flight
 from flight_messages import all_replies, command_request, echo_command, finish
-from front_calls import NOT_SERVING, SERVICE_UNKNOWN, SERVING, health, in_a_thread, until
+from front_calls import NOT_SERVING, SERVING, health, in_a_thread, until
 from front_harness import Running, RunningFront
 
 from updraft.errors import FunctionRefusedError, WorkerError
@@ -119,22 +119,6 @@ async def test_health_and_status_follow_what_exchanges_show(running_front: Runni
         await until(lambda: published["updraft.function/echo"])
         assert (await status(front)).functions[0].fault == ""
         assert front.front.metrics.registry.get_sample_value(*UNHEALTHY) == 0
-
-
-async def test_a_function_that_is_gone_when_functions_were_loaded_again_has_no_health(running_front: Running) -> None:
-    pool = FakePool()
-    async with running_front(pool) as front:
-        assert await health(front.channel, "updraft.function/echo") == SERVING
-        echo_alone, pool.functions = pool.functions, [FunctionDescription(name="other", version="1")]
-        pool.changed()
-        published = front.front._health.published
-        await until(lambda: "updraft.function/echo" not in published)
-        assert await health(front.channel, "updraft.function/echo") == SERVICE_UNKNOWN
-        assert await health(front.channel, "updraft.function/other") == SERVING
-        pool.functions = echo_alone
-        pool.changed()
-        await until(lambda: published.get("updraft.function/echo", False))
-        assert await health(front.channel, "updraft.function/echo") == SERVING
 
 
 async def test_functions_that_were_loaded_again_are_healthy_until_they_are_called(running_front: Running) -> None:

@@ -55,6 +55,26 @@ def test_code_that_ends_its_process_leaves_what_is_there(pool: Pool, code: str, 
     pool.wait_until_it_is_whole()
 
 
+@pytest.mark.parametrize("code", ["import ctypes\n\nctypes.string_at(0)\n", "import os\n\nos._exit(0)\n"])
+def test_a_module_that_ends_the_process_at_the_start_makes_only_itself_unhealthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "ends_everything.py").write_text(code)
+    pool = Pool(tmp_path, "--functions=ends_everything")
+    try:
+        assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
+        pool.wait_for_log("the code of 'ends_everything', a module of --functions, ended the zygote")
+        pool.wait_for_log("the module 'ends_everything' of --functions cannot be imported")
+        (tmp_path / "ends_everything.py").write_text("# mended\n")
+        pool.write("bb")
+        pool.load_again()
+        until_it_answers(pool, "bb")
+        pool.wait_until_it_is_whole()
+    finally:
+        pool.server.stop()
+
+
 def test_code_that_hangs_while_it_is_loaded_holds_nobody_up_and_gives_way_to_the_next(pool: Pool) -> None:
     pool.write_what_loads_when_it_may("bb")
     pool.load_again()

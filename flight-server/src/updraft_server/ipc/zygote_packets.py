@@ -64,6 +64,10 @@ class ZygoteSettings:
     """How often functions were loaded again before."""
     is_successor: bool = False
     """Whether it takes over from a zygote that lives."""
+    loading_note: str = "/nonexistent/note"
+    """Where it notes whose code it runs while it loads."""
+    broken_modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Modules that it does not import, with the reason for those who call their functions."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""

@@ -43,6 +43,7 @@ from updraft_server.settings import (
     PoolSettings,
     WorkersSettings,
 )
+from updraft_server.supervisor.broken_modules import BrokenModules
 from updraft_server.supervisor.children import control_listener, start_zygote
 from updraft_server.supervisor.front_call import FrontCall, News
 from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
@@ -56,6 +57,7 @@ _ARTIFACTS = "artifacts"
 _FRONT = "front"
 _ZYGOTE = "zygote"
 _SUCCESSOR = "next zygote"
+_LOADING = "loading"
 RELOAD = signal.SIGUSR2
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -111,6 +113,7 @@ class Supervisor:
         """Leads to a zygote that takes its place once it has loaded the functions."""
         self._generation = 0
         """How often functions were loaded again."""
+        self._broken_modules = BrokenModules(directory.absolute() / _LOADING)
         if workers is not None:
             self._zygote_settings = zygote_settings(workers, directory, {directory, front_directory})
         if workers is None:
@@ -267,6 +270,8 @@ class Supervisor:
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
+        if broken := self._broken_modules.zygote_ended(code):
+            _say(f"the code of {broken!r}, a module of --functions, ended the zygote: it starts without that module")
         self._adopt_workers(settings)
         # The next one loads what is there now.
         self._drop_successor()
@@ -290,7 +295,13 @@ class Supervisor:
             self._door.close()
         # What has retired still serves the models of its workers.
         has_retired = bool(self._children.keys() - {_FRONT, _ZYGOTE, _SUCCESSOR})
-        settings = dataclasses.replace(settings, generation=self._generation, is_successor=has_retired)
+        settings = dataclasses.replace(
+            settings,
+            generation=self._generation,
+            is_successor=has_retired,
+            loading_note=str(self._broken_modules.note),
+            broken_modules=dict(self._broken_modules.faults),
+        )
         self._door, zygotes_end = packet_pair()
         with zygotes_end:
             self._children[_ZYGOTE] = start_zygote(settings, zygotes_end)
@@ -304,6 +315,7 @@ class Supervisor:
             # A zygote that is about to be started loads them anyway.
             return
         self._drop_successor()
+        self._broken_modules.forget()
         self._generation += 1
         settings = dataclasses.replace(self._zygote_settings, generation=self._generation, is_successor=True)
         try:

@@ -7,13 +7,14 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.function_list import encode_functions
+from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
@@ -55,6 +56,9 @@ class Image:
         files: OwnerFiles,
         function_modules: Iterable[str],
         files_directory: str,
+        *,
+        broken_modules: Mapping[str, str],
+        note: LoadingNote,
     ) -> None:
         """Raises what an import raises, except of modules with functions: what these lack is their functions' fault.
 
@@ -63,11 +67,13 @@ class Image:
             files: What functions of a session can use.
             function_modules: With the registered functions.
             files_directory: Where artifacts lie.
+            broken_modules: Those that are not imported, and why.
+            note: Says which module's code runs.
         """
         self._settings = settings
         self._files = files
         self._sessions = _session_runner(settings, files_directory) if settings.allow_session_functions else None
-        self._functions = registered_functions(function_modules)
+        self._functions = registered_functions(function_modules, broken=broken_modules, running=note.of)
         self.batched_functions: Sequence[BatchedFunction] = [
             batched for function in self._functions if (batched := function.batched) is not None
         ]

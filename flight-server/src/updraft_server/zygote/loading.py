@@ -14,6 +14,7 @@ from updraft.service.allocator import retain_freed_batches
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.ipc import worker_stack
+from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     DOOR_VARIABLE,
@@ -64,7 +65,14 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         replace_mmap()
     try:
         files = OwnerFiles(settings.worker, shared_memory=sandbox.shared_memory, terminals=sandbox.terminals)
-        image = Image(settings.worker, files, settings.function_modules, settings.files_directory)
+        image = Image(
+            settings.worker,
+            files,
+            settings.function_modules,
+            settings.files_directory,
+            broken_modules=settings.broken_modules,
+            note=LoadingNote(Path(settings.loading_note)),
+        )
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)

@@ -3,7 +3,8 @@
 
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError, keep_start
@@ -15,7 +16,15 @@ from updraft_server.worker.model.function import BatchedFunction
 
 AnyFunction: TypeAlias = Function[Any, Any]
 
+Running: TypeAlias = Callable[[str], AbstractContextManager[None]]
+"""Entered with a module's name while its code runs."""
+
 _MAX_FAULT_BYTES = 1024
+
+
+def unnoted(_module: str) -> AbstractContextManager[None]:
+    """Nobody is told what runs."""
+    return nullcontext()
 
 
 class RegisteredFunction:
@@ -106,13 +115,14 @@ class RegisteredFunctions:
             )
         return versions[version]
 
-    def load_for_workers(self) -> None:
+    def load_for_workers(self, running: Running = unnoted) -> None:
         """Load what every worker is to be forked with; a constructor that fails makes its function alone at fault."""
         for registered in self:
             function = registered.function
             if function.is_class and function.loads_in == "zygote" and function.batching is None:
                 try:
-                    registered.load()
+                    with running(function.__module__):
+                        registered.load()
                 except FunctionRefusedError as error:
                     sys.stderr.write(f"updraft-server: {error.message}\n{error.traceback}")
                     registered.fault = error.message

@@ -4,24 +4,40 @@
 import importlib
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from updraft import functions as declarations
 from updraft.functions import Function
 from updraft.functions.failures import describe
 from updraft_server.worker.registered.builtin import BUILTIN
-from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions
+from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions, Running, unnoted
 
 _DECLARATIONS = str(Path(declarations.__file__).parent)
 
 
-def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
-    """What every pool has, and all that the modules define. Of one that cannot be imported the fault is known."""
+def registered_functions(
+    modules: Iterable[str],
+    *,
+    broken: Mapping[str, str] = MappingProxyType({}),
+    running: Running = unnoted,
+) -> RegisteredFunctions:
+    """What every pool has, and all that the modules define. Of one that cannot be imported the fault is known.
+
+    Args:
+        modules: To import.
+        broken: Those that are known to end the process, with their fault: they are not imported.
+        running: Entered with a module's name while its code runs.
+    """
     functions = RegisteredFunctions(BUILTIN)
     for name in modules:
+        if name in broken:
+            functions.module_faults.append(ModuleFault(name, broken[name]))
+            continue
         try:
-            module = importlib.import_module(name)
+            with running(name):
+                module = importlib.import_module(name)
         except (Exception, SystemExit) as error:
             fault = f"the module {name!r} of --functions cannot be imported: {describe(error)}{_place(error)}"
             sys.stderr.write(f"updraft-server: {fault}\n")
@@ -31,7 +47,7 @@ def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
         defined = [value for value in vars(module).values() if isinstance(value, Function)]
         for function in sorted(defined, key=lambda function: function.number):
             functions.add(function)
-    functions.load_for_workers()
+    functions.load_for_workers(running)
     return functions
 
 
