@@ -142,7 +142,7 @@ class Zygote:
         while not self._is_done():
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
-            self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
+            self._end_strays()
         self._end_everything()
 
     def _is_done(self) -> bool:
@@ -180,6 +180,9 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
+
+    def _end_strays(self) -> None:
+        self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
 
     def _own_processes(self) -> set[int]:
         """Workers and models that this process has forked."""
@@ -379,6 +382,8 @@ class Zygote:
         if worker.id not in self._workers:
             return
         status = self._bury(worker)
+        # What it disowned is killed before its front hears of its end, and lends its place to somebody else.
+        self._end_strays()
         if self._sweeps_shared_memory:
             # Whoever hears of its end may be waiting for nothing else.
             remove_unused_files()
