@@ -24,6 +24,7 @@ from updraft.functions import Arrow, Batching
 TOGETHER = 3600
 
 kept: list[bytearray] = []
+alarms: list[int] = []
 
 
 def pids(rows: int) -> pa.Array:
@@ -86,6 +87,21 @@ def hanging(number: Arrow[int]) -> Arrow[int]:
     while 13 in number.to_pylist():
         time.sleep(60)
     return number
+
+
+@function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
+def stopping(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return number
+
+
+@function(batching=Batching())
+def alarming(number: Arrow[int]) -> Arrow[int]:
+    """Has a timer of its own, which goes off between two calls."""
+    signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    return pa.array([len(alarms)] * len(number), pa.int64())
 
 
 @function(batching=Batching())

@@ -238,13 +238,20 @@ async def test_the_child_of_a_function_that_forks_answers_nobody(zygotes: Zygote
     assert values(reply) == [[1], [2], [3]]
 
 
-async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes) -> None:
+@pytest.mark.parametrize("name", ["hanging", "stopping"])
+async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes, name: str) -> None:
     async with running_pool(zygotes, workers=2) as pool:
-        good, bad = await calls(pool, "hanging", [[numbers(10)], [numbers(20)]])
+        good, bad = await calls(pool, name, [[numbers(10)], [numbers(20)]])
     assert values(good) == [list(range(10))]
     assert bad.error is not None
     assert bad.error.kind == exchange_pb2.ERROR_KIND_WORKER
     assert "worked for more than 2 seconds on one batch" in bad.error.message
+
+
+async def test_a_function_may_have_a_timer_of_its_own(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        told = values(await call(pool, "alarming", *(numbers(1) for _ in range(20))))
+    assert max(value for batch in told for value in batch) > 0
 
 
 async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_later(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from updraft_server.worker.model.door import (
     decode,
     encode,
 )
+from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.model_doors import ModelDoors
 from updraft_server.zygote.model_replica import ForkedModel, Replica
 
@@ -67,7 +68,7 @@ def test_a_worker_that_asks_for_a_connection_is_heard_and_gets_an_end_of_its_own
     assert zygote.connects == [("w-1", "f", "1")]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        replica = Replica("model-1", 0, ForkedModel(0, 0, ours), 0.0)
+        replica = Replica("model-1", 0, ForkedModel(0, 0, ours, Watchdog()), 0.0)
         zygote.doors.connect("w-1", replica)
         data, (workers_end,), _, _ = socket.recv_fds(zygote.worker, MAX_PACKET_BYTES, 1)
         assert decode(data) == Connected("model-1")

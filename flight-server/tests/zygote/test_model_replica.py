@@ -9,6 +9,7 @@ import pytest
 
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.worker.model.control import State
+from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
 
 
@@ -17,7 +18,7 @@ def replica() -> Iterator[Replica]:
     """One that loads its function."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        yield Replica("model-1", 0, ForkedModel(0, -1, ours), math.inf)
+        yield Replica("model-1", 0, ForkedModel(0, -1, ours, Watchdog()), math.inf)
 
 
 def connected(replica: Replica, connections: int) -> None:

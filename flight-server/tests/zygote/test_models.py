@@ -16,6 +16,7 @@ from updraft_server.ipc.model_packets import ModelEnded, ModelFault
 from updraft_server.worker.model import control
 from updraft_server.worker.model.door import MAX_PACKET_BYTES, Connect, Connected, decode, encode
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.model_replica import ForkedModel
 from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.models import Models
@@ -32,7 +33,7 @@ class Process:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Readable once the process has ended, as a pidfd is.
         pidfd, self._end = os.pipe()
-        self.forked = ForkedModel(os.getpid(), pidfd, theirs)
+        self.forked = ForkedModel(os.getpid(), pidfd, theirs, Watchdog())
         self.status = 0
         self._was_retired = False
 

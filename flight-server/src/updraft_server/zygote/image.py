@@ -27,6 +27,7 @@ from updraft_server.worker.model.door import WORKER_DOOR, Door
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.machine_share import take_share
 from updraft_server.worker.model.process import ModelProcess
+from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
 from updraft_server.worker.registered.description import descriptions
@@ -99,13 +100,15 @@ class Image:
         door = Door(WORKER_DOOR if self.batched_functions else None)
         Worker(Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, door).run()
 
-    def run_model(self, function: BatchedFunction, number: int, scratch: Path, control: socket.socket) -> NoReturn:
+    def run_model(
+        self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket
+    ) -> NoReturn:
         """Be the function's replica `number` in this process, which was forked for it; never returns."""
         self._begin(scratch)
         if function.name in self._settings.restricted_functions:
             restrict()
         take_share(function.batching, number)
-        ModelProcess(control, function, self._settings.max_batch_rows).run()
+        ModelProcess(control, function, self._settings.max_batch_rows, watchdog).run()
 
     def _begin(self, scratch: Path) -> None:
         reseed()

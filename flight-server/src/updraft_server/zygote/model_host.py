@@ -14,6 +14,7 @@ from updraft_server.linux.process_control import kill_group
 from updraft_server.linux.process_trees import own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.forked_worker import become_worker, pipe
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_replica import ForkedModel
@@ -73,6 +74,8 @@ class ZygoteModelHost:
             shared_memory = self._sandbox.new_shared_memory()
             if shared_memory is not None:
                 undo.callback(os.close, shared_memory)
+            watchdog = Watchdog()
+            undo.callback(watchdog.close)
             with self._score.raised():
                 pid = os.fork()
             if pid == 0:
@@ -84,12 +87,13 @@ class ZygoteModelHost:
                     self._lifeline,
                     self._close_others,
                     lambda: self._sandbox.enter(self._front_pid(), shared_memory, scratch),
-                    functools.partial(self._image.run_model, function, number, scratch),
+                    functools.partial(self._image.run_model, function, number, scratch, watchdog),
                     name="updraft-model",
                 )
             undo.pop_all()
+            watchdog.hide_from_forks()
             self._tell(ModelStarted(model, function.name, function.version, pid), [output_read, stack_read])
-            return ForkedModel(pid, os.pidfd_open(pid), ours, shared_memory)
+            return ForkedModel(pid, os.pidfd_open(pid), ours, watchdog, shared_memory)
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""

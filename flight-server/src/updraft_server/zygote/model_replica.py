@@ -12,6 +12,7 @@ from typing import NamedTuple
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.linux.processor_time import ProcessorTime
 from updraft_server.worker.model.control import Attach, Retire, State, encode
+from updraft_server.worker.model.watchdog import Watchdog
 
 
 class ReplicaState(enum.Enum):
@@ -28,6 +29,7 @@ class ForkedModel(NamedTuple):
     pid: int
     pidfd: int
     control: socket.socket
+    watchdog: Watchdog
     shared_memory: int | None = None
     """A descriptor of its /dev/shm; None where it has none of its own."""
 
@@ -105,6 +107,7 @@ class Replica:
     def close(self) -> None:
         """It has ended."""
         self.process.control.close()
+        self.process.watchdog.close()
         os.close(self.process.pidfd)
         if self.process.shared_memory is not None:
             os.close(self.process.shared_memory)

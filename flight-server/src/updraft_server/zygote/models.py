@@ -7,7 +7,6 @@ load it, has pauses between them, in which it is at fault and no other function 
 """
 
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -266,7 +265,7 @@ class Models:
         replica.close()
         each.forget(replica)
         is_expected = replica.state is ReplicaState.RETIRING
-        how = _how(each, replica, status)
+        how = _how(replica, status)
         self.doors.tell_fate(replica.id, how)
         self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
@@ -313,6 +312,8 @@ class Models:
                     f"did not load the function within {each.function.batching.load_timeout_seconds:g} seconds, and"
                     " was ended (load_timeout_seconds of Batching)"
                 )
+            elif how := replica.process.watchdog.broken():
+                replica.kill(how)
         if self._budget_bytes and len(living) > 1:
             self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
 
@@ -346,14 +347,9 @@ class Models:
             replica.retire()
 
 
-def _how(each: FunctionModels, replica: Replica, status: int) -> str:
+def _how(replica: Replica, status: int) -> str:
     if replica.reason:
         return replica.reason
-    if status == -signal.SIGALRM:
-        return (
-            f"worked for more than {each.function.batching.timeout_seconds:g} seconds on one batch, and was ended"
-            " (timeout_seconds of Batching)"
-        )
     if replica.state is ReplicaState.RETIRING and status == 0:
         return "made room for another function's"
     return describe_exit(status)

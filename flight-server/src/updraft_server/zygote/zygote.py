@@ -53,6 +53,7 @@ from updraft_server.zygote.models import Models
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.shared_memory import remove_unused_files
 from updraft_server.zygote.strays import Strays
+from updraft_server.zygote.worker_ends import WorkerEnds
 
 _SEND_TIMEOUT_SECONDS = 5.0
 # A front that lives claims its workers at once; those that nobody has claimed by then belong to one that is gone.
@@ -98,6 +99,7 @@ class Zygote:
         """Each with its number, 0 where that means nothing here."""
         self._workers: dict[str, HeldWorker] = {}
         self._strays = Strays(self._watch, self._unwatch)
+        self._ends = WorkerEnds()
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         host = ZygoteModelHost(
             image,
@@ -142,17 +144,17 @@ class Zygote:
         while not self._is_done():
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
-            self._end_strays()
+            self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
 
     def _is_done(self) -> bool:
         if self._is_ending:
             return not self._fronts
-        return self._is_retired and not self._workers
+        return self._is_retired and not self._workers and not self._ends
 
     def _turn(self) -> None:
         self._heartbeat.beat()
-        for key, _ in self._selector.select(min(INTERVAL_SECONDS, self._models.wait_seconds)):
+        for key, _ in self._selector.select(min(INTERVAL_SECONDS, self._models.wait_seconds, self._ends.wait_seconds)):
             handle: Callable[[], None] = key.data
             handle()
         self._models.turn()
@@ -181,8 +183,9 @@ class Zygote:
                 return
             self._turn()
 
-    def _end_strays(self) -> None:
-        self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
+    def _end_strays(self) -> bool:
+        """Kill what functions have disowned; False once there is none."""
+        return self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
 
     def _own_processes(self) -> set[int]:
         """Workers and models that this process has forked."""
@@ -252,6 +255,7 @@ class Zygote:
         """
         self._close_door()
         self._is_retired = True
+        self._tell_ends(is_anything_left=False)
         self._claims_end_seconds = math.inf
         for worker in list(self._workers.values()):
             worker.front = None
@@ -382,13 +386,16 @@ class Zygote:
         if worker.id not in self._workers:
             return
         status = self._bury(worker)
-        # What it disowned is killed before its front hears of its end, and lends its place to somebody else.
-        self._end_strays()
-        if self._sweeps_shared_memory:
-            # Whoever hears of its end may be waiting for nothing else.
+        self._ends.add(worker.front, worker.id, status)
+
+    def _tell_ends(self, *, is_anything_left: bool) -> None:
+        ends = self._ends.take(is_anything_left=is_anything_left)
+        if ends and self._sweeps_shared_memory:
+            # Whoever hears of an end may be waiting for nothing else.
             remove_unused_files()
-        if worker.front is not None:
-            self._send(worker.front, Exited(worker.id, status))
+        for end in ends:
+            if end.front in self._fronts:
+                self._send(end.front, Exited(end.worker, end.status))
 
     def _bury(self, worker: HeldWorker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""

@@ -14,6 +14,7 @@ from updraft_server.worker.model.connection import Connection, Request, Room
 from updraft_server.worker.model.messages import Message, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import Piece
+from updraft_server.worker.model.watchdog import Watchdog
 
 NUMBERS = pa.schema([pa.field("number", pa.int64())])
 
@@ -63,7 +64,7 @@ def results_of(request: ModelRequest) -> list[int]:
 
 def run(*pieces: Piece[ModelRequest]) -> Model:
     model = Model()
-    for _ in ModelBatch(pieces, model, 0.0).run():
+    for _ in ModelBatch(pieces, model, 0.0, Watchdog()).run():
         continue
     return model
 
@@ -123,14 +124,14 @@ class Reusing(Model):
 def test_results_that_wait_for_more_are_not_those_of_the_functions_next_call(connection: Connection) -> None:
     request, model = request_of(connection, 1, 2, 3), Reusing()
     for piece in (Piece(request, 0, 1), Piece(request, 1, 2)):
-        list(ModelBatch([piece], model, 0.0).run())
+        list(ModelBatch([piece], model, 0.0, Watchdog()).run())
     assert results_of(request) == [-1, -2, -3]
 
 
 def test_a_suspect_is_known_by_its_batch(connection: Connection) -> None:
     suspect = request_of(connection, 1, is_suspect=True)
-    assert ModelBatch([Piece(suspect, 0, 1)], Model(), 0.0).suspect is suspect
-    assert ModelBatch([Piece(request_of(connection, 1), 0, 1)], Model(), 0.0).suspect is None
+    assert ModelBatch([Piece(suspect, 0, 1)], Model(), 0.0, Watchdog()).suspect is suspect
+    assert ModelBatch([Piece(request_of(connection, 1), 0, 1)], Model(), 0.0, Watchdog()).suspect is None
 
 
 def test_what_is_no_batch_of_the_functions_columns_is_refused(connection: Connection) -> None:

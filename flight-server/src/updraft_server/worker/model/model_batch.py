@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of a model: rows of several requests joined, and each request's results or error taken apart again."""
 
+import contextlib
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -15,6 +15,7 @@ from updraft_server.worker.model.connection import Connection, Request
 from updraft_server.worker.model.function import LoadedModel
 from updraft_server.worker.model.messages import MessageKind
 from updraft_server.worker.model.row_queue import Piece
+from updraft_server.worker.model.watchdog import Watchdog
 
 
 class ModelRequest:
@@ -58,10 +59,13 @@ class ModelRequest:
 class ModelBatch:
     """The rows of a batch, on their way through the function."""
 
-    def __init__(self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float) -> None:
+    def __init__(
+        self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float, watchdog: Watchdog
+    ) -> None:
         self._pieces = pieces
         self._model = model
         self._timeout_seconds = timeout_seconds
+        self._watchdog = watchdog
 
     @property
     def suspect(self) -> ModelRequest | None:
@@ -82,7 +86,7 @@ class ModelBatch:
         """Call the function once for all; False where it failed, which says nothing of whose rows made it fail."""
         joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
         try:
-            with _Call(self._timeout_seconds):
+            with self._call():
                 results = self._model.joined(joined)
         except BaseException:
             return False
@@ -94,7 +98,7 @@ class ModelBatch:
 
     def _run_alone(self, piece: Piece[ModelRequest]) -> None:
         try:
-            with _Call(self._timeout_seconds):
+            with self._call():
                 piece.request.take(self._model.alone(_rows_of(piece)))
         except UpdraftError as error:
             piece.request.error = error
@@ -103,24 +107,18 @@ class ModelBatch:
         if piece.request.error is not None:
             piece.request.error.sequence = piece.request.sequence
 
-
-class _Call:
-    """Lets the kernel end this process when a call takes longer than this; zero is no limit."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._pid = os.getpid()
-
-    def __enter__(self) -> None:
-        # A function may have had a timer of its own.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
-
-    def __exit__(self, *_: object) -> None:
-        if os.getpid() != self._pid:
-            # The function has forked, and this is the child: the rows are the parent's to answer, and all later ones.
-            os._exit(1)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        """Has the zygote end this process when the call takes longer than it may."""
+        pid = os.getpid()
+        self._watchdog.began_call(self._timeout_seconds)
+        try:
+            yield
+        finally:
+            if os.getpid() != pid:
+                # The function has forked, and this is the child: the parent answers its rows and all later ones.
+                os._exit(1)
+            self._watchdog.turned()
 
 
 def _rows_of(piece: Piece[ModelRequest]) -> pa.RecordBatch:

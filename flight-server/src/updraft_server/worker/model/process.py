@@ -33,10 +33,13 @@ from updraft_server.worker.model.function import BatchedFunction, LoadedModel
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue
+from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 
 _HELD_BYTES = 256 * 1024 * 1024
 # The kernel's clock of poll: rather a moment early than one late.
 _POLL_SECONDS = 0.001
+# One that waits for rows has to show that it lives.
+_MOST_WAIT_SECONDS = TURN_SECONDS / 3
 # How often the zygote hears of changes.
 _STATE_SECONDS = 0.25
 EXIT_NOT_LOADED = 76
@@ -45,8 +48,11 @@ EXIT_NOT_LOADED = 76
 class ModelProcess:
     """One replica of a batched function."""
 
-    def __init__(self, control: socket.socket, function: BatchedFunction, max_batch_rows: int) -> None:
+    def __init__(
+        self, control: socket.socket, function: BatchedFunction, max_batch_rows: int, watchdog: Watchdog
+    ) -> None:
         self._control = control
+        self._watchdog = watchdog
         self._function = function
         self._decoder = ArrowDecoder(function.argument_schema, max_batch_rows=max_batch_rows)
         batching = function.batching
@@ -82,9 +88,12 @@ class ModelProcess:
             os._exit(EXIT_NOT_LOADED)
 
     def _turn(self) -> None:
+        self._watchdog.turned()
         for connection in self._connections.values():
             self._poll.modify(connection.descriptor, connection.events)
-        for descriptor, events in self._poll.poll(self._wait_milliseconds()):
+        ready = self._poll.poll(self._wait_milliseconds())
+        self._watchdog.turned()
+        for descriptor, events in ready:
             if descriptor == self._control.fileno():
                 self._obey()
             elif descriptor in self._connections:
@@ -93,11 +102,13 @@ class ModelProcess:
             self._run_batch()
         self._tell_changes()
 
-    def _wait_milliseconds(self) -> int | None:
-        due = [] if (due_in_seconds := self._queue.due_in_seconds()) is None else [due_in_seconds]
+    def _wait_milliseconds(self) -> int:
+        due = [_MOST_WAIT_SECONDS]
+        if (due_in_seconds := self._queue.due_in_seconds()) is not None:
+            due.append(due_in_seconds)
         if self._tell_seconds is not None:
             due.append(max(0.0, self._tell_seconds - time.monotonic()))
-        return math.floor(min(due) * 1000) if due else None
+        return math.floor(min(due) * 1000)
 
     def _obey(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
@@ -151,7 +162,7 @@ class ModelProcess:
         self._changed()
 
     def _run_batch(self) -> None:
-        batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds)
+        batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds, self._watchdog)
         if batch.suspect is not None:
             self._send(batch.suspect, MessageKind.STARTED)
         for request in batch.run():
@@ -177,6 +188,7 @@ class ModelProcess:
         while self._queue.rows:
             self._run_batch()
         for connection in list(self._connections.values()):
+            self._watchdog.turned()
             try:
                 connection.send(MessageKind.GOODBYE)
                 connection.finish_sending()
