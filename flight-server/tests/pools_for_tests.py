@@ -50,6 +50,9 @@ class Zygote:
         self.forks = 0
         self.hello = Hello(1, "3.11", "", [])
         self.may_fork = True
+        self.kills_at_once = True
+        """Whether nobody has to call `kill_all`."""
+        self._killed: list[str] = []
         self.measured: asyncio.Queue[list[str]] = asyncio.Queue()
         self.held_back: asyncio.Queue[int] = asyncio.Queue()
         """Forks that were asked for while it might not."""
@@ -71,12 +74,19 @@ class Zygote:
             case Fork(request):
                 self.held_back.put_nowait(request)
             case Kill(worker) if worker in self.living:
-                self.end(worker, -signal.SIGKILL)
+                self._killed.append(worker)
+                if self.kills_at_once:
+                    self.kill_all()
             case Claim(workers):
                 self.claimed += workers
             case Measure(request, workers):
                 self.measured.put_nowait(list(workers))
                 self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark", 0, 1, 0.0, 1, None)))))
+
+    def kill_all(self) -> None:
+        """Those that are to end do."""
+        while self._killed:
+            self.end(self._killed.pop(), -signal.SIGKILL)
 
     def hang_up(self) -> None:
         """The front has to connect again."""

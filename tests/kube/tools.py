@@ -106,13 +106,14 @@ def _listens(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
 
 def _build(program: Program) -> None:
     source = Path(_downloaded(program)["Dir"])
-    command = ["go", "build", "-C", str(source), "-trimpath", "-ldflags=-s -w", "-o", str(program.path)]
-    subprocess.run([*command, f"./{program.package}"], check=True)
     copies = program.path.with_suffix(".d")
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
     for file in (found for pattern in program.files for found in source.glob(pattern)):
         shutil.copyfile(file, copies / file.name)
+    # Last: a program that is there is complete.
+    command = ["go", "build", "-C", str(source), "-trimpath", "-ldflags=-s -w", "-o", str(program.path)]
+    subprocess.run([*command, f"./{program.package}"], check=True)
 
 
 def _downloaded(program: Program) -> dict[str, Any]:

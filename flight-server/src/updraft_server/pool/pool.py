@@ -29,6 +29,7 @@ from updraft_server.pool.leases import (
     TaskKey,
     WorkerInfo,
 )
+from updraft_server.pool.left_behind import leaving, may_sweep, share_memory
 from updraft_server.pool.models import PooledModels
 from updraft_server.pool.spares import SpareWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
@@ -36,7 +37,7 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, Worker
 from updraft_server.pool.worker_lease import WorkerLease
 from updraft_server.pool.worker_starts import WorkerStarts
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError, ZygoteLostError
-from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
+from updraft_server.sandbox_layers import SandboxLayer
 
 _log = structlog.get_logger(__name__)
 
@@ -160,13 +161,12 @@ class Pool:
                 return self._lease(spare, task, binding)
         idle = [(worker, worker.bound) for worker in self._in(WorkerState.IDLE)]
         known = best(idle, binding)
-        if known is not None:
-            return self._lease(known, task, binding)
-        if not held:
-            other = victim(idle)
-            lease = self._lease(self._in_place_of(other, leave_fresh), task, binding)
-            if other is not None and self._shares_memory:
-                await self._gone(other, lease)
+        if known is not None or not held:
+            other = None if known is not None else victim(idle)
+            lease = self._lease(known or self._in_place_of(other, leave_fresh), task, binding)
+            if share_memory(self.sandbox):
+                running = (each.held for each in self._leases if each is not lease)
+                await self._gone([other] if other else leaving(self._in(WorkerState.DEAD), running, binding), lease)
             return lease
         if held >= self._settings.workers_per_task:
             raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
@@ -200,11 +200,13 @@ class Pool:
             self._heal()
         raise NoIdleWorker("no idle worker can serve the owner")
 
-    async def _gone(self, other: PooledWorker, lease: WorkerLease) -> None:
-        """Wait until a worker has ended and what it kept in memory that all share is swept; raises NoIdleWorker."""
+    async def _gone(self, workers: Sequence[PooledWorker], lease: WorkerLease) -> None:
+        """Wait until workers have ended and what they kept in memory that all share is swept; raises NoIdleWorker."""
+        if not workers:
+            return
         try:
             async with asyncio.timeout(_LAST_DEATHS_SECONDS):
-                await asyncio.shield(other.death)
+                await asyncio.gather(*(asyncio.shield(worker.death) for worker in workers))
         except BaseException as error:
             lease.release(LeaseOutcome.CANCELLED)
             if isinstance(error, TimeoutError):
@@ -421,17 +423,8 @@ class Pool:
         self._changed()
 
     def _sweep_behind(self, worker: PooledWorker) -> None:
-        """Have shared memory swept where workers share it and no exchange of the worker's owner runs any more."""
-        binding = worker.bound.binding
-        if binding is None or binding.owner is None or not self._shares_memory:
-            return
-        running = (lease.held.bound.binding for lease in self._leases)
-        if all(other is None or other.owner != binding.owner for other in running):
+        if share_memory(self.sandbox) and may_sweep(worker, (lease.held for lease in self._leases)):
             self._zygote.sweep()
-
-    @property
-    def _shares_memory(self) -> bool:
-        return any(layer.name == SHARED_MEMORY and not layer.is_on for layer in self.sandbox)
 
     def _exited(self, packet: Exited) -> None:
         worker = self._workers.get(packet.worker)
