@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -22,6 +23,14 @@ from updraft.functions import Batching
 
 @function(batching=Batching())
 def model(x: int) -> int: return x
+
+@function(load="zygote", name="untrained")
+class Untrained:
+    def __init__(self) -> None:
+        raise OSError("the weights are missing")
+
+    def __call__(self, x: int) -> int:
+        return x
 
 @function(name="tax.rate", version="1")
 def old(country: str) -> float: return 0.1
@@ -76,7 +85,17 @@ def test_all_versions_are_described(shop: LocalPool, updraft: Run) -> None:
 def test_a_name_that_the_pool_does_not_have_is_answered_with_those_that_it_has(shop: LocalPool, updraft: Run) -> None:
     ended = updraft("functions", "describe", "unknown", "--endpoint", shop.tcp_endpoint)
     assert ended.returncode == 1
-    assert "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, words" in ended.stderr
+    assert (
+        "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, untrained, words"
+        in ended.stderr
+    )
+
+
+def test_one_that_cannot_be_called_is_described_with_the_reason(shop: LocalPool, updraft: Run) -> None:
+    shown = updraft("functions", "describe", "untrained", "--endpoint", shop.tcp_endpoint).stdout
+    assert re.search(
+        "^fault +function 'untrained' cannot be loaded: OSError: the weights are missing$", shown, re.MULTILINE
+    ), shown
 
 
 def test_a_writer_has_no_functions(tmp_path: Path, updraft: Run) -> None:

@@ -4,8 +4,11 @@
 The good ones notice nothing.
 """
 
+import html
 import os
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -81,6 +84,7 @@ def leaking_model(x: Arrow[int]) -> Arrow[int]:
 """
 BAD = {
     "bad.crash": "SIGSEGV",
+    "bad.hang": "worked for more than 4 seconds on one batch",
     "bad.leak": "memory",
     "bad.load": "OSError: the weights are missing",
     "bad.crashing_model": "SIGSEGV",
@@ -94,7 +98,12 @@ BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("poisoned")
     (directory / "poisoned.py").write_text(FUNCTIONS)
-    options = ["--workers=8", f"--worker-memory-bytes={192 << 20}", f"--model-memory-bytes={192 << 20}"]
+    options = [
+        "--workers=9",
+        "--batch-timeout-seconds=4",
+        f"--worker-memory-bytes={192 << 20}",
+        f"--model-memory-bytes={192 << 20}",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     with (directory / "log").open("wb") as log:
         served = Server(
@@ -115,51 +124,62 @@ def called(client: flight.FlightClient, name: str) -> pa.Table:
 
 def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> None:
     ended = threading.Event()
+    rounds: list[float] = []
+    """When each round of calls of all good ones had its answers."""
 
-    def good() -> int:
-        rounds = 0
+    def good() -> None:
         with server.client() as client:
             while not ended.is_set():
                 for number in range(10):
                     result = called(client, f"good.add_{number}")
                     assert result.column(0).to_pylist() == [value + number for value in range(100)]
                 assert called(client, "good.model").column(0).to_pylist() == list(range(100))
-                rounds += 1
-        return rounds
+                rounds.append(time.monotonic())
 
-    def bad(name: str) -> list[str]:
+    def bad(name: str) -> list[tuple[float, str, float]]:
+        """When each call began, its error, and when it ended."""
         errors = []
         with server.client() as client:
             for _ in range(DEATHS_IN_A_ROW):
+                began = time.monotonic()
                 with pytest.raises((pa.ArrowException, flight.FlightError)) as caught:
                     called(client, name)
-                errors.append(str(caught.value))
+                errors.append((began, str(caught.value), time.monotonic()))
         return errors
 
-    with server.client() as hanging, ThreadPoolExecutor(1 + len(BAD)) as threads:
-        writer, reader = hanging.do_exchange(flight.FlightDescriptor.for_path("bad.hang"))
-        writer.begin(BATCH.schema)
-        writer.write_batch(BATCH)
-        good_rounds = threads.submit(good)
-        bad_errors = {name: threads.submit(bad, name) for name in BAD}
+    with ThreadPoolExecutor(1 + len(BAD)) as threads:
+        good_calls = threads.submit(good)
+        bad_calls = {name: threads.submit(bad, name) for name in BAD}
         try:
             for name, reason in BAD.items():
-                for error in bad_errors[name].result():
+                for _, error, _ in bad_calls[name].result():
                     assert reason in error, name
         finally:
             ended.set()
-            reader.cancel()
-        assert good_rounds.result() > 0
+        good_calls.result()
+    # Good calls come and go while bad ones hang: none waits for them.
+    for began, _, end in bad_calls["bad.hang"].result():
+        assert sum(began < answered < end for answered in rounds) > 1
 
     faults = {function.name: function.fault for function in status(server).functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)
     log = (server.ready_file.parent / "log").read_text()
+    # The page is drawn every few seconds.
+    server.wait_for(lambda: all(fault in html.unescape(page(server, "/status")) for fault in faults.values()))
+    metrics = page(server, "/metrics")
     for name, reason in BAD.items():
         assert reason in faults[name]
+        assert f'updraft_functions_unhealthy{{function="{name}"}} 1.0' in metrics
         assert f'"function": "{name}"' in log or f"function={name}" in log
         assert health(server, name) == health_pb2.HealthCheckResponse.NOT_SERVING
     for name in ["good.model", *(f"good.add_{number}" for number in range(10))]:
         assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
+        assert f'updraft_functions_unhealthy{{function="{name}"}} 0.0' in metrics
+
+
+def page(server: Server, path: str) -> str:
+    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}{path}") as answer:
+        return str(answer.read().decode())
 
 
 def status(server: Server) -> PoolStatus:
