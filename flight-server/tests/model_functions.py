@@ -89,6 +89,14 @@ def hanging(number: Arrow[int]) -> Arrow[int]:
     return number
 
 
+@function(batching=Batching())
+def patient(number: Arrow[int]) -> Arrow[int]:
+    Path.home().joinpath("works").touch()
+    while not Path.home().joinpath("go-on").exists():
+        time.sleep(0.01)
+    return number
+
+
 @function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
 def stopping(number: Arrow[int]) -> Arrow[int]:
     if 13 in number.to_pylist():

@@ -248,6 +248,29 @@ async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allo
     assert "worked for more than 2 seconds on one batch" in bad.error.message
 
 
+async def test_exchanges_wait_for_a_process_that_works_and_those_of_other_functions_do_not(tmp_path: Path) -> None:
+    async def call_often() -> None:
+        # A connection each: more than a process can be sent while it reads nothing.
+        for _ in range(400):
+            await exchange(pool, [], command("patient"), NUMBERS, binding=REGISTERED)
+
+    with zygotes_in(tmp_path) as zygotes:
+        async with running_pool(zygotes, workers=3) as pool:
+            working = asyncio.create_task(call(pool, "patient", numbers(3)))
+            while not (tmp_path / "works").exists():
+                await pool.measure_models()
+            often = asyncio.create_task(call_often())
+            while (before := connections(await pool.measure_models(), "patient")) < 200:
+                continue
+            await asyncio.wait([often], timeout=2)
+            assert connections(await pool.measure_models(), "patient") > before
+            assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
+            assert not often.done()
+            (tmp_path / "go-on").touch()
+            await often
+            assert values(await working) == [[0, 1, 2]]
+
+
 async def test_a_function_may_have_a_timer_of_its_own(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         told = values(await call(pool, "alarming", *(numbers(1) for _ in range(20))))

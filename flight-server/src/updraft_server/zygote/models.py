@@ -7,7 +7,6 @@ load it, has pauses between them, in which it is at fault and no other function 
 """
 
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -134,6 +133,8 @@ class Models:
             self._look(now)
         self.doors.turn()
         self._start_missing()
+        for each in self._functions.values():
+            self._serve_waiting(each)
 
     def close(self) -> None:
         """Leave all to the process that this one was forked from."""
@@ -181,8 +182,12 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        while each.waiting and (ready := each.ready):
-            self.doors.connect(each.waiting.popleft(), ready[0])
+        while each.waiting and each.ready:
+            worker = each.waiting.popleft()
+            if not any(self.doors.connect(worker, replica) for replica in each.ready):
+                # It is tried again on each turn: a process that works on a batch reads nothing meanwhile.
+                each.waiting.appendleft(worker)
+                return
         if each.is_loading or each.backoff.pause_seconds <= (0 if each.cannot_load else _SHORT_PAUSE_SECONDS):
             return
         reason = f"cannot be called: {each.fault}; it is loaded again in {each.backoff.pause_seconds:.0f} seconds"
@@ -220,7 +225,7 @@ class Models:
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
         """Take a packet of a process; False where there is none now."""
         try:
-            data = replica.process.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
+            data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
             return False
         except OSError:
@@ -343,8 +348,7 @@ class Models:
         ]
         for name in victims(residents, excess_bytes - leaving, now_seconds):
             each, replica = ready[name]
-            each.evictions += 1
-            replica.retire()
+            each.evictions += replica.retire()
 
 
 def _how(replica: Replica, status: int) -> str:
