@@ -104,6 +104,13 @@ def stopping(number: Arrow[int]) -> Arrow[int]:
     return number
 
 
+@function(batching=Batching(timeout_seconds=0, wait_seconds=TOGETHER))
+def another_program(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.execvp("sleep", ["sleep", "600"])
+    return number
+
+
 @function(batching=Batching())
 def alarming(number: Arrow[int]) -> Arrow[int]:
     """Has a timer of its own, which goes off between two calls."""

@@ -248,6 +248,15 @@ async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allo
     assert "worked for more than 2 seconds on one batch" in bad.error.message
 
 
+async def test_a_process_that_runs_another_program_is_ended(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "another_program", numbers(20))
+        assert values(await call(pool, "another_program", numbers(2))) == [[0, 1]]
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
+    assert "closed its connection to the pool, or ran another program in its place" in reply.error.message
+
+
 async def test_exchanges_wait_for_a_process_that_works_and_those_of_other_functions_do_not(tmp_path: Path) -> None:
     async def call_often() -> None:
         # A connection each: more than a process can be sent while it reads nothing.

@@ -7,6 +7,7 @@ load it, has pauses between them, in which it is at fault and no other function 
 """
 
 import secrets
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -26,6 +27,7 @@ from updraft_server.ipc.model_packets import (
 )
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.process import EXIT_NOT_LOADED
 from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
 from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
@@ -231,8 +233,9 @@ class Models:
         except OSError:
             data = b""
         if not data:
-            # Its end comes next.
+            # Its end comes next, unless it has let go of this alone.
             self._unwatch(replica.process.control)
+            replica.process.watchdog.hung_up()
             return False
         try:
             packet = control.decode(data)
@@ -352,7 +355,8 @@ class Models:
 
 
 def _how(replica: Replica, status: int) -> str:
-    if replica.reason:
+    # One that was ending already says itself how.
+    if replica.reason and status in (-signal.SIGKILL, EXIT_NOT_LOADED):
         return replica.reason
     if replica.state is ReplicaState.RETIRING and status == 0:
         return "made room for another function's"
