@@ -127,6 +127,22 @@ def forking(number: Arrow[int]) -> Arrow[int]:
     return number if child else pc.negate(number)
 
 
+@function(name="forked_as_loaded", batching=Batching())
+class ForkedAsLoaded:
+    def __init__(self) -> None:
+        os.fork()
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pids(len(number))
+
+
+@function(batching=Batching())
+def careless(number: Arrow[int]) -> Arrow[int]:
+    """Closes the connection that was made first."""
+    os.close(6)
+    return number
+
+
 @function(batching=Batching())
 def greedy(number: Arrow[int]) -> Arrow[int]:
     kept.append(bytearray(200 << 20))

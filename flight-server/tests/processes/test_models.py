@@ -238,6 +238,26 @@ async def test_the_child_of_a_function_that_forks_answers_nobody(zygotes: Zygote
     assert values(reply) == [[1], [2], [3]]
 
 
+async def test_the_child_of_a_function_that_forks_as_it_is_loaded_serves_nobody(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        pids = {values(await call(pool, "forked_as_loaded", numbers(1)))[0][0] for _ in range(20)}
+        (process,) = (await usage_of(pool, "forked_as_loaded")).replicas
+    assert pids == {process.pid}
+
+
+async def test_a_process_whose_function_closes_a_connection_of_another_exchange_is_replaced(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        idle = await leased(pool, None, REGISTERED)
+        await send_command(idle, NUMBERS, command("careless"))
+        while connections(await pool.measure_models(), "careless") < 1:
+            continue
+        (before,) = (await usage_of(pool, "careless")).replicas
+        await exchange(pool, [numbers(1).rename_columns(NUMBERS.names)], command("careless"), binding=REGISTERED)
+        while before.pid in {replica.pid for replica in (await usage_of(pool, "careless")).replicas}:
+            continue
+        idle.release(LeaseOutcome.BROKEN)
+
+
 @pytest.mark.parametrize("name", ["hanging", "stopping"])
 async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes, name: str) -> None:
     async with running_pool(zygotes, workers=2) as pool:
