@@ -113,9 +113,10 @@ def another_program(number: Arrow[int]) -> Arrow[int]:
 
 @function(batching=Batching())
 def alarming(number: Arrow[int]) -> Arrow[int]:
-    """Has a timer of its own, which goes off between two calls."""
+    """Has a timer of its own, which goes off behind the call that has set it."""
     signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    if not any(signal.getitimer(signal.ITIMER_REAL)):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
     return pa.array([len(alarms)] * len(number), pa.int64())
 
 

@@ -302,8 +302,8 @@ async def test_exchanges_wait_for_a_process_that_works_and_those_of_other_functi
 
 async def test_a_function_may_have_a_timer_of_its_own(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        told = values(await call(pool, "alarming", *(numbers(1) for _ in range(20))))
-    assert max(value for batch in told for value in batch) > 0
+        while not values(await call(pool, "alarming", numbers(1)))[0][0]:
+            continue
 
 
 async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_later(tmp_path: Path) -> None:

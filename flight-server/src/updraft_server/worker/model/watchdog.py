@@ -15,7 +15,7 @@ _LATE_LOOKS = 3
 
 
 class Watchdog:
-    """Of one model process. Made by the zygote before it forks the process; both use their own copy then."""
+    """Of one model process. The zygote makes it before it forks the process: each then has one over the same memory."""
 
     def __init__(self) -> None:
         """Raises OSError."""
