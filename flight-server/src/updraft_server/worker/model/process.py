@@ -74,7 +74,7 @@ class ModelProcess:
     def run(self) -> NoReturn:
         """Load and serve until the zygote wants it to end, or goes away."""
         self._load()
-        # From here on it can be late: no time to load counts any more once the zygote has heard.
+        # Before the zygote hears, which then no longer counts the time to load.
         self._watchdog.turned()
         self._tell(Ready())
         self._poll.register(self._control, select.POLLIN)
