@@ -89,6 +89,14 @@ def hanging(number: Arrow[int]) -> Arrow[int]:
     return number
 
 
+@function(batching=Batching())
+def patient(number: Arrow[int]) -> Arrow[int]:
+    Path.home().joinpath("works").touch()
+    while not Path.home().joinpath("go-on").exists():
+        time.sleep(0.01)
+    return number
+
+
 @function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
 def stopping(number: Arrow[int]) -> Arrow[int]:
     if 13 in number.to_pylist():
@@ -96,11 +104,19 @@ def stopping(number: Arrow[int]) -> Arrow[int]:
     return number
 
 
+@function(batching=Batching(timeout_seconds=0, wait_seconds=TOGETHER))
+def another_program(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.execvp("sleep", ["sleep", "600"])
+    return number
+
+
 @function(batching=Batching())
 def alarming(number: Arrow[int]) -> Arrow[int]:
-    """Has a timer of its own, which goes off between two calls."""
+    """Has a timer of its own, which goes off behind the call that has set it."""
     signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    if not any(signal.getitimer(signal.ITIMER_REAL)):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
     return pa.array([len(alarms)] * len(number), pa.int64())
 
 
@@ -110,6 +126,22 @@ def forking(number: Arrow[int]) -> Arrow[int]:
     if child:
         os.waitpid(child, 0)
     return number if child else pc.negate(number)
+
+
+@function(name="forked_as_loaded", batching=Batching())
+class ForkedAsLoaded:
+    def __init__(self) -> None:
+        os.fork()
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pids(len(number))
+
+
+@function(batching=Batching())
+def careless(number: Arrow[int]) -> Arrow[int]:
+    """Closes the connection that was made first."""
+    os.close(6)
+    return number
 
 
 @function(batching=Batching())

@@ -238,6 +238,26 @@ async def test_the_child_of_a_function_that_forks_answers_nobody(zygotes: Zygote
     assert values(reply) == [[1], [2], [3]]
 
 
+async def test_the_child_of_a_function_that_forks_as_it_is_loaded_serves_nobody(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        pids = {values(await call(pool, "forked_as_loaded", numbers(1)))[0][0] for _ in range(20)}
+        (process,) = (await usage_of(pool, "forked_as_loaded")).replicas
+    assert pids == {process.pid}
+
+
+async def test_a_process_whose_function_closes_a_connection_of_another_exchange_is_replaced(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        idle = await leased(pool, None, REGISTERED)
+        await send_command(idle, NUMBERS, command("careless"))
+        while connections(await pool.measure_models(), "careless") < 1:
+            continue
+        (before,) = (await usage_of(pool, "careless")).replicas
+        await exchange(pool, [numbers(1).rename_columns(NUMBERS.names)], command("careless"), binding=REGISTERED)
+        while before.pid in {replica.pid for replica in (await usage_of(pool, "careless")).replicas}:
+            continue
+        idle.release(LeaseOutcome.BROKEN)
+
+
 @pytest.mark.parametrize("name", ["hanging", "stopping"])
 async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes, name: str) -> None:
     async with running_pool(zygotes, workers=2) as pool:
@@ -248,10 +268,42 @@ async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allo
     assert "worked for more than 2 seconds on one batch" in bad.error.message
 
 
+async def test_a_process_that_runs_another_program_is_ended(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "another_program", numbers(20))
+        assert values(await call(pool, "another_program", numbers(2))) == [[0, 1]]
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
+    assert "closed its connection to the pool, or ran another program in its place" in reply.error.message
+
+
+async def test_exchanges_wait_for_a_process_that_works_and_those_of_other_functions_do_not(tmp_path: Path) -> None:
+    async def call_often() -> None:
+        # A connection each: more than a process can be sent while it reads nothing.
+        for _ in range(400):
+            await exchange(pool, [], command("patient"), NUMBERS, binding=REGISTERED)
+
+    with zygotes_in(tmp_path) as zygotes:
+        async with running_pool(zygotes, workers=3) as pool:
+            working = asyncio.create_task(call(pool, "patient", numbers(3)))
+            while not (tmp_path / "works").exists():
+                await pool.measure_models()
+            often = asyncio.create_task(call_often())
+            while (before := connections(await pool.measure_models(), "patient")) < 200:
+                continue
+            await asyncio.wait([often], timeout=2)
+            assert connections(await pool.measure_models(), "patient") > before
+            assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
+            assert not often.done()
+            (tmp_path / "go-on").touch()
+            await often
+            assert values(await working) == [[0, 1, 2]]
+
+
 async def test_a_function_may_have_a_timer_of_its_own(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        told = values(await call(pool, "alarming", *(numbers(1) for _ in range(20))))
-    assert max(value for batch in told for value in batch) > 0
+        while not values(await call(pool, "alarming", numbers(1)))[0][0]:
+            continue
 
 
 async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_later(tmp_path: Path) -> None:

@@ -140,6 +140,44 @@ async def test_a_cancelled_function_is_killed_with_its_children(zygotes: Zygotes
         await answers(pool)
 
 
+async def test_the_death_of_a_worker_is_known_once_its_daemons_have_ended(zygotes: Zygotes, tmp_path: Path) -> None:
+    marker = tmp_path / "daemons"
+
+    def leaves_daemons(x, path=str(marker)):
+        import os
+        import time
+        from pathlib import Path
+
+        reading, writing = os.pipe()
+        for _ in range(4):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    # Memory takes the kernel a moment to take back.
+                    kept = bytearray(b"x") * (10 << 20)
+                    os.write(writing, b"%8d" % os.getpid())
+                    time.sleep(1000 + len(kept))
+                os._exit(0)
+        pids = [os.read(reading, 8).decode() for _ in range(4)]
+        partial = Path(path + ".part")
+        partial.write_text(" ".join(pids))
+        partial.rename(path)
+        time.sleep(1000)
+
+    async with running_pool(zygotes) as pool:
+        lease = await pool.lease(None)
+        await send_command(lease, numbers(0).schema, scalar_arrow(leaves_daemons))
+        await send_requests(lease, requests(batches_of([1])))
+        await asyncio.to_thread(wait_for_file, marker)
+        daemons = [os.pidfd_open(int(pid)) for pid in marker.read_text().split()]
+        lease.release(LeaseOutcome.CANCELLED)
+        await lease.death
+        ended, _, _ = select.select(daemons, [], [], 0)
+        for daemon in daemons:
+            os.close(daemon)
+    assert ended == daemons
+
+
 async def test_a_killed_zygote_leaves_running_exchanges_alone_and_the_pool_heals(tmp_path: Path) -> None:
     own = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True))
     try:

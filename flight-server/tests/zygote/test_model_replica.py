@@ -8,17 +8,23 @@ from collections.abc import Iterator
 import pytest
 
 from updraft_server.ipc.batch_record import BatchRecord
-from updraft_server.worker.model.control import State
+from updraft_server.worker.model.control import MAX_PACKET_BYTES, State
 from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
 
 
 @pytest.fixture
-def replica() -> Iterator[Replica]:
-    """One that loads its function."""
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The zygote's and the process's, of what they tell each other."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        yield Replica("model-1", 0, ForkedModel(0, -1, ours, Watchdog()), math.inf)
+        yield ours, theirs
+
+
+@pytest.fixture
+def replica(ends: tuple[socket.socket, socket.socket]) -> Replica:
+    """One that loads its function."""
+    return Replica("model-1", 0, ForkedModel(0, -1, ends[0], Watchdog()), math.inf)
 
 
 def connected(replica: Replica, connections: int) -> None:
@@ -40,3 +46,14 @@ def test_cpu_time_of_a_process_that_nobody_calls_is_no_batchs(replica: Replica) 
     assert [replica.batch_processor_seconds(seconds) for seconds in (50.0, 90.0)] == [0.0, 0.0]
     connected(replica, 1)
     assert [replica.batch_processor_seconds(seconds) for seconds in (91.0, 95.0)] == [0.0, 4.0]
+
+
+def test_a_process_that_reads_nothing_is_not_waited_for_and_retires_once_it_can_be_told(
+    replica: Replica, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    replica.state = ReplicaState.READY
+    while replica.attach(ends[0]):
+        continue
+    assert (replica.retire(), replica.state) == (False, ReplicaState.READY)
+    ends[1].recv(MAX_PACKET_BYTES)
+    assert (replica.retire(), replica.state) == (True, ReplicaState.RETIRING)

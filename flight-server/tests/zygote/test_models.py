@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which model processes a zygote keeps: the test is its host, its loop, and each of the processes."""
 
+import contextlib
 import os
 import select
 import socket
@@ -50,15 +51,17 @@ class Process:
             os.close(self._end)
         self.control.close()
 
+    def reads(self) -> None:
+        """Take all that it was sent."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                packet = control.decode(self.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT))
+                self._was_retired |= isinstance(packet, control.Retire)
+
     @property
     def was_retired(self) -> bool:
-        try:
-            while not self._was_retired:
-                packet = control.decode(self.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT))
-                self._was_retired = isinstance(packet, control.Retire)
-        except BlockingIOError:
-            return False
-        return True
+        self.reads()
+        return self._was_retired
 
 
 class Zygote:
@@ -190,6 +193,19 @@ def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(
     assert zygote.names == ["first"]
     zygote.worker("first")
     assert zygote.names == ["first", "first"]
+
+
+def test_workers_wait_for_a_process_that_takes_no_connections_while_it_works(zygote: Zygote) -> None:
+    zygote.worker("first")
+    (process,) = zygote.started
+    process.says(control.Ready())
+    zygote.turn()
+    # More than its socket takes.
+    doors = [zygote.worker("first") for _ in range(300)]
+    assert not is_connected(doors[-1])
+    while not is_connected(doors[-1]):
+        process.reads()
+        zygote.turn()
 
 
 def test_without_a_budget_one_that_has_died_is_replaced_at_once() -> None:

@@ -99,20 +99,20 @@ class ModelDoors:
         for ours in self._doors.values():
             ours.close()
 
-    def connect(self, worker: str, replica: Replica) -> None:
-        """Give a worker a connection to a process."""
+    def connect(self, worker: str, replica: Replica) -> bool:
+        """Give a worker a connection to a process; False, and no answer yet, where the process takes none now."""
         with contextlib.ExitStack() as ends:
             try:
                 workers_end, models_end = map(ends.enter_context, socket.socketpair())
             except OSError as error:
                 self.refuse(worker, f"cannot be connected to: {error.strerror}", may_retry=True)
-                return
+                return True
             for end in (workers_end, models_end):
                 _enlarge(end)
-            if replica.attach(models_end):
-                self._say(worker, Connected(replica.id), [workers_end.fileno()])
-            else:
-                self.refuse(worker, "has a model process that takes no more exchanges now", may_retry=True)
+            if not replica.attach(models_end):
+                return False
+            self._say(worker, Connected(replica.id), [workers_end.fileno()])
+            return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
         """Tell a worker why there is no connection; the reason goes on after the name of the function."""

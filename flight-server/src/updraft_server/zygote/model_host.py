@@ -90,10 +90,12 @@ class ZygoteModelHost:
                     functools.partial(self._image.run_model, function, number, scratch, watchdog),
                     name="updraft-model",
                 )
+            # The child of a fork that comes to nothing is a stray.
+            pidfd = os.pidfd_open(pid)
             undo.pop_all()
             watchdog.hide_from_forks()
             self._tell(ModelStarted(model, function.name, function.version, pid), [output_read, stack_read])
-            return ForkedModel(pid, os.pidfd_open(pid), ours, watchdog, shared_memory)
+            return ForkedModel(pid, pidfd, ours, watchdog, shared_memory)
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""

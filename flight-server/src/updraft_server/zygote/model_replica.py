@@ -58,6 +58,10 @@ class Replica:
     reason: str = ""
     """Why it was ended from outside, as `how` of its end; empty where it was not."""
 
+    def __post_init__(self) -> None:
+        """The zygote waits for no process: one that works on a batch reads nothing meanwhile."""
+        self.process.control.settimeout(0)
+
     @property
     def connections(self) -> int:
         """Open ones, those included that it has not told of yet."""
@@ -79,7 +83,7 @@ class Replica:
         return self.processor.measured(self.batches, processor_seconds)
 
     def attach(self, connection: socket.socket) -> bool:
-        """Bring it a connection; False where it takes none now."""
+        """Bring it a connection; False where it takes none now, as it has read too little of what it was sent."""
         try:
             socket.send_fds(self.process.control, [encode(Attach())], [connection.fileno()])
         except OSError:
@@ -87,12 +91,14 @@ class Replica:
         self.attached += 1
         return True
 
-    def retire(self) -> None:
-        """Let it answer what it has read, and end."""
-        self.state = ReplicaState.RETIRING
-        # One that is gone, or takes nothing, is noticed elsewhere.
-        with suppress(OSError):
+    def retire(self) -> bool:
+        """Let it answer what it has read, and end; False where it cannot be told now."""
+        try:
             self.process.control.send(encode(Retire()))
+        except OSError:
+            return False
+        self.state = ReplicaState.RETIRING
+        return True
 
     def kill(self, reason: str) -> None:
         """End it now."""

@@ -7,7 +7,7 @@ load it, has pauses between them, in which it is at fault and no other function 
 """
 
 import secrets
-import socket
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -27,6 +27,7 @@ from updraft_server.ipc.model_packets import (
 )
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.process import EXIT_NOT_LOADED
 from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
 from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
@@ -134,6 +135,8 @@ class Models:
             self._look(now)
         self.doors.turn()
         self._start_missing()
+        for each in self._functions.values():
+            self._serve_waiting(each)
 
     def close(self) -> None:
         """Leave all to the process that this one was forked from."""
@@ -181,8 +184,12 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        while each.waiting and (ready := each.ready):
-            self.doors.connect(each.waiting.popleft(), ready[0])
+        while each.waiting and each.ready:
+            worker = each.waiting.popleft()
+            if not any(self.doors.connect(worker, replica) for replica in each.ready):
+                # It is tried again on each turn: a process that works on a batch reads nothing meanwhile.
+                each.waiting.appendleft(worker)
+                return
         if each.is_loading or each.backoff.pause_seconds <= (0 if each.cannot_load else _SHORT_PAUSE_SECONDS):
             return
         reason = f"cannot be called: {each.fault}; it is loaded again in {each.backoff.pause_seconds:.0f} seconds"
@@ -220,14 +227,15 @@ class Models:
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
         """Take a packet of a process; False where there is none now."""
         try:
-            data = replica.process.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
+            data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
             return False
         except OSError:
             data = b""
         if not data:
-            # Its end comes next.
+            # Its end comes next, unless it has let go of this alone.
             self._unwatch(replica.process.control)
+            replica.process.watchdog.hung_up()
             return False
         try:
             packet = control.decode(data)
@@ -343,12 +351,12 @@ class Models:
         ]
         for name in victims(residents, excess_bytes - leaving, now_seconds):
             each, replica = ready[name]
-            each.evictions += 1
-            replica.retire()
+            each.evictions += replica.retire()
 
 
 def _how(replica: Replica, status: int) -> str:
-    if replica.reason:
+    # One that was ending already says itself how.
+    if replica.reason and status in (-signal.SIGKILL, EXIT_NOT_LOADED):
         return replica.reason
     if replica.state is ReplicaState.RETIRING and status == 0:
         return "made room for another function's"

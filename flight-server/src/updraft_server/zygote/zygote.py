@@ -182,6 +182,8 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
+            # No front is left to hear of them. What is in shared memory goes all the same.
+            self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
         """Kill what functions have disowned; False once there is none."""

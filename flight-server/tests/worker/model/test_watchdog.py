@@ -72,6 +72,14 @@ def test_one_that_goes_on_after_the_machine_stood_still_is_not_late(watchdog: Wa
         watchdog.turned()
 
 
+def test_one_that_hangs_up_has_a_moment_to_end(watchdog: Watchdog) -> None:
+    watchdog.began_call(0.0)
+    watchdog.hung_up()
+    *before, last = looked(watchdog)
+    assert before == [""] * (LOOKS - 1)
+    assert "closed its connection to the pool" in last
+
+
 def test_the_zygote_sees_what_the_process_writes_and_no_later_fork_has_it(watchdog: Watchdog, clock: Clock) -> None:
     if not (pid := os.fork()):
         watchdog.began_call(1.0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a decorator makes of a definition, and which definitions it refuses before anybody calls them."""
 
+import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -176,7 +177,17 @@ def test_a_definition_that_no_pool_could_call_is_refused_when_it_is_made(definit
         decorated(**options)(code)
 
 
-@pytest.mark.parametrize("values", [{"rows": 0}, {"replicas": 0}, {"wait_seconds": -1.0}, {"device": "tpu"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rows": 0},
+        {"replicas": 0},
+        {"wait_seconds": -1.0},
+        {"timeout_seconds": math.nan},
+        {"load_timeout_seconds": math.nan},
+        {"device": "tpu"},
+    ],
+)
 def test_batches_that_make_no_sense_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Batching"):
         Batching(**values)

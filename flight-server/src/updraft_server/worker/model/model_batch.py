@@ -2,7 +2,6 @@
 """One call of a model: rows of several requests joined, and each request's results or error taken apart again."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -12,7 +11,7 @@ from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.functions.failures import raised
 from updraft_server.worker.model.connection import Connection, Request
-from updraft_server.worker.model.function import LoadedModel
+from updraft_server.worker.model.function import LoadedModel, in_this_process
 from updraft_server.worker.model.messages import MessageKind
 from updraft_server.worker.model.row_queue import Piece
 from updraft_server.worker.model.watchdog import Watchdog
@@ -110,14 +109,11 @@ class ModelBatch:
     @contextlib.contextmanager
     def _call(self) -> Iterator[None]:
         """Has the zygote end this process when the call takes longer than it may."""
-        pid = os.getpid()
         self._watchdog.began_call(self._timeout_seconds)
         try:
-            yield
+            with in_this_process():
+                yield
         finally:
-            if os.getpid() != pid:
-                # The function has forked, and this is the child: the parent answers its rows and all later ones.
-                os._exit(1)
             self._watchdog.turned()
 
 

@@ -4,6 +4,7 @@
 It has one thread. While the function runs, rows wait in the sockets and in the queue, and make the next batch.
 """
 
+import contextlib
 import math
 import os
 import select
@@ -29,7 +30,7 @@ from updraft_server.worker.model.control import (
     decode,
     encode,
 )
-from updraft_server.worker.model.function import BatchedFunction, LoadedModel
+from updraft_server.worker.model.function import BatchedFunction, LoadedModel, in_this_process
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue
@@ -40,6 +41,8 @@ _HELD_BYTES = 256 * 1024 * 1024
 _POLL_SECONDS = 0.001
 # One that waits for rows has to show that it lives.
 _MOST_WAIT_SECONDS = TURN_SECONDS / 3
+# The last is a socket that the function has closed: poll would return at once, again and again.
+_ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
 # How often the zygote hears of changes.
 _STATE_SECONDS = 0.25
 EXIT_NOT_LOADED = 76
@@ -71,6 +74,8 @@ class ModelProcess:
     def run(self) -> NoReturn:
         """Load and serve until the zygote wants it to end, or goes away."""
         self._load()
+        # Before the zygote hears, which then no longer counts the time to load.
+        self._watchdog.turned()
         self._tell(Ready())
         self._poll.register(self._control, select.POLLIN)
         while not self._is_retiring:
@@ -80,8 +85,9 @@ class ModelProcess:
 
     def _load(self) -> None:
         try:
-            self._model = self._function.load()
-            self._model.warm_up()
+            with in_this_process():
+                self._model = self._function.load()
+                self._model.warm_up()
         except BaseException as error:
             traceback.print_exc()
             self._tell(LoadFailed(describe(error)))
@@ -134,9 +140,9 @@ class ModelProcess:
         try:
             if events & select.POLLOUT:
                 connection.flush()
-            if connection.is_answering and events & (select.POLLHUP | select.POLLERR):
+            if connection.is_answering and events & _ENDED:
                 raise ConnectionEndedError("the worker has gone away")
-            if not connection.is_answering and events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            if not connection.is_answering and events & (select.POLLIN | _ENDED):
                 self._receive(connection)
         except (ConnectionEndedError, MessageError):
             self._close(connection)
@@ -187,13 +193,15 @@ class ModelProcess:
         """Answer what has been read, and send everybody elsewhere with what comes next."""
         while self._queue.rows:
             self._run_batch()
-        for connection in list(self._connections.values()):
-            self._watchdog.turned()
-            try:
+        connections = list(self._connections.values())
+        for connection in connections:
+            with contextlib.suppress(ConnectionEndedError):
                 connection.send(MessageKind.GOODBYE)
+        # One that does not read keeps nobody else waiting.
+        for connection in connections:
+            self._watchdog.turned()
+            with contextlib.suppress(ConnectionEndedError):
                 connection.finish_sending()
-            except ConnectionEndedError:
-                continue
 
     def _changed(self) -> None:
         if self._tell_seconds is None:

@@ -36,7 +36,9 @@ class Batching:
             raise ValueError("rows of Batching must be at least 1")
         if not 1 <= self.replicas <= _MOST_REPLICAS:
             raise ValueError(f"replicas of Batching must be from 1 to {_MOST_REPLICAS}")
-        if min(self.wait_seconds, self.threads, self.timeout_seconds, self.load_timeout_seconds) < 0:
+        times = self.wait_seconds, self.timeout_seconds, self.load_timeout_seconds
+        # What is not a number is not less than one either.
+        if self.threads < 0 or not all(seconds >= 0 for seconds in times):
             raise ValueError("wait_seconds, threads and the timeouts of Batching cannot be less than 0")
         if self.device not in _DEVICES:
             raise ValueError(f'device of Batching must be "" or "cuda", not {self.device!r}')
