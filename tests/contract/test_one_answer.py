@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.contract.conftest import MAVEN_TIMEOUT_SECONDS
+from tests.contract.java_client import FlightError, JavaClient, java_client
 from tests.contract.python_clients import by_databends_client, by_pyarrow, flight_table
 from tests.support.engines import databend, risingwave
 from tests.support.example_functions import (
@@ -72,7 +73,16 @@ Caller: TypeAlias = Callable[[LocalPool, str, Columns], list[Any]]
 CALLERS: list[Caller] = [in_a_test, by_pyarrow, by_risingwave, by_databend, by_databends_client]
 
 
+@pytest.fixture(scope="module")
+def java(flight_class_path: str, pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """Of the pool with the examples."""
+    with java_client(flight_class_path, pool.tcp_address, tmp_path_factory.mktemp("java")) as client:
+        yield client
+
+
 def test_every_function_of_the_examples_is_called_here() -> None:
+    # Of each module one that is known to be there.
+    assert {"discount", "digit", "moved_digit", "initials"} <= set(FUNCTIONS)
     assert all(columns_of(name) for name in FUNCTIONS)
 
 
@@ -86,6 +96,12 @@ def test_a_function_answers_as_its_author_wrote_it(pool: LocalPool, name: str, c
 
 
 @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+@pytest.mark.parametrize("name", of_kind(Kind.SCALAR))
+def test_a_function_answers_java_as_its_author_wrote_it(java: JavaClient, name: str) -> None:
+    assert java.call(name, columns_of(name)).column(0).to_pylist() == author(name)
+
+
+@pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("name", ["text.slug", "initials"])
 def test_the_java_example_prints_the_same_answers(flight_class_path: str, pool: LocalPool, name: str) -> None:
     texts = ["ada lovelace", "Caps, Hats & Scarves"]
@@ -93,9 +109,21 @@ def test_the_java_example_prints_the_same_answers(flight_class_path: str, pool: 
     assert in_java(flight_class_path, pool, name, *texts).splitlines() == ["result", *answer]
 
 
-@pytest.mark.parametrize("caller", [in_a_test, by_pyarrow, by_risingwave])
+@pytest.mark.parametrize("caller", [in_a_test, by_pyarrow, by_risingwave, by_databend])
 def test_an_argument_with_a_default_may_be_left_out(pool: LocalPool, caller: Caller) -> None:
     assert caller(pool, "discount", [pa.array([100.0, 10.0])]) == [90.0, 9.0]
+
+
+@pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+def test_java_may_leave_out_an_argument_with_a_default(java: JavaClient) -> None:
+    assert java.call("discount", [pa.array([100.0, 10.0])]).column(0).to_pylist() == [90.0, 9.0]
+
+
+def test_databend_may_declare_a_function_without_its_default(pool: LocalPool) -> None:
+    price = pa.field("", pa.float64(), nullable=False)
+    with databend(pool.tcp_address) as engine:
+        engine.create_function("discount", [price], price)
+        assert engine.call("discount", [pa.array([100.0, 10.0])], [price], price).to_pylist() == [90.0, 9.0]
 
 
 @pytest.mark.parametrize("name", of_kind(Kind.TABLE))
@@ -106,6 +134,11 @@ class TestTableFunctions:
 
     def test_by_pyarrow(self, pool: LocalPool, name: str) -> None:
         found = flight_table(pool, name, columns_of(name)).to_pylist()
+        assert [(each["row"], each["result"]) for each in found] == author_rows(name)
+
+    @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+    def test_in_java(self, java: JavaClient, name: str) -> None:
+        found = java.call(name, columns_of(name)).to_pylist()
         assert [(each["row"], each["result"]) for each in found] == author_rows(name)
 
     def test_by_risingwave(self, pool: LocalPool, name: str) -> None:
@@ -120,15 +153,23 @@ class TestTableFunctions:
                 assert found == [each for number, each in author_rows(name) if number == row]
 
 
-def test_an_aggregate_gives_one_value_for_all_rows(pool: LocalPool) -> None:
+@pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+def test_an_aggregate_gives_one_value_for_all_rows(pool: LocalPool, java: JavaClient) -> None:
     """Neither engine calls aggregates by Flight."""
     columns = columns_of("mean")
     assert author("mean") == [3.0]
     assert testing.aggregate(FUNCTIONS["mean"], *columns).column("result").to_pylist() == [3.0]
     assert by_pyarrow(pool, "mean", columns) == [3.0]
+    assert java.call("mean", columns).column("result").to_pylist() == [3.0]
 
 
 CODES = {UserError: grpc.StatusCode.UNKNOWN, ProtocolError: grpc.StatusCode.INVALID_ARGUMENT}
+# Databend's own client counts the columns itself, and makes them of the types that the pool has told it.
+BY_DATABENDS_CLIENT = {
+    "a model's other type": (pa.ArrowException, "ValueError"),
+    "a column too few": (ValueError, "expects 2 arguments, got 1"),
+    "a column too many": (ValueError, "expects 1 arguments, got 2"),
+}
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=list(FAILURES))
@@ -143,12 +184,30 @@ class TestErrors:
         with pytest.raises(error, match=failure.says):
             flight_table(pool, failure.name, failure.columns)
 
+    @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+    def test_in_java(self, java: JavaClient, failure: Failure) -> None:
+        with pytest.raises(FlightError) as failed:
+            java.call(failure.name, failure.columns)
+        assert str(failed.value).startswith(f"{CODES[failure.error].name}: ")
+        assert failure.says in str(failed.value)
+
     @pytest.mark.parametrize("caller", [by_risingwave, by_databend])
     def test_by_an_engine(self, pool: LocalPool, failure: Failure, caller: Caller) -> None:
         with pytest.raises(grpc.RpcError) as failed:
             caller(pool, failure.name, failure.columns)
         assert failed.value.code() is CODES[failure.error]
         assert failure.says in str(failed.value.details())
+
+    def test_by_databends_client(self, pool: LocalPool, failure: Failure) -> None:
+        (case,) = (case for case, each in FAILURES.items() if each is failure)
+        if case == "another type":
+            # It cuts 1.5 to 1 before it sends it.
+            assert by_databends_client(pool, failure.name, failure.columns) == [1 / 230]
+            return
+        error = pa.ArrowInvalid if failure.error is ProtocolError else pa.ArrowException
+        kind, says = BY_DATABENDS_CLIENT.get(case, (error, failure.says))
+        with pytest.raises(kind, match=says):
+            by_databends_client(pool, failure.name, failure.columns)
 
 
 @pytest.mark.parametrize("name", ["nothing", "initials@7"])

@@ -9,27 +9,39 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from unittest import mock
 
 import pyarrow as pa
 
-from tests.support.paths import EXAMPLES, REPOSITORY
+from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from updraft.errors import ProtocolError, UpdraftError, UserError
 from updraft.functions import Function, Kind
 from updraft.functions.forms import Form
 
-_PLACES = (EXAMPLES, REPOSITORY / "docs/examples/flight")
-_MODULES = ("shop", "digits", "words")
+_WITHOUT_TORCH = {"digits_torch"}
+"""Tests have no torch: flight-server/tests/pool_on_gpu calls these on a machine that has."""
 _TEXTS = pa.array(["a rose is a rose", "", "so it goes"])
 
 AnyFunction: TypeAlias = Function[Any, Any]
 Columns: TypeAlias = Sequence[pa.Array]
 
 
+def _files() -> list[Path]:
+    """Of all modules that define functions, wherever they lie."""
+    files = (REPOSITORY / "docs/examples").rglob("*.py")
+    defining = (file for file in files if "from updraft import function" in file.read_text().splitlines())
+    return sorted(file for file in defining if file.stem not in _WITHOUT_TORCH)
+
+
+_PLACES = {str(file.parent): None for file in _files()}
+_MODULES = [file.stem for file in _files()]
+
+
 def _functions() -> dict[str, AnyFunction]:
-    with mock.patch.object(sys, "path", [*map(str, _PLACES), *sys.path]):
+    with mock.patch.object(sys, "path", [*_PLACES, *sys.path]):
         modules = [vars(importlib.import_module(name)) for name in _MODULES]
     return {value.name: value for module in modules for value in module.values() if isinstance(value, Function)}
 
@@ -45,7 +57,7 @@ def of_kind(kind: Kind) -> list[str]:
 @contextmanager
 def examples_pool() -> Iterator[LocalPool]:
     """A pool with these functions and no others."""
-    path = os.pathsep.join(map(str, _PLACES))
+    path = os.pathsep.join(_PLACES)
     modules = [part for module in _MODULES for part in ("--functions", module)]
     with mock.patch.dict(os.environ, PYTHONPATH=path), LocalPool(session_functions="off", arguments=modules) as pool:
         yield pool
@@ -63,6 +75,7 @@ def columns_of(name: str) -> Columns:
         "discount": lambda: [pa.array([100.0, 20.0, 0.1]), pa.array([10.0, 50.0, 3.0])],
         "text.slug": lambda: [pa.array(["Caps, Hats & Scarves", None, ""])],
         "digit": lambda: [_pictures()],
+        "moved_digit": lambda: [_pictures()],
         "initials": lambda: [pa.array(["ada lovelace", None, "Grace Brewster Hopper"])],
         "word_at": lambda: [pa.array(["so it goes", None, "a rose"]), pa.array([2, 0, 1])],
         "reading_minutes": lambda: [pa.array([460, None, 23])],
