@@ -273,3 +273,15 @@ class Talkative:
 
     def __call__(self, number: Arrow[int]) -> Arrow[int]:
         return number
+
+
+@function(name="warmed", batching=Batching())
+class Warmed:
+    def __init__(self) -> None:
+        self._times_warmed = 0
+
+    def warm_up(self) -> None:
+        self._times_warmed += 1
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pa.array([self._times_warmed] * len(number), pa.int64())

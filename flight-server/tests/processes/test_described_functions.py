@@ -16,6 +16,9 @@ from updraft.v1 import control_pb2
 from updraft.v1.control_pb2 import FunctionDescription, PoolStatus
 
 FUNCTIONS = '''
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from updraft import function
 
 
@@ -31,6 +34,31 @@ def discount_1(price: float, percent: float | None = 10.0) -> float:
 @function(name="prices.discount", version="2", deterministic=False)
 def discount_2(price: float) -> float:
     return price
+
+
+class Word(NamedTuple):
+    text: str
+    length: int | None
+
+
+@function.table
+def words(text: str | None) -> Iterator[Word]:
+    yield Word("a", 1)
+
+
+@function.aggregate(version="3")
+class Total:
+    def start(self) -> float:
+        return 0.0
+
+    def accumulate(self, state: float, value: int, weight: float = 1.0) -> float:
+        return state + value * weight
+
+    def merge(self, left: float, right: float) -> float:
+        return left + right
+
+    def finish(self, state: float) -> float | None:
+        return state
 
 
 @function(load="zygote")
@@ -127,10 +155,64 @@ def test_flight_info_has_arguments_and_results_and_the_number_of_arguments(clien
     assert info(client, "prices.discount@1").descriptor.path == [b"prices.discount", b"1"]
 
 
-def test_flights_are_all_functions_and_those_of_any_columns_have_no_schema(client: flight.FlightClient) -> None:
-    flights = {tuple(flight_info.descriptor.path): flight_info for flight_info in client.list_flights()}
-    assert flights[b"prices.discount", b"1"].total_records == 2
-    assert flights[b"echo", b"1"].total_records == -1
+def value(name: str, kind: pa.DataType) -> pa.Field:
+    """A field that has no nulls."""
+    return pa.field(name, kind, nullable=False)
+
+
+# What the functions above declare: their arguments, and their results as a plain client gets them.
+DECLARED: dict[tuple[str, ...], tuple[list[pa.Field], list[pa.Field]] | None] = {
+    ("prices.discount", "1"): (
+        [value("price", pa.float64()), pa.field("percent", pa.float64())],
+        [pa.field("result", pa.float64())],
+    ),
+    ("prices.discount", "2"): ([value("price", pa.float64())], [value("result", pa.float64())]),
+    ("words", "1"): (
+        [pa.field("text", pa.string())],
+        [
+            value("row", pa.int32()),
+            value("result", pa.struct([pa.field("text", pa.string()), pa.field("length", pa.int64())])),
+        ],
+    ),
+    ("Total", "3"): (
+        [value("value", pa.int64()), value("weight", pa.float64())],
+        [pa.field("result", pa.float64())],
+    ),
+    # At fault, as a function, as two functions of one name, and as a module that nobody could import.
+    ("BrokenEverywhere", "1"): ([value("x", pa.int64())], [value("result", pa.int64())]),
+    ("twice", "1"): ([value("x", pa.int64())], [value("result", pa.int64())]),
+    ("unfinished",): None,
+    # Every pool has it, and it takes any columns.
+    ("echo", "1"): None,
+}
+
+
+def path(flight_info: flight.FlightInfo) -> tuple[str, ...]:
+    return tuple(part.decode() for part in flight_info.descriptor.path)
+
+
+def test_flights_are_all_functions(client: flight.FlightClient) -> None:
+    flights = [path(flight_info) for flight_info in client.list_flights()]
+    assert sorted(flights) == sorted(
+        (each.name, each.version) if each.version else (each.name,) for each in status(client).functions
+    )
+    assert sorted(flights) == sorted(DECLARED)
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids="@".join)
+def test_a_flight_has_the_schema_that_its_function_declares(
+    client: flight.FlightClient, declared: tuple[str, ...]
+) -> None:
+    (listed,) = (flight_info for flight_info in client.list_flights() if path(flight_info) == declared)
+    for described_flight in (listed, info(client, *declared)):
+        assert path(described_flight) == declared
+        fields = DECLARED[declared]
+        if fields is None:
+            assert (described_flight.schema, described_flight.total_records) == (None, -1)
+        else:
+            arguments, results = fields
+            assert described_flight.schema == pa.schema([*arguments, *results])
+            assert described_flight.total_records == len(arguments)
 
 
 def test_a_version_is_pinned_in_the_name(client: flight.FlightClient) -> None:

@@ -141,6 +141,12 @@ async def test_all_workers_share_one_process(zygotes: Zygotes) -> None:
     assert process.pid not in workers
 
 
+async def test_a_function_is_warmed_up_once_and_before_its_first_rows(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "warmed", numbers(2), numbers(1))
+    assert values(reply) == [[1, 1], [1]]
+
+
 async def test_exchanges_are_spread_over_the_replicas_of_a_function(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=4) as pool:
         while len([r for r in (await usage_of(pool, "replicated")).replicas if r.state == "ready"]) < 2:
