@@ -26,6 +26,15 @@ print(json.dumps({
     "distributions": [found.name for found in importlib.metadata.distributions()],
 }))
 """
+_DEFINES = """
+from updraft import function, testing
+
+@function
+def discount(price: float, percent: float = 10.0) -> float:
+    return price * (100 - percent) / 100
+
+print(testing.call(discount, [100.0, 20.0]).to_pylist())
+"""
 _WRITES = """
 import sys
 import pyarrow as pa
@@ -78,14 +87,25 @@ def test_the_wheels_install_and_run_without_the_workspace(
         assert file.exists()
 
 
+def _with_the_core_alone(wheels: list[Wheel], environment: Path, cwd: Path) -> Path:
+    """The Python of the environment, in which `updraft-core` is installed without any extra."""
+    folder = ("--no-index", "--find-links", wheels[0].path.parent)
+    installed = uv("pip", "install", "--python", environment, *folder, "updraft-core", cwd=cwd)
+    assert installed.returncode == 0, installed.stderr
+    return environment / "bin/python"
+
+
+def test_an_author_of_functions_installs_the_core_alone(
+    wheels: list[Wheel], light_environment: Path, tmp_path: Path
+) -> None:
+    python = _with_the_core_alone(wheels, light_environment, tmp_path)
+    assert _run(python, "-I", "-c", _DEFINES, cwd=tmp_path) == "[90.0, 18.0]\n"
+
+
 def test_a_producer_of_files_installs_nothing_of_the_services(
     wheels: list[Wheel], light_environment: Path, tmp_path: Path
 ) -> None:
-    folder = ("--no-index", "--find-links", wheels[0].path.parent)
-    installed = uv("pip", "install", "--python", light_environment, *folder, "updraft-core", cwd=tmp_path)
-    assert installed.returncode == 0, installed.stderr
-
-    python = light_environment / "bin/python"
+    python = _with_the_core_alone(wheels, light_environment, tmp_path)
     found = json.loads(_run(python, "-I", "-c", _IMPORTS, "updraft.client.writer", cwd=tmp_path))
     assert set(found["distributions"]) == {"grpcio", "protobuf", "pyarrow", "typing_extensions", "updraft-core"}
     file = tmp_path / "written.parquet"

@@ -39,6 +39,15 @@ def test_a_function_says_what_its_author_said_of_it() -> None:
     assert discount.defaults == [10.0]
 
 
+def test_a_description_stands_instead_of_the_docstring() -> None:
+    @function(description="What callers read.")
+    def described(x: int) -> int:
+        """What those read who change the code."""
+        return x
+
+    assert described.doc == "What callers read."
+
+
 def test_a_function_is_called_as_if_it_had_not_been_decorated() -> None:
     assert (discount(200.0), discount(200.0, percent=50.0)) == (180.0, 100.0)
     assert discount.__name__ == "discount"
