@@ -91,9 +91,13 @@ class RisingWave(_Engine):
         """As for `RETURNS TABLE (...)`: a struct where that has several columns."""
         self._check(name, arguments, [pa.int32(), returns])
 
-    def call(self, name: str, columns: Sequence[pa.Array], rows: int = 1) -> pa.Array:
-        """The results of a chunk; `rows` counts for a function without arguments. Raises EngineError."""
-        batches = self.exchanged(self._chunk(name, columns, rows))
+    def call(self, name: str, columns: Sequence[pa.Array], rows: int = 1, extensions: Sequence[str] = ()) -> pa.Array:
+        """The results of a chunk; raises EngineError.
+
+        `rows` counts for a function without arguments; `extensions` are the names of types that Arrow does not have,
+        such as "arrowudf.decimal", for the first columns.
+        """
+        batches = self.exchanged(self.chunk(name, columns, rows, extensions))
         # The crate joins the batches, and the engine takes the first column.
         answer = pa.Table.from_batches(batches).combine_chunks()
         expected = len(columns[0]) if columns else rows
@@ -103,10 +107,12 @@ class RisingWave(_Engine):
             raise EngineError("the second column would be taken for errors")
         return answer.column(0).chunk(0)
 
-    def call_table(self, name: str, columns: Sequence[pa.Array]) -> list[tuple[int, Any]]:
-        """Pairs of the number of a row of the chunk and a result; raises EngineError."""
+    def call_table(
+        self, name: str, columns: Sequence[pa.Array], extensions: Sequence[str] = ()
+    ) -> list[tuple[int, Any]]:
+        """Pairs of the number of a row of the chunk and a result; `extensions` as of `call`. Raises EngineError."""
         found: list[tuple[int, Any]] = []
-        for batch in self.exchanged(self._chunk(name, columns, 1)):
+        for batch in self.exchanged(self.chunk(name, columns, extensions=extensions)):
             if batch.num_columns != 2 or batch.schema.field(0).type != pa.int32():
                 raise EngineError(f"expected int32 and a value: {batch.schema}")
             numbers = batch.column(0).to_pylist()
@@ -139,9 +145,13 @@ class RisingWave(_Engine):
                 raise EngineError(f"{what} type mismatch, expect: {list(declared)}, actual: {found}")
 
     @staticmethod
-    def _chunk(name: str, columns: Sequence[pa.Array], rows: int) -> Iterator[Any]:
+    def chunk(name: str, columns: Sequence[pa.Array], rows: int = 1, extensions: Sequence[str] = ()) -> Iterator[Any]:
+        """The messages of a call, whose arguments are as of `call`."""
         # Fields without a name, and the descriptor with each message.
-        schema = pa.schema([pa.field("", column.type, nullable=True) for column in columns])
+        fields = [pa.field("", column.type, nullable=True) for column in columns]
+        for number, extension in enumerate(extensions):
+            fields[number] = fields[number].with_metadata({"ARROW:extension:name": extension})
+        schema = pa.schema(fields)
         for header, body in ipc_parts(schema, [_batch(columns, schema, rows)]):
             yield FlightData(flight_descriptor=_descriptor(name), data_header=header, data_body=body)
 
