@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.batch_parts import PART_BYTES, BatchParts, last_part, parts_before_last
-from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, UserError
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError
+from updraft.reply_checks import check_reply, check_reply_schema
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import Buffer, FrameHeader, FrameKind
@@ -121,10 +122,10 @@ class Exchange:
 
     def announce(self, schema: pa.Schema) -> None:
         """Send the schema of the replies, once and before any of them."""
-        if any(pa.types.is_dictionary(field.type) for field in schema):
-            self.fail(
-                UserError("the function returned a dictionary-encoded column, which cannot be sent: decode it first")
-            )
+        try:
+            check_reply_schema(schema)
+        except UpdraftError as error:
+            self.fail(error)
         self._reply_schema = schema
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
         self.clock.pause()
@@ -139,10 +140,9 @@ class Exchange:
             # The words of pyarrow's stream writer, through which PySpark would have sent it.
             raise pa.ArrowInvalid("Tried to write record batch with different schema")
         try:
-            batch.validate(full=True)
-        except pa.ArrowInvalid as error:
-            # A JVM reads the buffers by their addresses: what lies outside of them would end it.
-            self.fail(UserError(f"the function returned a column that is not valid Arrow: {error}"))
+            check_reply(batch)
+        except UpdraftError as error:
+            self.fail(error)
         message = batch.serialize()
         if message.size > self.max_reply_batch_bytes:
             self._check_parted(sequence, message.size)

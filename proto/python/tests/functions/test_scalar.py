@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from updraft.errors import UserError
-from updraft.functions import Arrow, NumPy, Pandas, function
+from updraft.functions import Arrow, Batching, NumPy, Pandas, function
 from updraft.testing import call, load
 
 
@@ -167,6 +167,23 @@ def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     assert call(real, [1]).to_pylist() == [1.0]
     with pytest.raises(UserError, match="which is no double"):
         call(real, [2**53 + 1])
+
+
+def test_a_batched_function_gets_no_more_rows_at_once_than_its_author_says() -> None:
+    sizes: list[int] = []
+
+    @function(batching=Batching(rows=3))
+    def measured(x: Arrow[int]) -> Arrow[int]:
+        sizes.append(len(x))
+        return x
+
+    assert call(measured, range(7)).to_pylist() == list(range(7))
+    assert sizes == [3, 3, 1]
+    assert call(measured, range(7), batch_rows=5).to_pylist() == list(range(7))
+    # Its process has nobody's rows but these, and each batch for itself.
+    assert sizes[3:] == [3, 2, 2]
+    assert call(measured, []).equals(pa.array([], pa.int64()))
+    assert sizes[6:] == []
 
 
 def short(x: Arrow[int]) -> Arrow[int]:

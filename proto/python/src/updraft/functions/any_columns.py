@@ -24,9 +24,18 @@ class LoadedAny:
         self._instance.warm_up()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each batch its results; raises UserError."""
+        """For each batch of an exchange its results, all of one schema; raises UserError."""
+        schema: pa.Schema | None = None
         for batch in batches:
-            yield self._called(batch)
+            schema = schema or self._function.results_for(batch.schema)
+            result = self._called(batch)
+            if schema is not None and not result.schema.equals(schema):
+                raise wrong_result(
+                    f"function {self._function.name!r} returned the columns ({_columns(result.schema)}), but has"
+                    f" declared, or returned before, ({_columns(schema)})"
+                )
+            schema = result.schema
+            yield result
 
     def _called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         name = self._function.name
@@ -40,3 +49,7 @@ class LoadedAny:
         if result.num_rows != batch.num_rows:
             raise wrong_result(f"function {name!r} returned {result.num_rows} rows for {batch.num_rows}")
         return result
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from updraft.functions.arguments import Arguments
 from updraft.functions.batching import Batching
 from updraft.functions.declaration_error import DeclarationError
+from updraft.functions.failures import raised, wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
 from updraft.functions.signature import Signature
@@ -161,10 +162,18 @@ class Function(Generic[_P, _R]):
         return [argument.default for argument in self.signature.arguments[len(self.signature.arguments) - count :]]
 
     def results_for(self, arguments: pa.Schema) -> pa.Schema | None:
-        """The schema of the results for arguments of that schema; None if only a result shows it."""
+        """The schema of the results for arguments of that schema; None if only a result shows it. Raises UserError."""
         if self.kind is not Kind.ANY:
             return self.result_schema
-        return None if self._results_of is None else self._results_of(arguments)
+        if self._results_of is None:
+            return None
+        try:
+            schema = self._results_of(arguments)
+        except Exception as error:
+            raise raised(error) from error
+        if not isinstance(schema, pa.Schema):
+            raise wrong_result(f"result= of function {self.name!r} gave no pyarrow.Schema: {type(schema).__name__}")
+        return schema
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A caller's batch in exactly the types of `argument_schema`, defaults filled in; raises ProtocolError."""

@@ -9,10 +9,10 @@
 Columns are pyarrow arrays, which are checked as those of a caller are, or lists of plain values, which become columns
 of the function's own types. The errors are those that a caller gets: `updraft.errors.ProtocolError` for arguments that
 the function does not take, `updraft.errors.UserError` for what its code raised or returned. `call` is for functions
-that give a value for each row, `table` for those that give rows, `aggregate` for groups. To call a class several times,
-and have it constructed once, `load` it.
+that give a value for each row, `table` for those that give rows, `aggregate` for groups, `batches` for functions of any
+columns. To call a class several times, and have it constructed once, `load` it.
 """
 
-from updraft.testing.loaded_function import LoadedFunction, aggregate, call, load, table
+from updraft.testing.loaded_function import LoadedFunction, aggregate, batches, call, load, table
 
-__all__ = ["LoadedFunction", "aggregate", "call", "load", "table"]
+__all__ = ["LoadedFunction", "aggregate", "batches", "call", "load", "table"]

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A function that a test has loaded, as a worker loads it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from updraft.arrow_decoder import ArrowDecoder
 from updraft.functions import Function, Kind
 from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import OneToOne
 from updraft.functions.loaded import load as loaded
+from updraft.functions.scalar import LoadedScalar
 from updraft.functions.tables import LoadedTable
 from updraft.functions.values import to_column
+from updraft.reply_checks import check_reply, check_reply_schema
 
 Column: TypeAlias = pa.Array | Sequence[Any]
 
 _NO_KEYS: Mapping[str, Column] = {}
+_MOST_ROWS = 2**31
 
 
 class LoadedFunction:
@@ -37,11 +41,13 @@ class LoadedFunction:
             batch_rows: Rows of each batch in which a caller would send them; 0 sends all in one.
             rows: Number of rows for a function without arguments.
 
-        Raises ProtocolError and UserError.
+        A function with `batching` gets parts of each batch, of at most `Batching.rows`. Raises ProtocolError and
+        UserError.
         """
         self._require(Kind.SCALAR, "call")
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
-        results = cast(OneToOne, self._loaded).run(batches)
+        is_batched = self._function.batching is not None
+        results = map(self._in_parts, batches) if is_batched else cast(OneToOne, self._loaded).run(batches)
         return _column([batch.column(0) for batch in results], self._function.result_schema)
 
     def table(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
@@ -52,6 +58,23 @@ class LoadedFunction:
         return pa.Table.from_batches(
             [result for batch in batches for result in loaded.run(batch)], self._function.result_schema
         )
+
+    def batches(self, columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0) -> pa.Table:
+        """The results of a function of any columns: a row for each row.
+
+        Args:
+            columns: What a caller sends, by the names that the function sees.
+            batch_rows: As of `call`.
+
+        Raises ProtocolError and UserError.
+        """
+        self._require(Kind.ANY, "batches")
+        batch = columns if isinstance(columns, pa.RecordBatch) else _named(columns)
+        results = list(cast(OneToOne, self._loaded).run(_received(_batches(batch, batch_rows))))
+        check_reply_schema(results[0].schema)
+        for result in results:
+            check_reply(result)
+        return pa.Table.from_batches(results)
 
     def aggregate(
         self,
@@ -82,6 +105,14 @@ class LoadedFunction:
         if parts > 1:
             dealt = [self._aggregated(dealt, dealt[0].schema, AggregateCall(Stage.MERGE, len(keys)))]
         return pa.Table.from_batches(dealt)
+
+    def _in_parts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The results of a batch as the function's own process makes them; one without rows never gets there."""
+        assert self._function.batching is not None
+        rows = self._function.batching.rows
+        model = cast(LoadedScalar, self._loaded)
+        parts = [model.alone(batch.slice(start, rows)) for start in range(0, batch.num_rows, rows)]
+        return pa.concat_batches(parts or [pa.RecordBatch.from_pylist([], schema=self._function.result_schema)])
 
     def _aggregated(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, call: AggregateCall) -> pa.RecordBatch:
         aggregation = cast(LoadedAggregate, self._loaded).begin(schema, call)
@@ -136,6 +167,13 @@ def table(function: Callable[..., Any], *columns: Column, batch_rows: int = 0, r
     return load(function).table(*columns, batch_rows=batch_rows, rows=rows)
 
 
+def batches(
+    function: Callable[..., Any], columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0
+) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.batches`."""
+    return load(function).batches(columns, batch_rows=batch_rows)
+
+
 def aggregate(
     function: Callable[..., Any],
     *columns: Column,
@@ -152,6 +190,18 @@ def _batches(batch: pa.RecordBatch, batch_rows: int) -> Sequence[pa.RecordBatch]
     if not batch_rows or not batch.num_rows:
         return [batch]
     return [batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows)]
+
+
+def _named(columns: Mapping[str, Column]) -> pa.RecordBatch:
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def _received(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As a worker gets them, since nothing else checks them; raises ProtocolError."""
+    decoder = ArrowDecoder.announced_by(batches[0].schema.serialize(), "the first message", max_batch_rows=_MOST_ROWS)
+    for sequence, batch in enumerate(batches, 1):
+        yield decoder.decode_batch(batch.serialize(), sequence=sequence)
 
 
 def _column(parts: Sequence[pa.Array], schema: pa.Schema | None) -> pa.Array:
