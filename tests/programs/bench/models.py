@@ -4,10 +4,10 @@
 Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
 it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
 rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where
-a page that several share counts in parts (PSS). With a GPU, `--module tests.programs.bench.torch_model_functions` calls
-the model of digits_torch.py, and the GPU's memory is printed too. Ends with status 1 where a promise is missed: joined
-batches of 512 rows at least, a wait within the configured one for 99 of 100 batches, and four times the rows of one
-batch at a time.
+a page that several share counts in parts (PSS). Users who may not see that get anonymous memory instead. With a GPU,
+`--module tests.programs.bench.torch_model_functions` calls the model of digits_torch.py, and the GPU's memory is
+printed too. Ends with status 1 where a promise is missed: joined batches of 512 rows at least, a wait within the
+configured one for 99 of 100 batches, four times the rows of one batch at a time, and one copy of the model in memory.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,8 @@ _WAIT_SECONDS = 0.1
 """That of the example."""
 _LEAST_ROWS = 512
 _LEAST_GAIN = 4.0
+_MOST_COPIES = 1.5
+"""One, and what a process has beside the model that a worker shares with others."""
 _PIXELS = 64
 
 
@@ -45,9 +48,9 @@ class Measured:
     """One function under the load of all exchanges."""
 
     rows_per_second: float
-    workers_bytes: Sequence[int | None]
-    """Memory of each worker; None for those who may not see it."""
-    models_bytes: Sequence[int | None]
+    workers_bytes: Sequence[int]
+    """Memory of each worker."""
+    models_bytes: Sequence[int]
     """Of each process of the function's own."""
     model: dict[str, Any]
     """What the status page says of the function's processes; empty where it has none."""
@@ -56,14 +59,11 @@ class Measured:
 
     @property
     def memory(self) -> str:
-        """In words; empty where it cannot be seen."""
+        """In words."""
         on_gpu = "" if self.gpu_mib is None else f", {self.gpu_mib:,} MiB of the GPU's"
-        workers, models = list(filter(None, self.workers_bytes)), list(filter(None, self.models_bytes))
-        if not workers:
-            return on_gpu
-        own = f", {sum(workers) / len(workers) / 2**20:.1f} in a worker"
-        model = f" and {max(models) / 2**20:.1f} in the function's process" if models else ""
-        return f"{sum(workers + models) / 2**20:8,.0f} MiB of memory{own}{model}{on_gpu}"
+        own = f", {mean(self.workers_bytes) / 2**20:.1f} in a worker"
+        model = f" and {max(self.models_bytes) / 2**20:.1f} in the function's process" if self.models_bytes else ""
+        return f"{sum([*self.workers_bytes, *self.models_bytes]) / 2**20:8,.0f} MiB of memory{own}{model}{on_gpu}"
 
 
 def main() -> int:
@@ -80,7 +80,7 @@ def main() -> int:
     found = {name: measured(options, name) for name in (_IN_EACH_WORKER, _ONE_BY_ONE, _JOINED)}
     for name, each in found.items():
         print(f"{name:24}{each.rows_per_second:8,.0f} rows/s{each.memory}")
-    missed = promises(found[_JOINED], found[_ONE_BY_ONE])
+    missed = promises(found[_JOINED], found[_ONE_BY_ONE], found[_IN_EACH_WORKER])
     ratio = found[_JOINED].rows_per_second / found[_IN_EACH_WORKER].rows_per_second
     print(f"joined beside a model in each worker: {ratio:.1f} times the rows")
     for line in missed:
@@ -88,7 +88,7 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
+def promises(joined: Measured, one_by_one: Measured, in_each_worker: Measured) -> Sequence[str]:
     """Those that were missed, in words; prints all."""
     model = joined.model
     rows = model["rows"] / max(model["batches"], 1)
@@ -96,6 +96,8 @@ def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
     print(f"joined: {model['batches']} batches of {rows:.0f} rows on average")
     print(f"joined: waited at most {model['wait_seconds']} s, 99 of 100 batches; {_WAIT_SECONDS} s are configured")
     print(f"joined beside one batch at a time: {gain:.1f} times the rows")
+    held = copies(joined, in_each_worker)
+    print(f"joined: {held:.1f} times the memory that a worker takes for the model")
     missed = []
     if rows < _LEAST_ROWS:
         missed.append(f"batches of {rows:.0f} rows, promised at least {_LEAST_ROWS}")
@@ -103,7 +105,19 @@ def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
         missed.append(f"a wait of {model['wait_seconds']} s, configured {_WAIT_SECONDS} s")
     if gain < _LEAST_GAIN:
         missed.append(f"{gain:.1f} times the rows of one batch at a time, promised at least {_LEAST_GAIN:g}")
+    if held > _MOST_COPIES:
+        missed.append(f"{held:.1f} times the memory of one model, promised one copy of it")
     return missed
+
+
+def copies(joined: Measured, in_each_worker: Measured) -> float:
+    """How often the model is in the memory of all processes: what they take beside that of a worker without it."""
+    with_model_bytes, least_bytes = mean(in_each_worker.workers_bytes), min(joined.workers_bytes)
+    if least_bytes > with_model_bytes / 2:
+        # There is no worker without it.
+        return float(len(joined.workers_bytes) + len(joined.models_bytes))
+    taken_bytes = sum(joined.models_bytes) + sum(joined.workers_bytes) - least_bytes * len(joined.workers_bytes)
+    return taken_bytes / (with_model_bytes - least_bytes)
 
 
 def measured(options: argparse.Namespace, name: str) -> Measured:
@@ -120,8 +134,8 @@ def measured(options: argparse.Namespace, name: str) -> Measured:
         time.sleep(3)
         after = _model(pool, name)
         gpu_mib = _gpu_mib()
-        workers = [_pss_bytes(process.pid) for process in pool.workers()]
-        models = [_pss_bytes(process["pid"]) for process in after.get("processes", ())]
+        workers = [_memory_bytes(process.pid) for process in pool.workers()]
+        models = [_memory_bytes(process["pid"]) for process in after.get("processes", ())]
         for exchange in exchanges:
             exchange.close()
     counted = {key: after[key] - before.get(key, 0) for key in ("batches", "rows")} if after else {}
@@ -184,12 +198,15 @@ def _model(pool: LocalPool, name: str) -> dict[str, Any]:
     return next((model for model in status["models"] if model["name"] == name), {})
 
 
-def _pss_bytes(pid: int) -> int | None:
+def _memory_bytes(pid: int) -> int:
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return None
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        return _field_bytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
+    except PermissionError:
+        return _field_bytes(Path(f"/proc/{pid}/status"), "RssAnon:")
+
+
+def _field_bytes(file: Path, name: str) -> int:
+    return next(int(line.split()[1]) * 1024 for line in file.read_text().splitlines() if line.startswith(name))
 
 
 if __name__ == "__main__":
