@@ -27,6 +27,7 @@ _WORKERS = (
     "fresh_workers",
     "extra_workers",
     "max_exchanges_per_worker",
+    "load_timeout_seconds",
     "model_memory_bytes",
     "profile",
     "restricted_functions",

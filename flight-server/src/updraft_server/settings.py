@@ -221,6 +221,14 @@ class WorkersSettings(PoolSettings):
         default=(),
         unit="modules",
     )
+    load_timeout_seconds: float = setting(
+        "How long a module of --functions may take to be imported, and the constructor of a registered function whose "
+        "author has not set load_timeout_seconds. What takes longer is given up and reported as a fault, and "
+        "everything else is served. 0 sets no limit.",
+        default=600.0,
+        unit="seconds",
+        ge=0,
+    )
     model_memory_bytes: int = setting(
         "Anonymous and shared memory that the processes of all batched functions may hold together, above what the "
         "image of all workers has. With a limit, a function is loaded when it is called, and processes of those that "

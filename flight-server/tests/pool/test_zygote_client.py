@@ -60,7 +60,7 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
         lost = asyncio.Event()
         exits: asyncio.Queue[Exited] = asyncio.Queue()
         retired: asyncio.Queue[socket.socket] = asyncio.Queue()
-        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set, lambda *_: None, retired.put_nowait)
+        client = ZygoteClient(ZygotesAt(path), exits.put_nowait, lost.set, lambda *_: None, retired.put_nowait)
         connecting = asyncio.create_task(client.connect())
         end, _ = await asyncio.to_thread(listener.accept)
         with end:
@@ -128,7 +128,7 @@ async def test_a_zygote_that_retires_as_soon_as_it_has_loaded_is_not_used(tmp_pa
         listener.bind(str(path))
         listener.listen()
         listener.settimeout(60)
-        client = ZygoteClient(ZygotesAt(path), 60, lambda _: None, lambda: None, lambda *_: None, retired.put_nowait)
+        client = ZygoteClient(ZygotesAt(path), lambda _: None, lambda: None, lambda *_: None, retired.put_nowait)
         connecting = asyncio.create_task(client.connect())
         first, _ = await asyncio.to_thread(listener.accept)
         for packet in (HELLO, Retired()):

@@ -13,16 +13,74 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 from reloaded_pool import Exchange, Pool, answer, until_it_answers
 from served_pool import HANG_SECONDS
 
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS
+from updraft.v1.control_pb2 import PoolStatus
 
 ROUNDS = 18
 LAST = "x" * ROUNDS
 # A pool whose zygotes die more often gives up.
 PATIENCE_SECONDS = WINDOW_SECONDS + 2.0
 SUCCESSOR_ENDED = "while it loaded the functions: they serve on as they were"
+
+
+LOADS_IN_ZYGOTE = """
+
+@function(load="zygote", load_timeout_seconds=1)
+class {name}:
+    def __init__(self) -> None:
+        {code}
+
+    def __call__(self, number: int) -> str:
+        return "{name}"
+"""
+LOADS = """
+import os
+import time
+
+from updraft import function
+
+
+@function
+def good(number: int) -> str:
+    return "good"
+
+
+@function(load="zygote")
+class loads_too:
+    def __call__(self, number: int) -> str:
+        return "too"
+""" + LOADS_IN_ZYGOTE.replace("{name}", "loads")
+
+
+class Bad:
+    """A module of functions beside those of a pool."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pools: list[Pool] = []
+
+    def write(self, code: str) -> None:
+        (self._directory / "bad.py").write_text(code)
+
+    def serve(self, *options: str) -> Pool:
+        self._pools.append(Pool(self._directory, "--functions=bad", *options))
+        return self._pools[-1]
+
+    def stop(self) -> None:
+        for pool in self._pools:
+            pool.server.stop()
+
+
+@pytest.fixture
+def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bad]:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made = Bad(tmp_path)
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -37,42 +95,79 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     ("code", "how"),
     [
         ("import os\n\nos._exit(3)\n", "exited with code 3"),
+        ("import os\n\nos._exit(78)\n", "exited with code 78"),
         ("import ctypes\n\nctypes.string_at(0)\n", "was killed by SIGSEGV"),
-        ("import os\n\nos.abort()\n", "was killed by SIGABRT"),
-        ("import os\nimport subprocess\n\nsubprocess.Popen(['sleep', '600'])\nos._exit(3)\n", "exited with code 3"),
+        ("import os\nimport subprocess\n\nsubprocess.Popen(['sleep', '600'])\nos.abort()\n", "was killed by SIGABRT"),
     ],
-    ids=["exits", "crashes", "aborts", "leaves_a_process_behind"],
+    ids=["exits", "exits_as_if_the_image_were_broken", "crashes", "leaves_a_process_behind"],
 )
-def test_code_that_ends_its_process_leaves_what_is_there(pool: Pool, code: str, how: str) -> None:
-    pool.write("bb", first=code)
-    pool.load_again()
-    pool.wait_for_log(f"the next zygote {how} {SUCCESSOR_ENDED}")
+def test_a_module_that_ends_the_process_makes_only_itself_unhealthy(bad: Bad, code: str, how: str) -> None:
+    fault = f"the module 'bad' of --functions cannot be imported: the process that ran its code {how}"
+    bad.write(code)
+    pool = bad.serve()
     assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
+    assert faults(pool) == {"bad": fault}
+    pool.wait_for_log(f"{fault}: the zygote is started again without it")
     pool.server.wait_for(lambda: not _sleeping(pool))
     pool.write("bb")
     pool.load_again()
     until_it_answers(pool, "bb")
+    assert faults(pool) == {"bad": fault}
+    pool.wait_for_log(f"{fault}: another next zygote is started without it")
+    pool.server.wait_for(lambda: not _sleeping(pool))
+    bad.write("# mended")
+    pool.load_again()
+    pool.server.wait_for(lambda: not faults(pool))
     pool.wait_until_it_is_whole()
 
 
-@pytest.mark.parametrize("code", ["import ctypes\n\nctypes.string_at(0)\n", "import os\n\nos._exit(0)\n"])
-def test_a_module_that_ends_the_process_at_the_start_makes_only_itself_unhealthy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("os.abort()", "the process that ran its constructor was killed by SIGABRT"),
+        ("os._exit(0)", "the process that ran its constructor exited with code 0"),
+        ("time.sleep(600)", "it did not load within 1 seconds (load_timeout_seconds of the function, or"),
+        ("while True: pass", "it did not load within 1 seconds (load_timeout_seconds of the function, or"),
+    ],
+)
+def test_a_constructor_that_ends_or_hangs_the_process_makes_only_its_function_unhealthy(
+    bad: Bad, code: str, how: str
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "ends_everything.py").write_text(code)
-    pool = Pool(tmp_path, "--functions=ends_everything")
-    try:
-        assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
-        pool.wait_for_log("the code of 'ends_everything', a module of --functions, ended the zygote")
-        pool.wait_for_log("the module 'ends_everything' of --functions cannot be imported")
-        (tmp_path / "ends_everything.py").write_text("# mended\n")
-        pool.write("bb")
-        pool.load_again()
-        until_it_answers(pool, "bb")
-        pool.wait_until_it_is_whole()
-    finally:
-        pool.server.stop()
+    fault = f"function 'loads' cannot be loaded: {how}"
+    bad.write(LOADS.format(code=code))
+    pool = bad.serve()
+    assert [answer(pool, name) for name in ("good", "loads_too", "version")] == ["good", "too", "a"]
+    assert faults(pool)["loads"].startswith(fault)
+    assert list(faults(pool)) == ["loads"]
+    with pytest.raises(pa.ArrowException, match="function 'loads' cannot be called: "):
+        answer(pool, "loads")
+    pool.write("bb")
+    pool.load_again()
+    until_it_answers(pool, "bb")
+    assert list(faults(pool)) == ["loads"]
+    bad.write(LOADS.format(code="pass"))
+    pool.load_again()
+    pool.server.wait_for(lambda: not faults(pool))
+    assert answer(pool, "loads") == "loads"
+    pool.wait_until_it_is_whole()
+
+
+def test_a_module_that_hangs_makes_only_itself_unhealthy(bad: Bad) -> None:
+    bad.write("import time\n\ntime.sleep(600)\n")
+    pool = bad.serve("--load-timeout-seconds=2")
+    assert answer(pool) == "a"
+    fault = "the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
+    assert faults(pool)["bad"].startswith(fault)
+    pool.wait_for_log("the zygote has been loading 'bad' for 2 seconds and is killed")
+
+
+def test_many_that_end_the_process_are_left_out_one_after_the_other(bad: Bad) -> None:
+    names = [f"bad_{number}" for number in range(CRASHES + 1)]
+    classes = (LOADS_IN_ZYGOTE.format(name=name, code="os.abort()") for name in names)
+    bad.write("import os\n\nfrom updraft import function\n" + "".join(classes))
+    pool = bad.serve()
+    assert list(faults(pool)) == names
+    assert answer(pool) == "a"
 
 
 def test_code_that_hangs_while_it_is_loaded_holds_nobody_up_and_gives_way_to_the_next(pool: Pool) -> None:
@@ -195,6 +290,14 @@ def test_reloads_and_kills_at_random_cost_no_exchange_and_leave_the_last_code(po
     assert heard == [sorted(versions) for versions in heard]
     assert answer(pool, "model") == LAST
     pool.wait_until_it_is_whole()
+
+
+def faults(pool: Pool) -> dict[str, str]:
+    """Of functions that cannot be called, as the pool's status has them."""
+    with pool.server.client() as client:
+        (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
+    status = PoolStatus.FromString(result.body.to_pybytes())
+    return {function.name: function.fault for function in status.functions if function.fault}
 
 
 def _answers(pool: Pool, version: str) -> bool:

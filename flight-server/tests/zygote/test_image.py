@@ -4,7 +4,6 @@ import sys
 
 WITHOUT_PYSPARK = """
 import sys
-from pathlib import Path
 sys.modules["pyspark"] = None
 from updraft_server.ipc.function_list import decode_functions
 from updraft_server.ipc.loading_note import LoadingNote
@@ -12,8 +11,8 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.zygote.image import Image
 settings = WorkerSettings()
-note = LoadingNote(Path("/nonexistent/note"))
-hello = Image(settings, OwnerFiles(settings), (), "/nonexistent", broken_modules={}, note=note).hello()
+note = LoadingNote.made()
+hello = Image(settings, OwnerFiles(settings), (), "/nonexistent", broken_loads={}, note=note).hello()
 print([function.name for function in decode_functions(hello.functions)])
 """
 

@@ -241,13 +241,14 @@ class Exchanges:
         except UpdraftError as error:
             if isinstance(error, WorkerError) and not relay.was_told:
                 self._metrics.worker_deaths.inc()
-            if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
+            has_ended = relay.function_has_earned_its_end or self._has_ended_by_itself(grant)
+            if has_ended:
                 self._hold_back.died(owner, request)
-                if not request.is_session:
-                    self._functions.died(request, error)
-            elif isinstance(error, FunctionRefusedError) and not request.is_session:
-                # What its worker says of a registered function that was admitted.
+            if isinstance(error, FunctionRefusedError) and not request.is_session:
+                # What its worker says of a registered function that was admitted, or could not say in time.
                 self._functions.could_not_be_loaded(request, error)
+            elif has_ended and not request.is_session:
+                self._functions.died(request, error)
             if isinstance(error, WorkerError) and _nobody_knows_how(grant):
                 lost = self._running.lost_memory
                 error.message += lost.inference(grant.lease.worker, request.function)

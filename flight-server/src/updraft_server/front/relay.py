@@ -7,6 +7,7 @@ own receiver. `updraft_server.front.exchange` decides what the end of a relay me
 
 import asyncio
 import enum
+import math
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -41,6 +42,7 @@ from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
+from updraft_server.ipc.load import Load
 from updraft_server.pool.leases import Lease, LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -131,6 +133,9 @@ class Relay:
         self._writing_since = 0.0
         self._is_functions_fault = False
         self._was_told = False
+        self._load: Load | None = None
+        """What the worker loads now, before it takes the first batch."""
+        self._load_timer: asyncio.TimerHandle | None = None
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
 
@@ -166,6 +171,7 @@ class Relay:
             return replies.result()
         finally:
             self._handle(RelayEvent.OUTCOME_KNOWN)
+            self._loaded()
             self._lease.death.remove_done_callback(self._worker_died)
             requests.cancel()
             if not self._writing:
@@ -225,11 +231,19 @@ class Relay:
         return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
 
     @property
+    def is_loading(self) -> bool:
+        """Whether the worker constructs the function: that has a limit of its own, and nothing else counts yet."""
+        return self._load is not None
+
+    @property
     def turn(self) -> Side | None:
         """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
 
-        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them.
+        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them. And
+        None while the worker loads the function.
         """
+        if self.is_loading:
+            return None
         if self._writing:
             input_ended = self._phase is RelayPhase.ANSWERING
             return None if input_ended or self._sender.is_held_back else Side.CLIENT
@@ -241,6 +255,8 @@ class Relay:
 
         One that keeps a client busy with replies does work.
         """
+        if self.is_loading:
+            return False
         if self._writing and asyncio.get_running_loop().time() - self._writing_since > _PROMPT_SECONDS:
             return False
         return self._is_workers_turn()
@@ -360,6 +376,10 @@ class Relay:
                             self._has_finished = _is_finish(self._last_metadata)
                         if self._phase is RelayPhase.SETTLING:
                             return LeaseOutcome.BROKEN
+                    case FrameKind.LOADING:
+                        self._begin_load(frame)
+                    case FrameKind.LOADED:
+                        self._loaded()
                     case FrameKind.DONE:
                         self._transfer.rows += self._rows_sent
                         is_clean = self._phase is RelayPhase.ANSWERING
@@ -380,6 +400,27 @@ class Relay:
             ) from None
         except (FrameError, DecodeError) as error:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
+
+    def _begin_load(self, frame: Frame) -> None:
+        """Limit the time of a load. A function of a session has none, and would only gain time for its batches."""
+        if self._request.is_session or self._load is not None or self._said_by_worker:
+            raise FrameError("a worker loads one registered function, before it says anything else")
+        try:
+            self._load = load = Load.decode(bytes(frame.app_metadata))
+        except ValueError as error:
+            raise FrameError(str(error)) from None
+        if 0 < load.limit_seconds < math.inf:
+            loop = asyncio.get_running_loop()
+            self._load_timer = loop.call_later(load.limit_seconds, self._load_is_late, load)
+
+    def _load_is_late(self, load: Load) -> None:
+        self.end_for(FunctionRefusedError(load.fault(f"{load.lateness}, and its worker was ended")))
+
+    def _loaded(self) -> None:
+        self._load = None
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+            self._load_timer = None
 
     async def _relay_reply(self, frame: Frame) -> None:
         """Pass one message on; plain Flight has no metadata, and nothing for a message that is nothing else."""

@@ -182,6 +182,9 @@ class RunningExchanges:
 
     def _too_much_processor_time(self, watched: _Watched, used: WorkerUsage) -> LimitError | None:
         """Why an exchange has to end whose function has used more CPU time for its batch than it may."""
+        if watched.relay.is_loading:
+            watched.processor = ProcessorTime()
+            return None
         seconds = watched.processor.measured(watched.relay.taken, used.processor_seconds)
         if not 0 < self._batch_processor_seconds < seconds:
             return None

@@ -1,34 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which module of functions a zygote runs code of while it loads: read where that has ended the zygote."""
+"""What a zygote loads, in memory that it shares with its supervisor: read where that hangs, or has ended the zygote."""
 
 import contextlib
+import os
 from collections.abc import Iterator
-from pathlib import Path
+
+from updraft_server.ipc.load import Load
+
+NOTE_VARIABLE = "UPDRAFT_ZYGOTE_NOTE"
+_MOST_BYTES = 64 * 1024
 
 
 class LoadingNote:
-    """A file with a module's name; without one, nothing is loaded."""
+    """Of one zygote; empty while it runs no code of an author."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, descriptor: int) -> None:
+        """Take over a descriptor of the memory."""
+        self.descriptor = descriptor
+        # Modules of functions may start programs.
+        os.set_inheritable(descriptor, False)  # noqa: FBT003
+
+    @classmethod
+    def made(cls) -> "LoadingNote":
+        """A new one; raises OSError."""
+        return cls(os.memfd_create("updraft-loading"))
+
+    @classmethod
+    def inherited(cls) -> "LoadingNote":
+        """The one that this process was started with."""
+        return cls(int(os.environ.pop(NOTE_VARIABLE)))
 
     @contextlib.contextmanager
-    def of(self, module: str) -> Iterator[None]:
-        """Say that code of this module runs in the block."""
-        # Best effort: without a note, a death is told without a module.
-        with contextlib.suppress(OSError):
-            self._path.write_text(module)
+    def of(self, load: Load) -> Iterator[None]:
+        """Say that this code runs in the block."""
+        self._write(load.encode())
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+            self._write(b"")
 
-    def take(self) -> str:
-        """The module whose code ran when the zygote ended, once; empty if it ran none."""
+    def read(self) -> Load | None:
+        """What runs now, or ran when the zygote ended; None if nothing does."""
         try:
-            module = self._path.read_text()
-            self._path.unlink()
-        except OSError:
-            return ""
-        return module
+            return Load.decode(os.pread(self.descriptor, _MOST_BYTES, 0))
+        except ValueError:
+            # Empty, or being written.
+            return None
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        os.close(self.descriptor)
+
+    def _write(self, data: bytes) -> None:
+        # Best effort: without a note, a death is told without its cause.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, data, 0)

@@ -17,6 +17,9 @@ class WorkerSettings:
     restricted_functions: Sequence[str] = ()
     """Registered functions that run without network and subprocesses: the front says so with each exchange, and the
     processes of batched ones are started so."""
+    load_timeout_seconds: float = 0.0
+    """How long a module may take to be imported, and a registered function to be loaded whose author has set no limit;
+    0 is no limit."""
     max_message_bytes: int = 64 * 1024 * 1024
     """Header and body of one message: a batch, or a part of one."""
     max_batch_rows: int = 16 * 1024 * 1024

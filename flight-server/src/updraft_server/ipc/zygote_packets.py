@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from updraft_server.ipc.load import Load
 from updraft_server.ipc.model_packets import (
     LimitModels,
     MeasuredModels,
@@ -64,10 +65,8 @@ class ZygoteSettings:
     """How often functions were loaded again before."""
     is_successor: bool = False
     """Whether it takes over from a zygote that lives."""
-    loading_note: str = "/nonexistent/note"
-    """Where it notes whose code it runs while it loads."""
-    broken_modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Modules that it does not import, with the reason for those who call their functions."""
+    broken_loads: Sequence[tuple[Load, str]] = dataclasses.field(default_factory=list)
+    """What it leaves out, with the reason for those who call the functions."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -78,8 +77,9 @@ class ZygoteSettings:
         """The inverse of `encode`."""
         fields = json.loads(text)
         # JSON has no tuples.
+        broken_loads = [(Load(**load), fault) for load, fault in fields["broken_loads"]]
         worker: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields["worker"].items()}
-        return cls(**{**fields, "worker": WorkerSettings(**worker)})
+        return cls(**{**fields, "broken_loads": broken_loads, "worker": WorkerSettings(**worker)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

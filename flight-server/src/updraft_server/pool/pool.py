@@ -81,7 +81,6 @@ class Pool:
         self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
         self._zygote = ZygoteClient(
             settings.zygotes,
-            settings.start_timeout_seconds,
             self._exited,
             self._lost,
             self._models.take,
@@ -98,18 +97,26 @@ class Pool:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
         keepers = self._keep(), self._keep_measuring(), self._keep_measuring_models()
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
-        wanted = self._settings.workers
-        try:
-            async with asyncio.timeout(self._settings.start_timeout_seconds):
-                await until(self, lambda: self.idle + self.busy >= wanted or self._starts.are_hopeless)
-        except TimeoutError:
-            reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
-            raise PoolError(
-                f"{self.idle} of {wanted} workers were ready within"
-                f" {self._settings.start_timeout_seconds:g} seconds: {reason}"
-            ) from None
+        wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
+        left_seconds = limit_seconds
+        while not await self._are_there_within(left_seconds):
+            # However long a zygote loads: the supervisor ends one that hangs.
+            left_seconds = limit_seconds - self._zygote.seconds_since_loading
+            if left_seconds <= 0:
+                reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
+                raise PoolError(
+                    f"{self.idle} of {wanted} workers were ready within {limit_seconds:g} seconds: {reason}"
+                )
         if self._starts.are_hopeless:
             raise PoolError(f"workers do not start: {self._starts.last_failure}")
+
+    async def _are_there_within(self, seconds: float) -> bool:
+        """Wait for the configured number of workers, or until there is no hope for them; False if that takes longer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await until(self, lambda: self.idle + self.busy >= self._settings.workers or self._starts.are_hopeless)
+                return True
+        return False
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:

@@ -90,7 +90,6 @@ class ZygoteClient:
     def __init__(
         self,
         zygotes: ZygoteSource,
-        timeout_seconds: float,
         on_exit: Callable[[Exited], None],
         on_lost: Callable[[], None],
         on_model: Callable[[ModelPacket, Sequence[int]], None],
@@ -100,7 +99,6 @@ class ZygoteClient:
 
         Args:
             zygotes: Whom to connect to.
-            timeout_seconds: After which a zygote that does not say hello is complained about.
             on_exit: Hears of workers that have ended.
             on_lost: Hears that there is no connection any more.
             on_model: Hears of model processes; gets their descriptors with it, to close.
@@ -117,18 +115,25 @@ class ZygoteClient:
         self._has_retired = False
         """Whether the zygote that was greeted last has a successor."""
         self._zygotes = zygotes
-        self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
         self._on_lost = on_lost
         self._on_model = on_model
         self._on_retirement = on_retirement
         self._loop = asyncio.get_running_loop()
+        self._loading_seconds = self._loop.time()
+        """When a zygote was last waited for that had not loaded everything yet."""
         self._socket: socket.socket
         self._connection = contextlib.ExitStack()
         """Ends the connection when it is closed."""
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._requests = itertools.count(_GREETING + 1)
         self._unsent: deque[bytes] = deque()
+
+    @property
+    def seconds_since_loading(self) -> float:
+        """How long no zygote has been there that was still loading; 0 while one is."""
+        is_loading = self.hello is None and _GREETING in self._answers
+        return 0.0 if is_loading else self._loop.time() - self._loading_seconds
 
     async def connect(self) -> Hello:
         """Try again and again until a zygote has loaded and says hello."""
@@ -159,21 +164,25 @@ class ZygoteClient:
             self._has_retired = False
             # Before the reader: the hello may be there already.
             greeting = self._answers[_GREETING] = self._loop.create_future()
-            connection.callback(self._answers.pop, _GREETING, None)
+            connection.callback(self._greeting_ended)
             self._loop.add_reader(self._socket.fileno(), self._readable)
             connection.callback(self._loop.remove_reader, self._socket.fileno())
             connection.callback(self._loop.remove_writer, self._socket.fileno())
-            while not (await asyncio.wait([greeting], timeout=self._timeout_seconds))[0]:
+            while not (await asyncio.wait([greeting], timeout=_COMPLAINT_SECONDS))[0]:
                 # Kept: nobody hands over this zygote again. One that hangs is the supervisor's to end.
-                self.trouble = f"the zygote was not ready within {self._timeout_seconds:g} seconds"
-                _log.warning("the workers' side is unreachable: waiting", reason=self.trouble)
+                self.trouble = "the zygote still loads what workers start with: the workers' side says what that is"
+                _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: Hello = greeting.result()
             if self._has_retired:
                 # Both came at once, from a zygote that took longer to load than its successor.
                 raise ZygoteLostError()
-            self._answers.pop(_GREETING, None)
+            self._greeting_ended()
             self._connection = connection.pop_all()
             return hello
+
+    def _greeting_ended(self) -> None:
+        if self._answers.pop(_GREETING, None) is not None:
+            self._loading_seconds = self._loop.time()
 
     async def fork(self) -> ForkedWorker:
         """A new worker; raises ZygoteError. The caller bounds the wait."""

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from updraft.service.child import Child
 from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
 from updraft_server.linux.descriptors_in_flight import allow_more_than
+from updraft_server.supervisor.zygote_child import ZygoteChild
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = (
@@ -48,7 +48,7 @@ def control_listener(path: Path) -> socket.socket:
     return listener
 
 
-def start_zygote(settings: ZygoteSettings, door: socket.socket) -> Child:
+def start_zygote(settings: ZygoteSettings, door: socket.socket) -> ZygoteChild:
     """Start a zygote that serves the fronts that come over `door`."""
     allow_more_than(settings.worker.max_descriptors)
     environment = zygote_environment(os.environ)
@@ -56,7 +56,7 @@ def start_zygote(settings: ZygoteSettings, door: socket.socket) -> Child:
     environment[DOOR_VARIABLE] = str(door.fileno())
     lifeline = _lifeline(settings.workers_directory)
     environment[LIFELINE_VARIABLE] = str(lifeline)
-    return Child("updraft_server.zygote.process", environment, [door.fileno(), lifeline])
+    return ZygoteChild(environment, [door.fileno(), lifeline])
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from updraft_server.ipc.control import (
     introduce,
     packet_pair,
 )
+from updraft_server.ipc.load import Load
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -43,10 +44,11 @@ from updraft_server.settings import (
     PoolSettings,
     WorkersSettings,
 )
-from updraft_server.supervisor.broken_modules import BrokenModules
+from updraft_server.supervisor.broken_loads import BrokenLoads
 from updraft_server.supervisor.children import control_listener, start_zygote
 from updraft_server.supervisor.front_call import FrontCall, News
 from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
+from updraft_server.supervisor.zygote_child import ZygoteChild
 from updraft_server.supervisor.zygote_settings import zygote_settings
 
 EXIT_FAILURE = 1
@@ -57,7 +59,6 @@ _ARTIFACTS = "artifacts"
 _FRONT = "front"
 _ZYGOTE = "zygote"
 _SUCCESSOR = "next zygote"
-_LOADING = "loading"
 RELOAD = signal.SIGUSR2
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -113,7 +114,7 @@ class Supervisor:
         """Leads to a zygote that takes its place once it has loaded the functions."""
         self._generation = 0
         """How often functions were loaded again."""
-        self._broken_modules = BrokenModules(directory.absolute() / _LOADING)
+        self._broken_loads = BrokenLoads()
         if workers is not None:
             self._zygote_settings = zygote_settings(workers, directory, {directory, front_directory})
         if workers is None:
@@ -187,9 +188,15 @@ class Supervisor:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
-                turns = SILENT_TURNS if child.has_started else LOADING_TURNS
-                _say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
+                if (load := _load_of(child)) is not None:
+                    self._broken_loads.hung(load)
+                    _say(f"the {name} has been loading {load} for {load.limit_seconds:g} seconds and is killed")
+                else:
+                    turns = SILENT_TURNS if child.has_started else LOADING_TURNS
+                    _say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
                 child.kill()
+            elif isinstance(child, ZygoteChild) and child.patience:
+                _say(f"the {name} is not ready yet: {child.patience}")
 
     def _stop(self) -> int | None:
         """Ask the front to drain, or else the zygote to wait for the front; a second request does not wait."""
@@ -235,10 +242,14 @@ class Supervisor:
         assert self._zygote_settings is not None
         if name == _ZYGOTE:
             return self._zygote_ended(self._zygote_settings, code)
-        del self._children[name]
+        child = self._children.pop(name)
         if name == _SUCCESSOR:
             self._drop_successor()
-            _say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
+            if fault := self._broken_loads.ended(_load_of(child), code):
+                _say(f"{fault}: another {name} is started without it")
+                self._start_successor(self._zygote_settings)
+            else:
+                _say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
         elif code:
             _say(f"the {name} {describe_exit(code)}")
             self._adopt_workers(self._zygote_settings)
@@ -263,15 +274,17 @@ class Supervisor:
         return None
 
     def _zygote_ended(self, settings: ZygoteSettings, code: int) -> int | None:
-        if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING):
+        load = _load_of(self._children[_ZYGOTE])
+        if load is None and code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING):
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and _FRONT not in self._children:
             # It was told to end with its last front. -SIGTERM: it had not installed its handler yet.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
-        if self._crashed(f"the zygote {describe_exit(code)}"):
+        if fault := self._broken_loads.ended(load, code):
+            # Not one death of too many: the next zygote gets further.
+            _say(f"{fault}: the zygote is started again without it")
+        elif self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
-        if broken := self._broken_modules.zygote_ended(code):
-            _say(f"the code of {broken!r}, a module of --functions, ended the zygote: it starts without that module")
         self._adopt_workers(settings)
         # The next one loads what is there now.
         self._drop_successor()
@@ -295,17 +308,19 @@ class Supervisor:
             self._door.close()
         # What has retired still serves the models of its workers.
         has_retired = bool(self._children.keys() - {_FRONT, _ZYGOTE, _SUCCESSOR})
-        settings = dataclasses.replace(
-            settings,
-            generation=self._generation,
-            is_successor=has_retired,
-            loading_note=str(self._broken_modules.note),
-            broken_modules=dict(self._broken_modules.faults),
-        )
         self._door, zygotes_end = packet_pair()
         with zygotes_end:
-            self._children[_ZYGOTE] = start_zygote(settings, zygotes_end)
+            self._children[_ZYGOTE] = start_zygote(self._as_now(settings, is_successor=has_retired), zygotes_end)
         self._introduce()
+
+    def _as_now(self, settings: ZygoteSettings, *, is_successor: bool) -> ZygoteSettings:
+        """The settings of a zygote that is started now."""
+        return dataclasses.replace(
+            settings,
+            generation=self._generation,
+            is_successor=is_successor,
+            broken_loads=list(self._broken_loads.faults.items()),
+        )
 
     def _reload(self) -> None:
         """Start a zygote that loads the functions as they are now; the one that is there serves until it has."""
@@ -315,13 +330,17 @@ class Supervisor:
             # A zygote that is about to be started loads them anyway.
             return
         self._drop_successor()
-        self._broken_modules.forget()
+        self._broken_loads.forget()
         self._generation += 1
-        settings = dataclasses.replace(self._zygote_settings, generation=self._generation, is_successor=True)
+        self._start_successor(self._zygote_settings)
+
+    def _start_successor(self, settings: ZygoteSettings) -> None:
+        if self._phase is Phase.DRAINING:
+            return
         try:
             self._successors_door, zygotes_end = packet_pair()
             with zygotes_end:
-                self._children[_SUCCESSOR] = start_zygote(settings, zygotes_end)
+                self._children[_SUCCESSOR] = start_zygote(self._as_now(settings, is_successor=True), zygotes_end)
         except OSError as error:
             self._drop_successor()
             _say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the functions serve on as they were")
@@ -470,6 +489,11 @@ class Supervisor:
                 os.waitpid(ended, 0)
         if left:
             _say(f"the processes {left} do not end, although they were killed")
+
+
+def _load_of(child: Child) -> Load | None:
+    """What a zygote was loading when it was looked at last, or when it ended."""
+    return child.load if isinstance(child, ZygoteChild) else None
 
 
 def _next_ended() -> int | None:

@@ -44,6 +44,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
             allow_session_functions=settings.session_functions != "off",
             signed_functions_alone=settings.session_functions == "signed",
             restricted_functions=settings.restricted_functions,
+            load_timeout_seconds=settings.load_timeout_seconds,
             max_message_bytes=settings.max_message_bytes,
             # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
             max_command_bytes=settings.max_message_bytes * 8,

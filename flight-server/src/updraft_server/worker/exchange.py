@@ -4,8 +4,9 @@
 Functions pull with `take` and push with `reply`; numbering, counting, credits and the order of messages are kept here.
 """
 
+import contextlib
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from updraft.reply_checks import check_reply, check_reply_schema
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import Buffer, FrameHeader, FrameKind
+from updraft_server.ipc.load import Load
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
@@ -98,6 +100,15 @@ class Exchange:
         """Raise an error of ours; what a function raises, of the same classes or not, is never taken for one."""
         self.failure = self.failure or error
         raise error
+
+    @contextlib.contextmanager
+    def loading(self, load: Load) -> Iterator[None]:
+        """Let the front limit the time of the block, in which an author's constructor runs."""
+        self._channel.send(FrameKind.LOADING, load.encode())
+        try:
+            yield
+        finally:
+            self._channel.send(FrameKind.LOADED)
 
     def take(self) -> RequestBatch | None:
         """The next batch, checked and valid; None once the client has finished. Raises UpdraftError."""

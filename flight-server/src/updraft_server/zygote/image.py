@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.function_list import encode_functions
+from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
@@ -58,7 +59,7 @@ class Image:
         function_modules: Iterable[str],
         files_directory: str,
         *,
-        broken_modules: Mapping[str, str],
+        broken_loads: Mapping[Load, str],
         note: LoadingNote,
     ) -> None:
         """Raises what an import raises, except of modules with functions: what these lack is their functions' fault.
@@ -68,13 +69,15 @@ class Image:
             files: What functions of a session can use.
             function_modules: With the registered functions.
             files_directory: Where artifacts lie.
-            broken_modules: Those that are not imported, and why.
-            note: Says which module's code runs.
+            broken_loads: What is left out, and why.
+            note: Says which author's code runs.
         """
         self._settings = settings
         self._files = files
         self._sessions = _session_runner(settings, files_directory) if settings.allow_session_functions else None
-        self._functions = registered_functions(function_modules, broken=broken_modules, running=note.of)
+        self._functions = registered_functions(
+            function_modules, settings.load_timeout_seconds, broken=broken_loads, running=note.of
+        )
         self.batched_functions: Sequence[BatchedFunction] = [
             batched for function in self._functions if (batched := function.batched) is not None
         ]

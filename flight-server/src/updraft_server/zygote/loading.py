@@ -45,6 +45,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     door.set_inheritable(False)
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
+    note = LoadingNote.inherited()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Until a worker that was just forked can answer.
@@ -70,12 +71,13 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
             files,
             settings.function_modules,
             settings.files_directory,
-            broken_modules=settings.broken_modules,
-            note=LoadingNote(Path(settings.loading_note)),
+            broken_loads=dict(settings.broken_loads),
+            note=note,
         )
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
+    note.close()
     _check_threads()
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.

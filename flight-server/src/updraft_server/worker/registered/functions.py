@@ -3,26 +3,28 @@
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError, keep_start
 from updraft.functions import Function
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
+from updraft_server.ipc.load import Load
 from updraft_server.worker.missing_modules import explain_missing_module
 from updraft_server.worker.model.function import BatchedFunction
 
 AnyFunction: TypeAlias = Function[Any, Any]
 
-Running: TypeAlias = Callable[[str], AbstractContextManager[None]]
-"""Entered with a module's name while its code runs."""
+Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
+"""Entered with what is loaded while that runs."""
 
 _MAX_FAULT_BYTES = 1024
 
 
-def unnoted(_module: str) -> AbstractContextManager[None]:
+def unnoted(_load: Load) -> AbstractContextManager[None]:
     """Nobody is told what runs."""
     return nullcontext()
 
@@ -30,10 +32,15 @@ def unnoted(_module: str) -> AbstractContextManager[None]:
 class RegisteredFunction:
     """A function that is deployed with the pool; it is loaded when it is needed."""
 
-    def __init__(self, function: AnyFunction, fault: str = "") -> None:
+    def __init__(self, function: AnyFunction, load_timeout_seconds: float = 0.0) -> None:
+        """`load_timeout_seconds` is for a function whose author has set no limit."""
         self.function = function
-        self.fault = keep_start(fault, _MAX_FAULT_BYTES)
+        self.fault = ""
         """Why it cannot be called; empty while it can."""
+        own_seconds = function.load_timeout_seconds
+        limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
+        self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
+        """Its constructor, where it is a class."""
         self._loaded: Loaded | None = None
 
     @property
@@ -52,19 +59,23 @@ class RegisteredFunction:
         batching = self.function.batching
         return None if batching is None or self.fault else BatchedFunction(self.function, batching)
 
-    def load(self) -> Loaded:
-        """The function, ready to be called; raises FunctionRefusedError when its constructor fails."""
+    def load(self, running: Running = unnoted) -> Loaded:
+        """The function, ready to be called; raises FunctionRefusedError when its constructor fails.
+
+        `running` is entered while that runs, where the function is a class that was not constructed before.
+        """
         if self.fault:
             raise FunctionRefusedError(f"function {self.name!r} cannot be called: {self.fault}")
         if self._loaded is None:
             try:
-                loaded = load(self.function, explain_missing_module)
-                loaded.warm_up()
+                with running(self.as_load) if self.function.is_class else nullcontext():
+                    loaded = load(self.function, explain_missing_module)
+                    loaded.warm_up()
                 self._loaded = loaded
             except (Exception, SystemExit) as error:
                 explain_missing_module(error)
                 raise FunctionRefusedError(
-                    f"function {self.name!r} cannot be loaded: {describe(error)}",
+                    self.as_load.fault(describe(error)),
                     exception_class=qualified_name(error),
                     traceback="".join(traceback.format_exception(error)),
                 ) from error
@@ -82,7 +93,9 @@ class ModuleFault:
 class RegisteredFunctions:
     """By name and version."""
 
-    def __init__(self, functions: Iterable[AnyFunction] = ()) -> None:
+    def __init__(self, functions: Iterable[AnyFunction] = (), load_timeout_seconds: float = 0.0) -> None:
+        """`load_timeout_seconds` is for those whose author has set no limit."""
+        self._load_timeout_seconds = load_timeout_seconds
         self._functions: dict[str, dict[str, RegisteredFunction]] = {}
         self.module_faults: list[ModuleFault] = []
         for function in functions:
@@ -93,7 +106,7 @@ class RegisteredFunctions:
         versions = self._functions.setdefault(function.name, {})
         known = versions.get(function.version)
         if known is None:
-            versions[function.version] = RegisteredFunction(function)
+            versions[function.version] = RegisteredFunction(function, self._load_timeout_seconds)
         elif known.function is not function:
             places = " and in ".join(sorted({known.function.__module__, function.__module__}))
             known.fault = f"version {function.version!r} is defined twice, in {places}"
@@ -115,14 +128,19 @@ class RegisteredFunctions:
             )
         return versions[version]
 
-    def load_for_workers(self, running: Running = unnoted) -> None:
-        """Load what every worker is to be forked with; a constructor that fails makes its function alone at fault."""
+    def load_for_workers(self, broken: Mapping[Load, str] = MappingProxyType({}), running: Running = unnoted) -> None:
+        """Load what every worker is to be forked with; a constructor that fails makes its function alone at fault.
+
+        So does one of `broken`, which is not called.
+        """
         for registered in self:
             function = registered.function
             if function.is_class and function.loads_in == "zygote" and function.batching is None:
+                if fault := broken.get(registered.as_load):
+                    registered.fault = fault
+                    continue
                 try:
-                    with running(function.__module__):
-                        registered.load()
+                    registered.load(running)
                 except FunctionRefusedError as error:
                     sys.stderr.write(f"updraft-server: {error.message}\n{error.traceback}")
                     registered.fault = error.message

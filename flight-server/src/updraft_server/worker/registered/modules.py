@@ -11,6 +11,7 @@ from types import MappingProxyType
 from updraft import functions as declarations
 from updraft.functions import Function
 from updraft.functions.failures import describe
+from updraft_server.ipc.load import Load
 from updraft_server.worker.registered.builtin import BUILTIN
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions, Running, unnoted
 
@@ -19,27 +20,30 @@ _DECLARATIONS = str(Path(declarations.__file__).parent)
 
 def registered_functions(
     modules: Iterable[str],
+    load_timeout_seconds: float = 0.0,
     *,
-    broken: Mapping[str, str] = MappingProxyType({}),
+    broken: Mapping[Load, str] = MappingProxyType({}),
     running: Running = unnoted,
 ) -> RegisteredFunctions:
     """What every pool has, and all that the modules define. Of one that cannot be imported the fault is known.
 
     Args:
         modules: To import.
-        broken: Those that are known to end the process, with their fault: they are not imported.
-        running: Entered with a module's name while its code runs.
+        load_timeout_seconds: How long each may take, and each of its functions that says nothing else.
+        broken: What is known to end or to hang the process, with its fault: it is left out.
+        running: Entered with what is loaded while that runs.
     """
-    functions = RegisteredFunctions(BUILTIN)
+    functions = RegisteredFunctions(BUILTIN, load_timeout_seconds)
     for name in modules:
-        if name in broken:
-            functions.module_faults.append(ModuleFault(name, broken[name]))
+        load = Load(name, limit_seconds=load_timeout_seconds)
+        if load in broken:
+            functions.module_faults.append(ModuleFault(name, broken[load]))
             continue
         try:
-            with running(name):
+            with running(load):
                 module = importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            fault = f"the module {name!r} of --functions cannot be imported: {describe(error)}{_place(error)}"
+            fault = load.fault(f"{describe(error)}{_place(error)}")
             sys.stderr.write(f"updraft-server: {fault}\n")
             functions.module_faults.append(ModuleFault(name, fault))
             continue
@@ -47,7 +51,7 @@ def registered_functions(
         defined = [value for value in vars(module).values() if isinstance(value, Function)]
         for function in sorted(defined, key=lambda function: function.number):
             functions.add(function)
-    functions.load_for_workers(running)
+    functions.load_for_workers(broken, running)
     return functions
 
 

@@ -65,7 +65,7 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
     function = registered.function
     if function.kind is not Kind.ANY:
         function.arguments.check(requests.schema)
-    loaded = cast(OneToOne, registered.load())
+    loaded = cast(OneToOne, registered.load(exchange.loading))
     _announce(exchange, function.results_for(requests.schema))
     for sequence, result in enumerate(loaded.run(requests.checked()), 1):
         exchange.reply(result, sequence=sequence)
@@ -74,7 +74,7 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
 def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
     """Any number of replies; all those to a request come before the next one is taken."""
     registered.function.arguments.check(requests.schema)
-    loaded = cast(LoadedTable, registered.load())
+    loaded = cast(LoadedTable, registered.load(exchange.loading))
     results = registered.function.result_schema
     if assignment.plain and not assignment.databend:
         _reply_with_numbers(loaded, results, exchange, requests)
@@ -108,7 +108,7 @@ def _run_aggregate(
         raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
     call = AggregateCall(_STAGES[assignment.stage], assignment.key_columns, assignment.filtered)
     call.arguments(registered.function, requests.schema)
-    loaded = cast(LoadedAggregate, registered.load())
+    loaded = cast(LoadedAggregate, registered.load(exchange.loading))
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():

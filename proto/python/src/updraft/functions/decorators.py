@@ -42,6 +42,7 @@ class FunctionDecorator:
         deterministic: bool = ...,
         on_error: Literal["raise", "null", "struct"] = ...,
         load: Literal["worker", "zygote"] = ...,
+        load_timeout_seconds: float | None = ...,
         concurrency: int = ...,
         batching: Batching | None = ...,
         arguments: pa.Schema | None = ...,
@@ -61,6 +62,7 @@ class FunctionDecorator:
         deterministic: bool = True,
         on_error: Literal["raise", "null", "struct"] = "raise",
         load: Literal["worker", "zygote"] = "worker",
+        load_timeout_seconds: float | None = None,
         concurrency: int = 32,
         batching: Batching | None = None,
         arguments: pa.Schema | None = None,
@@ -81,6 +83,9 @@ class FunctionDecorator:
                 batch that fails, down to single rows.
             load: Where a class is constructed: "worker", once in each worker that is called for it, or "zygote", once
                 for all workers, which are forked with it. It may then hold no thread, lock or connection.
+            load_timeout_seconds: How long the constructor and `warm_up` of a class may take; one that takes longer is
+                given up, and its function is at fault. 0 is no limit. Default: --load-timeout-seconds of the pool. A
+                batched function has that of its `Batching`.
             concurrency: Rows of an async function that are awaited at once in a worker.
             batching: Have rows of many callers joined into batches, in processes of the function's own.
             arguments: Names and types of the arguments, instead of hints; the code gets pyarrow arrays.
@@ -89,7 +94,19 @@ class FunctionDecorator:
 
         Raises DeclarationError.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, on_error, load, concurrency, batching)
+        options = _Given(
+            name,
+            version,
+            description,
+            tags,
+            owner,
+            deterministic,
+            on_error,
+            load,
+            load_timeout_seconds,
+            concurrency,
+            batching,
+        )
         return _decorated(target, lambda code: _scalar(code, arguments, result, options.of(code)))
 
     @overload
@@ -107,6 +124,7 @@ class FunctionDecorator:
         owner: str = ...,
         deterministic: bool = ...,
         load: Literal["worker", "zygote"] = ...,
+        load_timeout_seconds: float | None = ...,
         arguments: pa.Schema | None = ...,
         result: pa.Schema | None = ...,
     ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
@@ -123,6 +141,7 @@ class FunctionDecorator:
         owner: str = "",
         deterministic: bool = True,
         load: Literal["worker", "zygote"] = "worker",
+        load_timeout_seconds: float | None = None,
         arguments: pa.Schema | None = None,
         result: pa.Schema | None = None,
     ) -> Any:
@@ -134,7 +153,16 @@ class FunctionDecorator:
 
         Options as of a function with a value for each row. Raises DeclarationError.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load=load)
+        options = _Given(
+            name,
+            version,
+            description,
+            tags,
+            owner,
+            deterministic,
+            load=load,
+            load_timeout_seconds=load_timeout_seconds,
+        )
         return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
 
     @overload
@@ -152,6 +180,7 @@ class FunctionDecorator:
         owner: str = ...,
         deterministic: bool = ...,
         load: Literal["worker", "zygote"] = ...,
+        load_timeout_seconds: float | None = ...,
     ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
     def aggregate(
@@ -166,6 +195,7 @@ class FunctionDecorator:
         owner: str = "",
         deterministic: bool = True,
         load: Literal["worker", "zygote"] = "worker",
+        load_timeout_seconds: float | None = None,
     ) -> Any:
         """A class that makes one value of each group of rows.
 
@@ -177,7 +207,16 @@ class FunctionDecorator:
 
         Options as of a function with a value for each row. Raises DeclarationError.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load=load)
+        options = _Given(
+            name,
+            version,
+            description,
+            tags,
+            owner,
+            deterministic,
+            load=load,
+            load_timeout_seconds=load_timeout_seconds,
+        )
         return _decorated(target, lambda code: _aggregate(code, options.of(code)))
 
 
@@ -193,6 +232,7 @@ class _Given:
     deterministic: bool
     on_error: str = "raise"
     load: Literal["worker", "zygote"] = "worker"
+    load_timeout_seconds: float | None = None
     concurrency: int = 32
     batching: Batching | None = None
 
@@ -213,6 +253,7 @@ class _Given:
             self.load,
             self.concurrency,
             self.batching,
+            self.load_timeout_seconds,
         )
 
 

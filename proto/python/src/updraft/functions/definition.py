@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
@@ -63,6 +64,7 @@ class Options:
     loads_in: Literal["worker", "zygote"] = "worker"
     concurrency: int = _DEFAULT_CONCURRENCY
     batching: Batching | None = None
+    load_timeout_seconds: float | None = None
 
 
 class Function(Generic[_P, _R]):
@@ -109,6 +111,8 @@ class Function(Generic[_P, _R]):
         self.concurrency = options.concurrency
         """Calls of an async function that run at once in a worker."""
         self.batching = options.batching
+        self.load_timeout_seconds = options.load_timeout_seconds
+        """How long the constructor and `warm_up` of a class may take; 0 is no limit, None leaves it to the pool."""
         self.arguments = Arguments(options.name, signature.arguments)
         self.state = state
         self.record = record
@@ -193,6 +197,8 @@ class Function(Generic[_P, _R]):
         simple = self.kind is Kind.SCALAR and not self.signature.takes_iterator
         if self.on_error is not ErrorPolicy.RAISE and not simple:
             raise DeclarationError(f'{what}: on_error="{self.on_error.value}" is for functions that give a value a row')
+        if self.batching is not None and self.load_timeout_seconds is not None:
+            raise DeclarationError(f"{what} is batched: its load_timeout_seconds is that of Batching")
         if self.batching is not None and (not simple or self.signature.is_async):
             raise DeclarationError(f"{what}: batching is for functions that give a value a row, and not async")
         if self.signature.is_async and self.kind is not Kind.SCALAR:
@@ -220,3 +226,5 @@ def _check(options: Options) -> None:
         raise DeclarationError(f'load of function {options.name!r} is "worker" or "zygote", not {options.loads_in!r}')
     if options.concurrency < 1:
         raise DeclarationError(f"concurrency of function {options.name!r} has to be at least 1")
+    if options.load_timeout_seconds is not None and not 0 <= options.load_timeout_seconds < math.inf:
+        raise DeclarationError(f"load_timeout_seconds of function {options.name!r} has to be 0 or more seconds")

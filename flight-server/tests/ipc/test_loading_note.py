@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from updraft_server.ipc.load import Load
+from updraft_server.ipc.loading_note import LoadingNote
+
+LOAD = Load("shop", "price", "1", 5.0)
+
+
+@pytest.fixture
+def note() -> Iterator[LoadingNote]:
+    made = LoadingNote.made()
+    yield made
+    made.close()
+
+
+def test_what_runs_is_noted_for_as_long_as_it_runs(note: LoadingNote) -> None:
+    assert note.read() is None
+    with note.of(Load("a_module_with_a_long_name", limit_seconds=600.0)):
+        assert note.read() == Load("a_module_with_a_long_name")
+    with note.of(LOAD):
+        read = note.read()
+        assert read == LOAD
+        assert read.limit_seconds == 5.0
+    assert note.read() is None
+
+
+def test_the_note_of_a_process_that_has_ended_stays(note: LoadingNote) -> None:
+    child = os.fork()
+    if child == 0:
+        with note.of(LOAD):
+            os._exit(3)
+    os.waitpid(child, 0)
+    assert note.read() == LOAD
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b'{"module": "shop"}', b"\xff\xff", b'{"module": 1}'])
+def test_what_cannot_be_read_is_no_load(note: LoadingNote, data: bytes) -> None:
+    os.pwrite(note.descriptor, data, 0)
+    assert note.read() is None
