@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ class Zygote:
         self.claimed: list[str] = []
         self.forks = 0
         self.hello = Hello(1, "3.11", "", [])
+        self.has_loaded = asyncio.Event()
+        """Before that it says nothing."""
+        self.has_loaded.set()
         self.may_fork = True
         self.kills_at_once = True
         """Whether nobody has to call `kill_all`."""
@@ -63,7 +66,9 @@ class Zygote:
         while True:
             self._front, _ = await loop.sock_accept(self._listener)
             with self._front as front:
-                front.send(encode(self.hello))
+                await self.has_loaded.wait()
+                with suppress(BrokenPipeError):
+                    front.send(encode(self.hello))
                 while data := await loop.sock_recv(front, MAX_PACKET_BYTES):
                     self._take(decode(data))
 

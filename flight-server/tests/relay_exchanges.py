@@ -76,7 +76,14 @@ class Exchange:
     """A relay and both its sides."""
 
     def __init__(
-        self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool, batched: bool
+        self,
+        call: ScriptedCall,
+        lease: FakeLease,
+        batch_timeout: BatchTimeout,
+        *,
+        plain: bool,
+        batched: bool,
+        session: bool,
     ) -> None:
         self.call = call
         self.lease = lease
@@ -85,6 +92,7 @@ class Exchange:
             function="f",
             plain=plain,
             is_batched=batched,
+            is_session=session,
             payload=b"" if plain else b"payload",
             schema=b"schema",
             descriptor=ECHO_DESCRIPTOR,
@@ -111,11 +119,14 @@ async def exchange(
     ends: bool = True,
     plain: bool = False,
     batched: bool = False,
+    session: bool = False,
     batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
 ) -> Exchange:
     lease = await FakePool(script=script).lease(None)
     assert isinstance(lease, FakeLease)
-    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain, batched=batched)
+    return Exchange(
+        ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain, batched=batched, session=session
+    )
 
 
 def data(size_bytes: int = 10) -> bytes:

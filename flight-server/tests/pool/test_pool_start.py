@@ -82,6 +82,24 @@ async def test_a_pool_without_a_zygote_says_so_when_it_does_not_start(tmp_path: 
     await pool.close(0.0)
 
 
+async def test_a_pool_waits_for_a_zygote_for_as_long_as_that_loads(tmp_path: Path) -> None:
+    zygote = Zygote(tmp_path / "z.sock")
+    zygote.has_loaded.clear()
+    settings = PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock"), start_timeout_seconds=0.5)
+    pool = Pool(settings, lambda _: None, lambda _: None)
+    async with asyncio.timeout(60):
+        starting = asyncio.create_task(pool.start())
+        assert not (await asyncio.wait([starting], timeout=2.0))[0]
+        # One that was given up is followed by another, which loads for as long.
+        zygote.hang_up()
+        assert not (await asyncio.wait([starting], timeout=2.0))[0]
+        zygote.has_loaded.set()
+        await starting
+    assert pool.idle == 1
+    await pool.close(0.0)
+    await zygote.close()
+
+
 async def test_a_worker_that_is_leased_while_the_pool_starts_counts_as_started(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path / "z.sock")
     zygote.may_fork = False

@@ -70,8 +70,32 @@ class Load:
         return x
 
 
+@function(name="bad.load_hangs", load_timeout_seconds=1)
+class LoadHangs:
+    def __init__(self) -> None:
+        time.sleep(600)
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+@function(name="bad.load_hangs_in_zygote", load="zygote", load_timeout_seconds=1)
+class LoadHangsInZygote(LoadHangs.target):
+    pass
+
+
+@function(name="bad.load_crashes_in_zygote", load="zygote")
+class LoadCrashesInZygote:
+    def __init__(self) -> None:
+        ctypes.string_at(0)
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
 good_model = function(name="good.model", batching=Batching())(add_0.target)
 crashing_model = function(name="bad.crashing_model", batching=Batching())(crash.target)
+hanging_model = function(name="bad.hanging_model", batching=Batching(load_timeout_seconds=1))(LoadHangs.target)
 model_without_weights = function(name="bad.model_without_weights", batching=Batching())(Load.target)
 
 
@@ -87,6 +111,10 @@ BAD = {
     "bad.hang": "worked for more than 4 seconds on one batch",
     "bad.leak": "memory",
     "bad.load": "OSError: the weights are missing",
+    "bad.load_hangs": "did not load within 1 seconds",
+    "bad.load_hangs_in_zygote": "did not load within 1 seconds",
+    "bad.load_crashes_in_zygote": "SIGSEGV",
+    "bad.hanging_model": "did not load the function within 1 seconds",
     "bad.crashing_model": "SIGSEGV",
     "bad.leaking_model": "memory",
     "bad.model_without_weights": "OSError: the weights are missing",

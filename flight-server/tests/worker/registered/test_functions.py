@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which function a name and a version mean, and what is wrong with those that cannot be called."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from updraft import function
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError
 from updraft.functions import Function
+from updraft_server.ipc.load import Load
 from updraft_server.worker.registered.functions import RegisteredFunctions
 
 
@@ -87,3 +90,52 @@ def test_a_class_is_loaded_when_it_is_called_first_and_warmed_up() -> None:
     assert done == []
     assert functions.find("Model").load() is functions.find("Model").load()
     assert done == ["constructed", "warm"]
+
+
+def classes(loads_in: Literal["worker", "zygote"], load_timeout_seconds: float | None = None) -> list[Any]:
+    """Two, of which each says when it is constructed."""
+
+    class Base:
+        constructed: ClassVar[list[str]] = []
+
+        def __init__(self) -> None:
+            self.constructed.append(type(self).__name__)
+
+        def __call__(self, x: int) -> int:
+            return x
+
+    decorate: Any = function(load=loads_in, load_timeout_seconds=load_timeout_seconds)
+    return [decorate(type(name, (Base,), {"__module__": "models"})) for name in ("First", "Second")]
+
+
+def test_what_is_known_to_end_its_process_is_at_fault_and_not_constructed() -> None:
+    first, second = classes("zygote")
+    functions = RegisteredFunctions([first, second])
+    functions.load_for_workers({Load("models", "First", "1"): "it ends the process"})
+    assert first.constructed == ["Second"]
+    assert [functions.find(name).fault for name in ("First", "Second")] == ["it ends the process", ""]
+    with pytest.raises(FunctionRefusedError, match="function 'First' cannot be called: it ends the process"):
+        functions.find("First").load()
+
+
+@pytest.mark.parametrize(("own_seconds", "limit_seconds"), [(None, 20.0), (3.0, 3.0), (0.0, 0.0)])
+@pytest.mark.parametrize("loads_in", ["worker", "zygote"])
+def test_whoever_limits_its_time_is_told_what_is_constructed(
+    loads_in: Literal["worker", "zygote"], own_seconds: float | None, limit_seconds: float
+) -> None:
+    told: list[Load] = []
+
+    @contextmanager
+    def running(load: Load) -> Iterator[None]:
+        told.append(load)
+        before = len(model.constructed)
+        yield
+        assert len(model.constructed) == before + 1
+
+    model, _ = classes(loads_in, own_seconds)
+    functions = RegisteredFunctions([model, ONE], load_timeout_seconds=20.0)
+    functions.load_for_workers(running=running)
+    for name in ("First", "First", "price"):
+        functions.find(name).load(running)
+    assert told == [Load("models", "First", "1")]
+    assert told[0].limit_seconds == limit_seconds

@@ -10,6 +10,7 @@ import pytest
 
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.function_list import MAX_DESCRIPTION_BYTES
+from updraft_server.ipc.load import Load
 from updraft_server.worker.registered.description import descriptions
 from updraft_server.worker.registered.modules import registered_functions
 
@@ -85,6 +86,15 @@ def test_a_module_that_cannot_be_imported_says_why_and_the_others_are_there(
     assert (broken.name, broken.version) == ("broken", "")
     assert re.match(f"the module 'broken' of --functions.*{reason}", broken.fault)
     assert broken.fault in capsys.readouterr().err
+
+
+def test_a_module_that_is_known_to_end_its_process_is_at_fault_and_not_imported(directory: Path) -> None:
+    for name in ("broken", "fine"):
+        (directory / f"{name}.py").write_text(PRICES)
+    functions = registered_functions(["broken", "fine"], broken={Load("broken"): "it ends the process"})
+    assert [(fault.module, fault.fault) for fault in functions.module_faults] == [("broken", "it ends the process")]
+    assert functions.find("price").function.__module__ == "fine"
+    assert "broken" not in sys.modules
 
 
 def test_a_description_that_is_too_large_is_a_fault(directory: Path) -> None:

@@ -175,6 +175,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "other_names": (good, {"arguments": pa.schema({"y": pa.int64()})}, "arguments= says"),
     "no_schema": (good, {"arguments": {"x": pa.int64()}}, "pyarrow.Schema"),
     "odd_result": (good, {"result": int}, "pyarrow.DataType or pyarrow.Field"),
+    "negative_load_timeout": (good, {"load_timeout_seconds": -1.0}, "load_timeout_seconds .* 0 or more seconds"),
+    "no_load_timeout": (good, {"load_timeout_seconds": float("nan")}, "load_timeout_seconds .* 0 or more seconds"),
+    "two_load_timeouts": (good, {"load_timeout_seconds": 1.0, "batching": Batching()}, "that of Batching"),
     "async_batching": (generated, {"batching": Batching()}, "async"),
 }
 
