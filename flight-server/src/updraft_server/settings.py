@@ -222,8 +222,8 @@ class WorkersSettings(PoolSettings):
         unit="modules",
     )
     load_timeout_seconds: float = setting(
-        "How long a module of --functions may take to be imported, and the constructor of a registered function whose "
-        "author has not set load_timeout_seconds. What takes longer is given up and reported as a fault, and "
+        "Give up a module of --functions that takes longer to be imported, and a registered function that takes longer "
+        "to be constructed and whose author has not set load_timeout_seconds. It is reported as a fault, and "
         "everything else is served. 0 sets no limit.",
         default=600.0,
         unit="seconds",
