@@ -21,6 +21,7 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.control import packet_pair
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClosedError
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.load import Load
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
 from updraft_server.pool.bindings import REGISTERED, Binding
@@ -139,6 +140,8 @@ class Reply:
     error: Any = None
     log_lines: list[str] = dataclasses.field(default_factory=list)
     ending: FrameKind | None = None
+    # What was constructed before the first batch.
+    loads: list[Load] = dataclasses.field(default_factory=list)
     # Of a batch that comes in parts.
     parts: list[bytes] = dataclasses.field(default_factory=list)
     parted_batches: int = 0
@@ -245,12 +248,16 @@ async def receive_reply(lease: Lease) -> Reply:
     reply = Reply()
     while True:
         frame = await receiver.receive()
-        if frame.kind is not FrameKind.MESSAGE:
+        if frame.kind is FrameKind.LOADING:
+            reply.loads.append(Load.decode(bytes(frame.app_metadata)))
+            assert (await receiver.receive()).kind is FrameKind.LOADED
+        elif frame.kind is FrameKind.MESSAGE:
+            _take_message(reply, frame)
+        else:
             reply.ending = frame.kind
             if frame.kind is FrameKind.FAILED:
                 reply.error = exchange_pb2.Error.FromString(bytes(frame.app_metadata))
             return reply
-        _take_message(reply, frame)
 
 
 def _take_message(reply: Reply, frame: Any) -> None:

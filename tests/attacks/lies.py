@@ -63,6 +63,15 @@ def that_it_is_replaced(target: Any) -> Any:
 
 
 @ATTEMPTS
+def that_it_loads_for_ever(target: Any) -> Any:
+    from updraft_server.ipc.frames import FrameKind, encode_header
+    from updraft_server.ipc.load import Load
+
+    load = Load("functions", "slow").encode()
+    say(encode_header(FrameKind.LOADING, len(load)) + load)
+
+
+@ATTEMPTS
 def what_only_a_front_says(target: Any) -> Any:
     from updraft_server.ipc.frames import FrameKind, encode_header
 

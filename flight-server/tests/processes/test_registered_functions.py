@@ -241,6 +241,11 @@ async def test_a_class_is_loaded_once_in_a_worker_or_once_for_all(functions: Zyg
         ["False 3", "False 4"],
     ]
     assert in_zygote.table.column(0).to_pylist() == ["True False"]
+    assert [[load.function for load in reply.loads] for reply in (*in_worker, in_zygote)] == [
+        ["LoadedInWorker"],
+        [],
+        [],
+    ]
 
 
 async def test_a_policy_decides_what_a_failure_means_for_its_row(functions: Zygotes) -> None:
@@ -353,6 +358,8 @@ async def test_an_aggregate_with_rows_that_it_holds_ends_with_its_client(functio
         sender, receiver = FrameSender(lease.socket), FrameReceiver(lease.socket, max_payload_bytes=2**31)
         for frame in requests(batches)[:2]:
             await sender.send(FrameKind.BATCH, *frame)
+        for kind in (FrameKind.LOADING, FrameKind.LOADED):
+            assert (await receiver.receive()).kind is kind
         # It has taken the second one, and asks for more.
         while exchange_pb2.ReplyMetadata.FromString(bytes((await receiver.receive()).app_metadata)).consumed < 2:
             pass
