@@ -127,7 +127,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("poisoned")
     (directory / "poisoned.py").write_text(FUNCTIONS)
     options = [
-        "--workers=9",
+        "--workers=11",
         "--batch-timeout-seconds=4",
         f"--worker-memory-bytes={192 << 20}",
         f"--model-memory-bytes={192 << 20}",

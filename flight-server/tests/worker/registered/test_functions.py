@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which function a name and a version mean, and what is wrong with those that cannot be called."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
@@ -106,6 +107,24 @@ def classes(loads_in: Literal["worker", "zygote"], load_timeout_seconds: float |
 
     decorate: Any = function(load=loads_in, load_timeout_seconds=load_timeout_seconds)
     return [decorate(type(name, (Base,), {"__module__": "models"})) for name in ("First", "Second")]
+
+
+def test_a_child_that_a_constructor_forks_goes_no_further(capfd: pytest.CaptureFixture[str]) -> None:
+    @function(load="zygote")
+    class Forks:
+        def __init__(self) -> None:
+            self.child = os.fork()
+
+        def __call__(self, x: int) -> int:
+            return x
+
+    forks: Any = Forks
+    functions = RegisteredFunctions([forks])
+    functions.load_for_workers()
+    loaded: Any = functions.find("Forks").load()
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 1
+    assert capfd.readouterr() == ("", "")
+    assert loaded is functions.find("Forks").load()
 
 
 def test_what_is_known_to_end_its_process_is_at_fault_and_not_constructed() -> None:

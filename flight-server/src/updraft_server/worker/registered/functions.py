@@ -14,7 +14,7 @@ from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
 from updraft_server.worker.missing_modules import explain_missing_module
-from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.function import BatchedFunction, in_this_process
 
 AnyFunction: TypeAlias = Function[Any, Any]
 
@@ -68,7 +68,7 @@ class RegisteredFunction:
             raise FunctionRefusedError(f"function {self.name!r} cannot be called: {self.fault}")
         if self._loaded is None:
             try:
-                with running(self.as_load) if self.function.is_class else nullcontext():
+                with running(self.as_load) if self.function.is_class else nullcontext(), in_this_process():
                     loaded = load(self.function, explain_missing_module)
                     loaded.warm_up()
                 self._loaded = loaded

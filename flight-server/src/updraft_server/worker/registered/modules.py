@@ -12,6 +12,7 @@ from updraft import functions as declarations
 from updraft.functions import Function
 from updraft.functions.failures import describe
 from updraft_server.ipc.load import Load
+from updraft_server.worker.model.function import in_this_process
 from updraft_server.worker.registered.builtin import BUILTIN
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions, Running, unnoted
 
@@ -40,7 +41,7 @@ def registered_functions(
             functions.module_faults.append(ModuleFault(name, broken[load]))
             continue
         try:
-            with running(load):
+            with running(load), in_this_process():
                 module = importlib.import_module(name)
         except (Exception, SystemExit) as error:
             fault = load.fault(f"{describe(error)}{_place(error)}")
