@@ -133,6 +133,8 @@ def test_a_status_has_all_that_an_author_has_said(client: flight.FlightClient) -
         control_pb2.ERROR_POLICY_NULL,
     )
     assert (discount.deterministic, discount.arguments_with_default, list(discount.defaults)) == (True, 1, ["10.0"])
+    assert pa.ipc.open_stream(discount.default_row).read_all().to_pylist() == [{"percent": 10.0}]
+    assert not described(client, "echo").default_row
     assert pa.ipc.read_schema(pa.py_buffer(discount.argument_schema)) == pa.schema(
         [pa.field("price", pa.float64(), nullable=False), pa.field("percent", pa.float64())]
     )

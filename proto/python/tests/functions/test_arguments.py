@@ -120,6 +120,13 @@ def test_columns_that_are_missing_have_their_defaults() -> None:
     assert call(discount, [1.0], [2.0], ["x"]).to_pylist() == ["1.0 2.0 x"]
 
 
+def test_the_defaults_are_a_row_of_the_types_of_their_arguments() -> None:
+    row = discount.arguments.default_row
+    assert row.schema == pa.schema(list(discount.arguments.schema)[1:])
+    assert row.to_pylist() == [{"percent": 10.0, "note": None}]
+    assert number.arguments.default_row.num_columns == 0
+
+
 def test_nulls_are_found_in_each_batch() -> None:
     CALLED.clear()
     with pytest.raises(ProtocolError, match="has a null"):

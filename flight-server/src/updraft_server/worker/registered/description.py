@@ -2,11 +2,12 @@
 """What callers are told of the registered functions."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from updraft.errors import keep_start
-from updraft.functions import ErrorPolicy, Kind
+from updraft.functions import ErrorPolicy, Function, Kind
 from updraft.v1 import control_pb2
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft_server.ipc.function_list import MAX_DESCRIPTION_BYTES
@@ -14,6 +15,7 @@ from updraft_server.worker.registered.functions import RegisteredFunction, Regis
 
 _MAX_TEXT_BYTES = 4096
 _MAX_DEFAULT_BYTES = 256
+_MAX_DEFAULT_ROW_BYTES = 4096
 _KINDS = {
     Kind.ANY: FunctionKind.FUNCTION_KIND_UNSPECIFIED,
     Kind.SCALAR: FunctionKind.FUNCTION_KIND_SCALAR,
@@ -54,12 +56,24 @@ def describe(registered: RegisteredFunction) -> FunctionDescription:
         fault=registered.fault,
         batched=function.batching is not None,
         defaults=[keep_start(repr(default), _MAX_DEFAULT_BYTES) for default in function.defaults],
+        default_row=_default_row(function),
     )
     size_bytes = description.ByteSize()
     if size_bytes > MAX_DESCRIPTION_BYTES:
         registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
         return FunctionDescription(name=description.name, version=description.version, fault=registered.fault)
     return description
+
+
+def _default_row(function: Function[Any, Any]) -> bytes:
+    row = function.arguments.default_row
+    if not row.num_columns:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema) as stream:
+        stream.write_batch(row)
+    encoded = sink.getvalue()
+    return bytes(encoded.to_pybytes()) if encoded.size <= _MAX_DEFAULT_ROW_BYTES else b""
 
 
 def _encoded(schema: pa.Schema | None) -> bytes:

@@ -28,6 +28,12 @@ class Arguments:
         """Of the last arguments that a caller may leave out."""
         return self._defaults
 
+    @property
+    def default_row(self) -> pa.RecordBatch:
+        """The defaults as one row."""
+        columns = [pa.repeat(default, 1) for default in self._defaults]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(self.schema)[self._required :]))
+
     def check(self, schema: pa.Schema) -> None:
         """Raises ProtocolError unless columns of these types can be arguments."""
         if not self._required <= len(schema) <= len(self._arguments):

@@ -3,7 +3,9 @@ package io.updraft.spark.functions
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
 
-/** Arguments of a call in the order of the signature. */
+/** Arguments of a call in the order of the signature, with the defaults of those that are left out
+  * before others. The pool fills in those at the end.
+  */
 object NamedArguments {
 
   /** Raises an error that shows the signature where names do not fit it. */
@@ -25,8 +27,7 @@ object NamedArguments {
     if (byPosition.size < named.length) refuse("an argument is given twice")
     val last = (byPosition.keys ++ Seq(positional.length - 1)).max
     positional ++ (positional.length to last).map { position =>
-      byPosition.getOrElse(
-        position,
+      byPosition.get(position).orElse(function.default(position)).getOrElse(
         refuse(s"argument ${known(position)} is left out and one behind it is not")
       )
     }

@@ -11,6 +11,7 @@ import com.google.protobuf.ByteString
 import org.apache.arrow.vector.ipc.ReadChannel
 import org.apache.arrow.vector.ipc.message.MessageSerializer
 import org.apache.arrow.vector.types.pojo.Field
+import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 
@@ -47,6 +48,16 @@ final case class PoolFunction(
 
   /** Number of arguments that a call must have. */
   def required: Int = arguments.length - description.getArgumentsWithDefault
+
+  /** The default of an argument; None: it has none, or one that is too large to be described. */
+  def default(position: Int): Option[Literal] =
+    if (position < required) None else defaults.lift(position - required)
+
+  /** Of the last arguments. */
+  private lazy val defaults: Seq[Literal] = SparkInternals.literals(
+    description.getDefaultRow.toByteArray,
+    StructType(arguments.drop(required))
+  )
 
   /** What an expression holds of it. */
   def called(version: String): CalledFunction =

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import java.io.{File, InputStream}
+import java.io.{ByteArrayInputStream, File, InputStream}
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.ArrowStreamReader
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.hadoop.conf.Configuration
@@ -15,7 +16,13 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  Expression,
+  Literal,
+  SafeProjection,
+  UnsafeProjection
+}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.{AllTuples, ClusteredDistribution, Distribution}
@@ -25,6 +32,7 @@ import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
@@ -50,6 +58,24 @@ object SparkInternals {
   )
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
+
+  /** The values of an Arrow stream with one row; none if it is empty. */
+  def literals(stream: Array[Byte], row: StructType): Seq[Literal] =
+    if (stream.isEmpty) Seq.empty
+    else {
+      val reader = new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
+      try {
+        if (!reader.loadNextBatch() || reader.getVectorSchemaRoot.getRowCount != 1)
+          throw new IllegalArgumentException("not one row")
+        val columns = reader.getVectorSchemaRoot.getFieldVectors.asScala
+        val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
+        // What is in an unsafe row outlives the batch; names of columns show what is in a safe one.
+        val kept = UnsafeProjection.create(row).apply(batch.getRow(0)).copy()
+        SafeProjection.create(row).apply(kept).toSeq(row).zip(row).map { case (value, field) =>
+          Literal(value, field.dataType)
+        }
+      } finally reader.close()
+    }
 
   /** Rows with equal keys in one partition; without keys, all rows. */
   def togetherBy(keys: Seq[Expression]): Distribution =
