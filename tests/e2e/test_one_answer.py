@@ -20,11 +20,13 @@ _CLASSES = {
     "the function raises": _PYTHON,
     "the model raises": _PYTHON,
     "a null": _TASK,
+    "another type": _ANALYSIS,
     "a model's other type": _ANALYSIS,
     "a column too few": _ANALYSIS,
     "a column too many": _ANALYSIS,
 }
 _WORDS = {
+    "another type": "argument words of reading_minutes is BIGINT, not DOUBLE",
     "a model's other type": 'requires the "ARRAY<DOUBLE>" type',
     "a column too few": "word_at was called with 1 arguments",
     "a column too many": "initials was called with 2 arguments",
@@ -56,19 +58,10 @@ def test_a_table_function_gives_the_rows_of_its_author(found: Mapping[str, str],
 
 
 @pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
-@pytest.mark.parametrize("case", _CLASSES)
+@pytest.mark.parametrize("case", FAILURES)
 def test_an_error_takes_the_form_that_spark_has_for_it(
     found: Mapping[str, str], case: str, how: str, session: str
 ) -> None:
     name, _, text = found[f"{case}, {how}, {session}"].partition(": ")
     assert name in _CLASSES[case]
     assert _WORDS.get(case, FAILURES[case].says) in text
-
-
-@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
-def test_spark_casts_a_number_as_it_does_for_its_own_functions(
-    found: Mapping[str, str], how: str, session: str
-) -> None:
-    """Every other caller hears an error of a float where the function takes an int."""
-    (rest,) = FAILURES.keys() - _CLASSES.keys()
-    assert found[f"{rest}, {how}, {session}"] == f"no error, but [{1 / 230}]"

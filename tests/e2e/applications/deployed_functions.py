@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions that are deployed with a pool, beside those of docs/examples/functions/shop.py."""
 
+import asyncio
 import datetime
 import time
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +38,61 @@ def add(left: int, right: int) -> int:
     return left + right
 
 
+class Step(NamedTuple):
+    number: int
+
+
+class Corner(NamedTuple):
+    x: int
+    y: float
+
+
+DAY = datetime.date(2026, 2, 28)
+NOON = datetime.datetime(2026, 2, 28, 12, tzinfo=datetime.UTC)
+TAGS = ["a", "b"]
+CORNER = Corner(1, 2.5)
+
+
+@function
+def defaults(
+    number: int,
+    text: str = "x",
+    day: datetime.date = DAY,
+    at: datetime.datetime = NOON,
+    share: Annotated[Decimal, pa.decimal128(10, 2)] = Decimal("1.50"),
+    corner: Corner = CORNER,
+    tags: list[str] = TAGS,
+    note: str | None = None,
+    raw: bytes = b"\0\1",
+    last: int = 9,
+) -> str:
+    """What it is called with, as Python writes it."""
+    return repr((number, text, day, at.isoformat(), share, corner, tags, note, raw, last))
+
+
+@function
+def vast(number: int, text: str = "x" * 5000, last: int = 1) -> int:
+    """With a default that no description holds."""
+    return number + len(text) + last
+
+
+@function
+def as_int16(value: Annotated[int, pa.int16()]) -> int:
+    return value
+
+
+@function
+def as_decimal(value: Annotated[Decimal, pa.decimal128(10, 2)]) -> str:
+    return str(value)
+
+
+@function.table
+def stepped(first: int, count: int = 2, step: int = 10) -> Iterator[Step]:
+    """So many numbers with the same distance."""
+    for number in range(count):
+        yield Step(first + number * step)
+
+
 @function
 def twice(value: Pandas[float]) -> Pandas[float]:
     return value * 2
@@ -54,6 +111,28 @@ def following(day: datetime.date, at: datetime.datetime, share: Annotated[Decima
 @function
 def reciprocal(value: int) -> float:
     return 1 / value
+
+
+@function(on_error="struct")
+def explained_reciprocal(value: int) -> float:
+    return 1 / value
+
+
+@function(deterministic=False)
+def running_total(values: Iterator[Arrow[int]]) -> Iterator[Arrow[int]]:
+    """The sum of all values so far, over all batches of a task."""
+    total = 0
+    for value in values:
+        sums = pc.add(pc.cumulative_sum(value), total)
+        total = sums[-1].as_py()
+        yield sums
+
+
+@function
+async def awaited(value: int) -> int:
+    """Ends in another order than it begins."""
+    await asyncio.sleep(0.001 * (5 - value % 5))
+    return value * 3
 
 
 @function(on_error="null")
@@ -93,6 +172,34 @@ class Entries:
 
     def finish(self, state: int) -> int:
         return state
+
+
+@function.aggregate(name="scaled_sum")
+class ScaledSum:
+    """A sum with a factor and an offset for each row."""
+
+    def start(self) -> int:
+        return 0
+
+    def accumulate(self, state: int, value: int, factor: int = 1, offset: int = 0) -> int:
+        return state + value * factor + offset
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+    def finish(self, state: int) -> int:
+        return state
+
+
+@function(name="unloadable", load="zygote")
+class Unloadable:
+    """Cannot be loaded, whatever it is called with."""
+
+    def __init__(self) -> None:
+        raise OSError("its weights are missing")
+
+    def __call__(self, value: int) -> int:
+        return value
 
 
 @function

@@ -22,8 +22,8 @@ def call(
     """A column of the function's results, one for each row, or for each group if it is an aggregate.
 
     `name` is the function's own, with its dots. `arguments` are columns or their names, in the order of its signature;
-    Spark casts them to its types. Without `version` the pool chooses. `pool` is a namespace of `catalog`: `default` is
-    that of `spark.updraft.udf.endpoint`.
+    Spark casts them to its types where that changes no value. Without `version` the pool chooses. `pool` is a namespace
+    of `catalog`: `default` is that of `spark.updraft.udf.endpoint`.
     """
     from pyspark.sql import functions
 

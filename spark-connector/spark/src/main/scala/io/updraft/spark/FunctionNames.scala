@@ -12,9 +12,14 @@ import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPla
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, TableCall}
 
-import io.updraft.spark.functions.{NamedArguments, PoolFunction, UnboundPoolFunction}
+import io.updraft.spark.functions.{
+  NamedArguments,
+  PoolFunction,
+  UnboundPoolFunction
+}
 
-/** Resolves what Spark does not ask a catalog for: table functions, named arguments, and DESCRIBE.
+/** Resolves what Spark does not ask a catalog for: table functions, named arguments, DESCRIBE, and
+  * names of columns.
   */
 case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -46,7 +51,7 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     val ordered = NamedArguments.inOrder(function, arguments)
     UnboundPoolFunction.checkCount(function, ordered.length)
     val typed = ordered.zip(function.arguments).map { case (argument, declared) =>
-      DeclaredArgument(argument, declared.dataType, function.name)
+      DeclaredArgument(argument, declared, function.name)
     }
     TableCall.of(session, unbound.called, function.rows, typed, function.isDeterministic)
   }

@@ -23,7 +23,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
         CalledFunction.scalar(
           scalar.called,
           scalar.resultType(),
-          arguments,
+          scalar.strict(arguments),
           scalar.isDeterministic
         )
       )
@@ -37,7 +37,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
         case v2: V2Aggregator[_, _] => onPool(call, v2.aggrFunc, v2.children)
         case _ => call
       }
-    case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess => argument.child
+    case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess => argument.value
   }
 
   private def onPool(
@@ -50,7 +50,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
         CalledFunction.aggregate(
           aggregate.called,
           aggregate.resultType(),
-          arguments,
+          aggregate.strict(arguments),
           aggregate.isDeterministic
         )
       )

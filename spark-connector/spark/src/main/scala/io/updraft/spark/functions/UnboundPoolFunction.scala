@@ -2,9 +2,10 @@
 package io.updraft.spark.functions
 
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.connector.catalog.functions._
 import org.apache.spark.sql.types.{DataType, StructType}
-import org.apache.spark.sql.updraft.CalledFunction
+import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
 
 import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
 
@@ -42,13 +43,14 @@ final class UnboundPoolFunction private (
       )
 
   override def bind(arguments: StructType): BoundFunction = {
-    val count = arguments.length
-    UnboundPoolFunction.checkCount(function, count)
+    UnboundPoolFunction.checkCount(function, arguments.length)
     if (described.getFault.nonEmpty)
       throw new UnsupportedOperationException(s"$name cannot be called now: ${described.getFault}")
+    val actual = arguments.map(_.dataType)
+    UnboundPoolFunction.checkTypes(function, actual)
     function.kind match {
-      case FunctionKind.FUNCTION_KIND_SCALAR => new PoolScalar(function, called, count)
-      case FunctionKind.FUNCTION_KIND_AGGREGATE => new PoolAggregate(function, called, count)
+      case FunctionKind.FUNCTION_KIND_SCALAR => new PoolScalar(function, called, actual)
+      case FunctionKind.FUNCTION_KIND_AGGREGATE => new PoolAggregate(function, called, actual)
       case _ =>
         throw new UnsupportedOperationException(
           s"$name gives a table: call it in FROM, or after LATERAL"
@@ -72,18 +74,33 @@ object UnboundPoolFunction {
       throw new UnsupportedOperationException(
         s"${function.name} was called with $count arguments: it is ${function.signature}"
       )
+
+  /** Raises an error where Spark would cast an argument to another value. */
+  private def checkTypes(function: PoolFunction, actual: Seq[DataType]): Unit =
+    actual.zip(function.arguments).foreach { case (dataType, declared) =>
+      ArgumentCast
+        .problem(function.name, declared.name, dataType, declared.dataType)
+        .foreach(problem => throw new UnsupportedOperationException(problem))
+    }
 }
 
-/** A registered function with so many arguments; [[RegisteredCalls]] puts the call of a pool in its
-  * place.
+/** A registered function with arguments; [[RegisteredCalls]] puts the call of a pool in its place.
   */
 trait PoolCalled extends BoundFunction {
   def function: PoolFunction
   def called: CalledFunction
-  def argumentCount: Int
+
+  /** Types of the arguments before Spark casts them. */
+  def actual: Seq[DataType]
+
+  /** The arguments of the call, which raise an error where a cast does not fit a value. */
+  def strict(arguments: Seq[Expression]): Seq[Expression] =
+    arguments.zip(actual).map { case (argument, dataType) =>
+      ArgumentCast.strict(argument, dataType)
+    }
 
   override def inputTypes(): Array[DataType] =
-    function.arguments.take(argumentCount).map(_.dataType).toArray
+    function.arguments.take(actual.length).map(_.dataType).toArray
 
   override def resultType(): DataType = function.result
   override def isResultNullable: Boolean = true
@@ -99,7 +116,7 @@ trait PoolCalled extends BoundFunction {
 final class PoolScalar(
     override val function: PoolFunction,
     override val called: CalledFunction,
-    override val argumentCount: Int
+    override val actual: Seq[DataType]
 ) extends ScalarFunction[AnyRef]
     with PoolCalled {
   override def produceResult(input: InternalRow): AnyRef = throw notHere
@@ -108,7 +125,7 @@ final class PoolScalar(
 final class PoolAggregate(
     override val function: PoolFunction,
     override val called: CalledFunction,
-    override val argumentCount: Int
+    override val actual: Seq[DataType]
 ) extends AggregateFunction[String, AnyRef]
     with PoolCalled {
   override def newAggregationState(): String = throw notHere

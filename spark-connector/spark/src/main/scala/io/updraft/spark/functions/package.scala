@@ -13,7 +13,7 @@ package object functions {
     * @param name
     *   the function's own, with its dots; `name@version` pins a version
     * @param arguments
-    *   in the order of its signature; Spark casts them to its types
+    *   in the order of its signature; Spark casts them to its types where that changes no value
     */
   def call(name: String, arguments: Column*): Column = callOn("default", name, arguments: _*)
 

@@ -1,26 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult.TypeCheckFailure
 import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   ImplicitCastInputTypes,
   UnaryExpression,
   Unevaluable
 }
-import org.apache.spark.sql.types.{AbstractDataType, DataType}
+import org.apache.spark.sql.types.{AbstractDataType, DataType, StructField}
 
-/** An argument whose type is declared: Spark casts it as it casts those of its own functions. */
-final case class DeclaredArgument(child: Expression, declared: DataType, function: String)
-    extends UnaryExpression
+/** An argument whose type is declared: Spark casts it as it casts those of its own functions, where
+  * that changes no value.
+  *
+  * @param actual
+  *   its type before Spark has cast it; None: that is not known yet
+  */
+final case class DeclaredArgument(
+    child: Expression,
+    declared: StructField,
+    function: String,
+    actual: Option[DataType] = None
+) extends UnaryExpression
     with ImplicitCastInputTypes
     with Unevaluable {
 
-  override def inputTypes: Seq[AbstractDataType] = Seq(declared)
+  override def inputTypes: Seq[AbstractDataType] =
+    Seq(if (problem.isEmpty) declared.dataType else child.dataType)
+
+  override def checkInputDataTypes(): TypeCheckResult =
+    problem.fold(super.checkInputDataTypes())(TypeCheckFailure(_))
 
   override def dataType: DataType = child.dataType
 
   override def prettyName: String = function
 
-  override protected def withNewChildInternal(newChild: Expression): DeclaredArgument =
-    copy(child = newChild)
+  /** The argument as it is sent. */
+  def value: Expression = actual.fold(child)(ArgumentCast.strict(child, _))
+
+  override protected def withNewChildInternal(newChild: Expression): DeclaredArgument = copy(
+    child = newChild,
+    actual = if (child.resolved) actual.orElse(Some(child.dataType)) else None
+  )
+
+  private def problem: Option[String] =
+    ArgumentCast.problem(function, declared.name, child.dataType, declared.dataType)
 }
