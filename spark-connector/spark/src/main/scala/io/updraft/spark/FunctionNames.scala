@@ -3,6 +3,7 @@ package io.updraft.spark
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
+  UnresolvedAlias,
   UnresolvedFunction,
   UnresolvedFunctionName,
   UnresolvedTableValuedFunction
@@ -10,11 +11,13 @@ import org.apache.spark.sql.catalyst.analysis.{
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.util.toPrettySQL
 import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, TableCall}
 
 import io.updraft.spark.functions.{
   NamedArguments,
   PoolFunction,
+  RegisteredCalls,
   UnboundPoolFunction
 }
 
@@ -35,7 +38,14 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         find(call.nameParts).fold(call) { unbound =>
           call.copy(arguments = NamedArguments.inOrder(unbound.function, call.arguments))
         }
+      case column @ UnresolvedAlias(value, _) if calls(value) =>
+        column.copy(aliasFunc = Some(call => toPrettySQL(call.transform(RegisteredCalls.pretty))))
     }
+
+  private def calls(value: Expression) = value.exists {
+    case call: UnresolvedFunction => find(call.nameParts).isDefined
+    case _ => false
+  }
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   ApplyFunctionExpression,
   Expression,
   KnownNullable,
+  PrettyPythonUDF,
   WindowExpression
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -38,6 +39,14 @@ object RegisteredCalls extends Rule[LogicalPlan] {
         case _ => call
       }
     case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess => argument.value
+  }
+
+  /** A call as the name of its column shows it: `f(x)`. */
+  val pretty: PartialFunction[Expression, Expression] = {
+    case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) =>
+      PrettyPythonUDF(scalar.name(), call.dataType, arguments)
+    case call: V2Aggregator[_, _] if call.aggrFunc.isInstanceOf[PoolAggregate] =>
+      PrettyPythonUDF(call.aggrFunc.name(), call.dataType, call.children)
   }
 
   private def onPool(
