@@ -103,6 +103,24 @@ def test_an_aggregate_is_made_where_the_rows_are_and_merged_behind_the_shuffle(m
     assert merge < exchange < accumulate
 
 
+def test_states_and_not_rows_are_shuffled(measured: SparkSession) -> None:
+    frame = measured.sql("SELECT k, updraft.default.mean(v) FROM measured GROUP BY k")
+    frame.collect()
+    # One of each of four groups, nulls among them, from each of four tasks.
+    assert metrics_of(frame, "Exchange")["shuffleRecordsWritten"] == 4 * 4
+    assert metrics_of(frame, "FlightAccumulate")["pythonNumRowsReceived"] == 4 * 4
+
+
+def test_an_aggregate_has_names_and_defaults(measured: SparkSession) -> None:
+    rows = measured.sql("""
+        SELECT updraft.default.scaled_sum(id), updraft.default.scaled_sum(factor => 3, value => id),
+            updraft.default.scaled_sum(id, `offset` => 2), updraft.default.scaled_sum(value => id, `offset` => 2)
+        FROM measured
+    """)
+    total = sum(range(1000))
+    assert [tuple(row) for row in rows.collect()] == [(total, 3 * total, total + 2000, total + 2000)]
+
+
 def test_a_filter_reads_the_rows_once(measured: SparkSession) -> None:
     plan = executed_plan(
         measured.sql("SELECT k, updraft.default.mean(v) FILTER (WHERE id > 1) FROM measured GROUP BY k")

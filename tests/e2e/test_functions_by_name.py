@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -13,7 +15,7 @@ from pyspark.sql.classic.column import Column
 from tests.e2e.applications import deployed_functions
 from tests.e2e.named import CATALOG, values
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT, another_session
+from tests.support.spark import ENDPOINT, another_session, runtime_confs
 from updraft.spark import functions as U
 
 
@@ -46,6 +48,45 @@ def test_a_call_from_scala_is_a_call_in_python(named: SparkSession) -> None:
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.rebate(percent => 25, price => 100)") == [75.0]
     assert values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("defaults(1, last => 3)", {"last": 3}),
+        ("defaults(1, 'y', last => 3)", {"text": "y", "last": 3}),
+        ("defaults(last => 3, number => 1, note => 'z')", {"last": 3, "note": "z"}),
+        ("defaults(1, raw => x'ff', tags => array('c'))", {"raw": b"\xff", "tags": ["c"]}),
+        ("defaults(1)", {}),
+    ],
+)
+def test_a_default_is_left_out_before_other_arguments(
+    named: SparkSession, call: str, arguments: dict[str, Any]
+) -> None:
+    expected = deployed_functions.defaults(1, **arguments)
+    assert values(named, f"SELECT updraft.default.{call} FROM range(2)") == [expected] * 2
+
+
+def test_a_default_that_is_too_large_to_be_described_is_left_out_at_the_end_alone(named: SparkSession) -> None:
+    assert values(named, "SELECT updraft.default.vast(1)") == [5002]
+    with pytest.raises(PySparkException, match="argument text is left out and one behind it is not"):
+        named.sql("SELECT updraft.default.vast(1, last => 3)")
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers"),
+    [
+        ("stepped(5)", [5, 15]),
+        ("stepped(5, 3)", [5, 15, 25]),
+        ("stepped(5, step => 1)", [5, 6]),
+        ("stepped(step => 1, first => 5)", [5, 6]),
+        ("stepped(first => 5)", [5, 15]),
+    ],
+)
+def test_a_table_function_has_names_and_defaults(named: SparkSession, call: str, numbers: list[int]) -> None:
+    assert values(named, f"SELECT number FROM updraft.default.{call}") == numbers
+    lateral = f"SELECT number FROM (SELECT 5 AS five), LATERAL updraft.default.{call.replace('5', 'five')}"
+    assert values(named, lateral) == numbers
 
 
 @pytest.mark.parametrize(
@@ -88,6 +129,76 @@ def test_show_lists_functions_and_describe_says_what_their_authors_said(named: S
     assert "owner: pricing" in "\n".join(values(named, "DESCRIBE FUNCTION updraft.default.`rebate@1`"))
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "words",
+            [
+                "words(text STRING NOT NULL) -> TABLE(word STRING NOT NULL, length BIGINT NOT NULL)",
+                "The words of a text.",
+                "version: 1",
+            ],
+        ),
+        ("mean", ["mean(value DOUBLE NOT NULL) -> DOUBLE", "The mean of the values.", "version: 1"]),
+        (
+            "unloadable",
+            [
+                "unloadable(value BIGINT NOT NULL) -> BIGINT NOT NULL",
+                "Cannot be loaded, whatever it is called with.",
+                "version: 1",
+                "fault: function 'unloadable' cannot be loaded: OSError: its weights are missing",
+            ],
+        ),
+        (
+            "echo",
+            [
+                (
+                    "echo: Spark cannot call it: it takes any columns, and SQL needs their types: "
+                    "declare them in its type hints"
+                )
+            ],
+        ),
+    ],
+)
+def test_functions_of_each_kind_and_those_that_cannot_be_called_are_described(
+    named: SparkSession, name: str, lines: list[str]
+) -> None:
+    assert values(named, f"DESCRIBE FUNCTION updraft.default.{name}") == lines
+
+
+def test_a_function_at_fault_is_refused_with_the_reason(named: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match=r"unloadable cannot be called now: .* its weights are missing"):
+        named.sql("SELECT updraft.default.unloadable(1)")
+
+
+@pytest.mark.parametrize(
+    ("call", "column"),
+    [
+        ("add(id, 1)", "add(id, 1)"),
+        ("add(id, 1) + 1", "(add(id, 1) + 1)"),
+        ("add(right => 1, left => id)", "add(id, 1)"),
+        ("`rebate@1`(id)", "rebate@1(id)"),
+        ("text.upper('a')", "text.upper(a)"),
+        ("mean(id)", "mean(id)"),
+        (
+            "defaults(1, last => 3)",
+            "defaults(1, x, 2026-02-28, 2026-02-28 04:00:00, 1.50, [1,2.5], [a,b], NULL, 0x0001, 3)",
+        ),
+        ("add(id, 1) AS mine", "mine"),
+    ],
+)
+def test_a_column_is_named_after_the_call(named: SparkSession, call: str, column: str) -> None:
+    assert named.sql(f"SELECT updraft.default.{call} FROM range(2)").columns == [column]
+
+
+def test_a_column_of_the_dataframe_api_has_the_same_name(named: SparkSession) -> None:
+    frame = named.range(2)
+    assert frame.select(U.call("add", "id", U.call("add", "id", F.lit(1)))).columns == ["add(id, add(id, 1))"]
+    assert frame.groupBy("id").agg(U.call("mean", "id")).columns == ["id", "mean(id)"]
+    assert frame.select(U.call("rebate", "id", version="1")).where("`rebate@1(id)` > 0").count() == 1
+
+
 def test_calls_of_calls_and_of_other_functions_run_each_on_their_own(named: SparkSession) -> None:
     plus_one = F.udf(lambda value: value + 1, "long", useArrow=True)
     frame = named.range(4).select(
@@ -127,6 +238,25 @@ def test_an_error_of_a_function_is_one_of_python(named: SparkSession) -> None:
     with pytest.raises(PySparkException, match="ZeroDivisionError"):
         values(named, "SELECT updraft.default.reciprocal(id) FROM range(3)")
     assert values(named, "SELECT updraft.default.safe_reciprocal(id) FROM range(3)") == [None, 1.0, 0.5]
+
+
+def test_a_struct_has_the_value_or_the_error_of_each_row(named: SparkSession) -> None:
+    query = "SELECT explained.value, explained.error FROM (SELECT updraft.default.explained_reciprocal(id) AS explained"
+    assert values(named, f"{query} FROM range(3))") == [
+        (None, "ZeroDivisionError: division by zero"),
+        (1, None),
+        (0.5, None),
+    ]
+
+
+def test_an_iterator_runs_over_all_batches_of_a_task(named: SparkSession) -> None:
+    with runtime_confs(named, {"spark.sql.execution.arrow.maxRecordsPerBatch": "10"}):
+        rows = values(named, "SELECT id, updraft.default.running_total(id) FROM range(0, 95, 1, 1)")
+    assert rows == [(number, sum(range(number + 1))) for number in range(95)]
+
+
+def test_an_async_function_answers_in_the_order_of_the_rows(named: SparkSession) -> None:
+    assert values(named, "SELECT updraft.default.awaited(id) FROM range(0, 100, 1, 2)") == list(range(0, 300, 3))
 
 
 def test_a_null_where_none_is_allowed_names_the_argument(named: SparkSession) -> None:
