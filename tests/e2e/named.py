@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.applications import deployed_functions
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT, another_session
+from tests.support.spark import ENDPOINT, SPARK_VERSION, another_session
 
 CATALOG = "spark.sql.catalog.updraft"
 
@@ -37,6 +37,19 @@ def naming_session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSessio
         session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
         session.conf.set(f"{CATALOG}.pool.other", pool.unix_endpoint)
         yield session
+
+
+@contextmanager
+def before_tables(session: Any, pool: str = "default") -> Iterator[str]:
+    """What stands before names of table functions: Spark before 4.2 parses no catalog there."""
+    if SPARK_VERSION >= (4, 2):
+        yield f"updraft.{pool}."
+        return
+    session.sql(f"USE updraft.{pool}")
+    try:
+        yield ""
+    finally:
+        session.sql("USE spark_catalog.default")
 
 
 def values(session: SparkSession, query: str) -> list[Any]:

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, ArithmeticException, NumberFormatE
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.named import values
+from tests.e2e.named import before_tables, values
 from tests.support.spark import runtime_confs
 from updraft.spark import functions as U
 
@@ -50,8 +50,11 @@ def test_a_cast_that_could_change_a_value_is_refused_before_there_are_tasks(
 @pytest.mark.parametrize("call", ["stepped(1.5D)", "stepped(first => 1.5D)"])
 @pytest.mark.parametrize("query", ["SELECT * FROM {}", "SELECT * FROM range(2), LATERAL {}"])
 def test_so_is_one_of_a_table_functions_argument(session: SparkSession, query: str, call: str) -> None:
-    with pytest.raises(AnalysisException, match="argument first of stepped is BIGINT, not DOUBLE, and a cast could"):
-        session.sql(query.format(f"updraft.default.{call}"))
+    with (
+        before_tables(session) as catalog,
+        pytest.raises(AnalysisException, match="argument first of stepped is BIGINT, not DOUBLE, and a cast could"),
+    ):
+        session.sql(query.format(f"{catalog}{call}"))
 
 
 def test_so_is_one_of_a_column_of_the_dataframe_api(session: SparkSession) -> None:
@@ -98,15 +101,16 @@ def test_a_text_that_is_no_such_number_is_an_error(session: SparkSession, call: 
 
 
 def test_a_text_that_is_no_such_number_is_an_error_of_a_table_function_too(session: SparkSession) -> None:
-    with pytest.raises(NumberFormatException):
-        values(session, f"SELECT number {_ROWS}, LATERAL updraft.default.stepped(text || '.5')")
+    with before_tables(session) as catalog, pytest.raises(NumberFormatException):
+        values(session, f"SELECT number {_ROWS}, LATERAL {catalog}stepped(text || '.5')")
 
 
 def test_casts_of_the_query_are_those_of_its_mode(named: SparkSession) -> None:
     query = f"SELECT updraft.default.as_int16(CAST(id + 70000 AS SMALLINT)) {_ROWS}"
     with runtime_confs(named, {"spark.sql.ansi.enabled": "false"}):
         assert values(named, query) == [70000 - 2**16, 70001 - 2**16]
-        table = f"SELECT number {_ROWS}, LATERAL updraft.default.stepped(CAST(text || '.5' AS BIGINT), 1)"
-        assert values(named, table) == [0, 1]
+        with before_tables(named) as catalog:
+            table = f"SELECT number {_ROWS}, LATERAL {catalog}stepped(CAST(text || '.5' AS BIGINT), 1)"
+            assert values(named, table) == [0, 1]
     with pytest.raises(ArithmeticException):
         values(named, query)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
 from tests.e2e.applications import deployed_functions
-from tests.e2e.named import CATALOG, values
+from tests.e2e.named import CATALOG, before_tables, values
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session, runtime_confs
 from updraft.spark import functions as U
@@ -84,9 +84,10 @@ def test_a_default_that_is_too_large_to_be_described_is_left_out_at_the_end_alon
     ],
 )
 def test_a_table_function_has_names_and_defaults(named: SparkSession, call: str, numbers: list[int]) -> None:
-    assert values(named, f"SELECT number FROM updraft.default.{call}") == numbers
-    lateral = f"SELECT number FROM (SELECT 5 AS five), LATERAL updraft.default.{call.replace('5', 'five')}"
-    assert values(named, lateral) == numbers
+    with before_tables(named) as catalog:
+        assert values(named, f"SELECT number FROM {catalog}{call}") == numbers
+        lateral = f"SELECT number FROM (SELECT 5 AS five), LATERAL {catalog}{call.replace('5', 'five')}"
+        assert values(named, lateral) == numbers
 
 
 @pytest.mark.parametrize(
@@ -275,18 +276,21 @@ def test_a_session_whose_endpoint_is_not_set_says_which_settings_there_are(
 
 
 def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(named: SparkSession) -> None:
-    assert values(named, "SELECT * FROM updraft.default.words('to be or not')") == [
-        ("to", 2),
-        ("be", 2),
-        ("or", 2),
-        ("not", 3),
-    ]
-    named.createDataFrame([(1, "a bb"), (2, ""), (3, "ccc")], "id int, text string").createOrReplaceTempView("texts")
-    lateral = "SELECT id, w.word, length FROM texts, LATERAL updraft.default.words(text) AS w ORDER BY id, w.word"
-    assert values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
-    assert values(named, "SELECT word FROM updraft.default.words(text => 'a bb')") == ["a", "bb"]
-    with pytest.raises(PySparkException, match="add gives no table"):
-        named.sql("SELECT * FROM updraft.default.add(1, 2)")
+    with before_tables(named) as catalog:
+        assert values(named, f"SELECT * FROM {catalog}words('to be or not')") == [
+            ("to", 2),
+            ("be", 2),
+            ("or", 2),
+            ("not", 3),
+        ]
+        named.createDataFrame([(1, "a bb"), (2, ""), (3, "ccc")], "id int, text string").createOrReplaceTempView(
+            "texts"
+        )
+        lateral = f"SELECT id, w.word, length FROM texts, LATERAL {catalog}words(text) AS w ORDER BY id, w.word"
+        assert values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
+        assert values(named, f"SELECT word FROM {catalog}words(text => 'a bb')") == ["a", "bb"]
+        with pytest.raises(PySparkException, match="add gives no table"):
+            named.sql(f"SELECT * FROM {catalog}add(1, 2)")
 
 
 def test_a_misspelt_setting_of_the_catalog_is_refused(spark: SparkSession, deployed: LocalPool) -> None:

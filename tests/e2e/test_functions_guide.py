@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.e2e.named import before_tables
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session
@@ -44,7 +45,8 @@ def test_every_query_of_the_page_has_what_it_prints() -> None:
 def test_a_query_prints_what_the_page_shows(
     session: SparkSession, query: str, printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session.sql(query).show(truncate=False)
+    with before_tables(session) as catalog:
+        session.sql(query.replace("LATERAL updraft.default.", f"LATERAL {catalog}")).show(truncate=False)
     assert capsys.readouterr().out.strip() == printed.strip()
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession as Client
 
 from tests.e2e.applications.connect import CONNECT, listening_port
+from tests.e2e.named import before_tables
 from tests.support.example_functions import FAILURES, Columns, author, author_rows, columns_of, of_kind
 from tests.support.spark import ENDPOINT, local_spark
 from updraft.functions import Kind
@@ -55,8 +56,9 @@ def _values(frame: DataFrame) -> list[Any]:
 def _rows(session: Session, name: str) -> list[tuple[int, dict[str, Any]]]:
     (column,) = columns_of(name)
     _frame(session, [pa.array(range(len(column))), column])
-    query = f"SELECT _0, struct(results.*) FROM given, LATERAL updraft.default.{name}(_1) AS results"
-    return [(number, row.asDict()) for number, row in session.sql(query).collect()]
+    with before_tables(session) as catalog:
+        query = f"SELECT _0, struct(results.*) FROM given, LATERAL {catalog}{name}(_1) AS results"
+        return [(number, row.asDict()) for number, row in session.sql(query).collect()]
 
 
 def _difference(answer: object, expected: object) -> str:
