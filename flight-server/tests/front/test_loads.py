@@ -49,10 +49,10 @@ async def test_a_function_that_loads_in_time_is_served(limit_seconds: float) -> 
 async def test_a_limit_does_not_outlast_its_load() -> None:
     async def is_slow(worker: FakeWorker) -> None:
         await worker.send(FrameKind.LOADED)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         await echo(worker)
 
-    running = await exchange([batch(1), finish(1, rows=3)], loads(0.05, is_slow))
+    running = await exchange([batch(1), finish(1, rows=3)], loads(0.5, is_slow))
     assert await running.run() is LeaseOutcome.CLEAN
 
 
@@ -87,6 +87,15 @@ async def test_a_worker_that_loads_something_else_is_given_up(frames: Sequence[b
 
 async def test_a_function_of_a_session_gains_no_time_by_saying_that_it_loads() -> None:
     running = await exchange([batch(1)], loads(0.0, loaded), session=True)
+    assert isinstance(await running.error(), InternalError)
+
+
+async def test_a_function_gains_no_time_by_saying_that_it_loads_again() -> None:
+    async def script(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.LOADED)
+        await loads(0.0, silent)(worker)
+
+    running = await exchange([batch(1)], loads(60.0, script), ends=False)
     assert isinstance(await running.error(), InternalError)
 
 

@@ -37,7 +37,21 @@ def test_the_note_of_a_process_that_has_ended_stays(note: LoadingNote) -> None:
     assert note.read() == LOAD
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b'{"module": "shop"}', b"\xff\xff", b'{"module": 1}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"module": "shop"}',
+        b"\xff\xff",
+        b'{"module": 1}',
+        b"[" * 50_000,
+        b'{"module": "m", "function": "", "version": "", "limit_seconds": 1%s}' % (b"0" * 400),
+    ],
+    ids=range(9),
+)
 def test_what_cannot_be_read_is_no_load(note: LoadingNote, data: bytes) -> None:
     os.pwrite(note.descriptor, data, 0)
     assert note.read() is None

@@ -135,6 +135,7 @@ class Relay:
         self._was_told = False
         self._load: Load | None = None
         """What the worker loads now, before it takes the first batch."""
+        self._has_loaded = False
         self._load_timer: asyncio.TimerHandle | None = None
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
@@ -403,8 +404,8 @@ class Relay:
 
     def _begin_load(self, frame: Frame) -> None:
         """Limit the time of a load. A function of a session has none, and would only gain time for its batches."""
-        if self._request.is_session or self._load is not None or self._said_by_worker:
-            raise FrameError("a worker loads one registered function, before it says anything else")
+        if self._request.is_session or self._load is not None or self._has_loaded or self._said_by_worker:
+            raise FrameError("a worker loads one registered function, once, before it says anything else")
         try:
             self._load = load = Load.decode(bytes(frame.app_metadata))
         except ValueError as error:
@@ -417,7 +418,7 @@ class Relay:
         self.end_for(FunctionRefusedError(load.fault(f"{load.lateness}, and its worker was ended")))
 
     def _loaded(self) -> None:
-        self._load = None
+        self._load, self._has_loaded = None, True
         if self._load_timer is not None:
             self._load_timer.cancel()
             self._load_timer = None

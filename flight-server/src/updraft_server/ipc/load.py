@@ -43,5 +43,5 @@ class Load:
             fields = json.loads(data)
             module, function, version = (str(fields[name]) for name in ("module", "function", "version"))
             return cls(module, function, version, float(fields["limit_seconds"]))
-        except (KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a load: {error}") from None
