@@ -4,6 +4,8 @@ import signal
 import pytest
 
 from updraft_server.ipc.load import Load
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import ZygoteSettings
 from updraft_server.supervisor.broken_loads import BrokenLoads
 
 MODULE = Load("bad", limit_seconds=3.0)
@@ -55,3 +57,26 @@ def test_a_limit_that_has_changed_does_not_make_it_another_load() -> None:
     broken.hung(FUNCTION)
     assert Load("shop", "price", "1", 600.0) in broken.faults
     assert Load("shop", "price", "2", 5.0) not in broken.faults
+
+
+def test_what_is_left_out_is_to_blame_for_one_death_at_most() -> None:
+    broken = BrokenLoads()
+    assert broken.ended(FUNCTION, -signal.SIGABRT)
+    assert broken.ended(FUNCTION, -signal.SIGABRT) == ""
+    assert list(broken.faults) == [FUNCTION]
+
+
+@pytest.mark.parametrize("version", ["{}", "{}" + "x" * 10_000], ids=["short", "long"])
+def test_no_more_are_left_out_than_a_zygote_can_be_told_of(version: str) -> None:
+    broken = BrokenLoads()
+    loads = (Load("shop", "price", version.format(number), 5.0) for number in range(1000))
+    faults = [broken.ended(load, -signal.SIGABRT) for load in loads]
+    left_out = list(broken.faults.items())
+    assert 0 < len(left_out) < 1000
+    assert faults == [*broken.faults.values(), *[""] * (1000 - len(left_out))]
+    settings = ZygoteSettings(worker=WorkerSettings(), broken_loads=left_out)
+    assert ZygoteSettings.decode(settings.encode()).broken_loads == left_out
+    # As the kernel bounds a variable of the environment.
+    assert len(settings.encode()) < 128 * 1024
+    broken.forget()
+    assert broken.ended(FUNCTION, -signal.SIGABRT)

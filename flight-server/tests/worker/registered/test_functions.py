@@ -49,7 +49,7 @@ def test_two_functions_of_one_name_and_version_cannot_be_called() -> None:
     functions.find("price", "2").load()
 
 
-@pytest.mark.parametrize("failure", [OSError("no weights"), SystemExit(3)])
+@pytest.mark.parametrize("failure", [OSError("no weights"), SystemExit(3), BaseException("a panic in Rust")])
 def test_a_constructor_that_fails_is_the_fault_of_its_function_alone(
     failure: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:

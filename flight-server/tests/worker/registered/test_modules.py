@@ -73,6 +73,8 @@ def test_a_function_that_another_module_imports_is_there_once(directory: Path) -
         ("import nowhere_at_all\n", r"No module named 'nowhere_at_all' \(.*broken.py, line 1\)"),
         ("1 +\n", "SyntaxError"),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+        ("raise BaseException('a panic in Rust')\n", "BaseException: a panic in Rust"),
+        ("import sys\nsys.modules[__name__] = 7\n", "TypeError: vars"),
         ("from updraft import function\n@function\ndef f(x): return x\n", "DeclarationError: the argument 'x'"),
     ],
 )

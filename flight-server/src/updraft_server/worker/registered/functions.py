@@ -72,7 +72,7 @@ class RegisteredFunction:
                     loaded = load(self.function, explain_missing_module)
                     loaded.warm_up()
                 self._loaded = loaded
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # a panic of a library in Rust is no Exception
                 explain_missing_module(error)
                 raise FunctionRefusedError(
                     self.as_load.fault(describe(error)),

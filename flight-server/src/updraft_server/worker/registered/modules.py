@@ -42,14 +42,14 @@ def registered_functions(
             continue
         try:
             with running(load), in_this_process():
-                module = importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+                values = list(vars(importlib.import_module(name)).values())
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             fault = load.fault(f"{describe(error)}{_place(error)}")
             sys.stderr.write(f"updraft-server: {fault}\n")
             functions.module_faults.append(ModuleFault(name, fault))
             continue
         # A name that is bound again keeps its place among the others.
-        defined = [value for value in vars(module).values() if isinstance(value, Function)]
+        defined = [value for value in values if isinstance(value, Function)]
         for function in sorted(defined, key=lambda function: function.number):
             functions.add(function)
     functions.load_for_workers(broken, running)

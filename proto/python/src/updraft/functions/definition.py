@@ -173,7 +173,7 @@ class Function(Generic[_P, _R]):
             return None
         try:
             schema = self._results_of(arguments)
-        except Exception as error:
+        except BaseException as error:
             raise raised(error) from error
         if not isinstance(schema, pa.Schema):
             raise wrong_result(f"result= of function {self.name!r} gave no pyarrow.Schema: {type(schema).__name__}")
