@@ -28,6 +28,27 @@ def price(x: int) -> int:
     return x
 """
 
+WORDLESS = """
+from dataclasses import dataclass
+
+from updraft import function
+
+@dataclass
+class Price:
+    cents: int
+
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+@function
+def wordless(x: int, price: Price = Price(1)) -> int:
+    return x
+
+@function
+def price(x: int) -> int:
+    return x
+"""
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -104,3 +125,10 @@ def test_a_description_that_is_too_large_is_a_fault(directory: Path) -> None:
     (directory / "wide.py").write_text(f"from updraft import function\n@function\ndef wide({arguments}) -> int: ...\n")
     wide = described("wide")[-1]
     assert (wide.name, str(MAX_DESCRIPTION_BYTES) in wide.fault) == ("wide", True)
+
+
+def test_a_function_that_cannot_be_described_is_a_fault_and_the_others_are_there(directory: Path) -> None:
+    (directory / "wordless.py").write_text(WORDLESS)
+    wordless, price = described("wordless")[-2:]
+    assert (wordless.name, wordless.fault) == ("wordless", "it cannot be described: RuntimeError: no words")
+    assert (price.name, price.fault) == ("price", "")

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from updraft.errors import keep_start
-from updraft.functions import ErrorPolicy, Function, Kind
+from updraft.functions import ErrorPolicy, Function, Kind, failures
 from updraft.v1 import control_pb2
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft_server.ipc.function_list import MAX_DESCRIPTION_BYTES
@@ -38,9 +38,26 @@ def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription
 
 
 def describe(registered: RegisteredFunction) -> FunctionDescription:
-    """What a caller has to know of a function."""
+    """What a caller has to know of a function; one that cannot be described is at fault."""
     function = registered.function
-    description = FunctionDescription(
+    try:
+        description = _described(registered)
+        size_bytes = description.ByteSize()
+        if size_bytes <= MAX_DESCRIPTION_BYTES:
+            return description
+        registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
+    except Exception as error:  # code of the author says how its defaults are written
+        registered.fault = f"it cannot be described: {failures.describe(error)}"
+    return FunctionDescription(
+        name=keep_start(function.name, _MAX_TEXT_BYTES),
+        version=keep_start(function.version, _MAX_TEXT_BYTES),
+        fault=registered.fault,
+    )
+
+
+def _described(registered: RegisteredFunction) -> FunctionDescription:
+    function = registered.function
+    return FunctionDescription(
         name=keep_start(function.name, _MAX_TEXT_BYTES),
         version=keep_start(function.version, _MAX_TEXT_BYTES),
         doc=keep_start(function.doc, _MAX_TEXT_BYTES),
@@ -58,11 +75,6 @@ def describe(registered: RegisteredFunction) -> FunctionDescription:
         defaults=[keep_start(repr(default), _MAX_DEFAULT_BYTES) for default in function.defaults],
         default_row=_default_row(function),
     )
-    size_bytes = description.ByteSize()
-    if size_bytes > MAX_DESCRIPTION_BYTES:
-        registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
-        return FunctionDescription(name=description.name, version=description.version, fault=registered.fault)
-    return description
 
 
 def _default_row(function: Function[Any, Any]) -> bytes:
