@@ -105,6 +105,13 @@ def test_probes_are_timed_by_values_and_ask_the_same(name: str) -> None:
     assert (container["readinessProbe"]["periodSeconds"], container["livenessProbe"]["failureThreshold"]) == (9, 6)
 
 
+@_BOTH
+@pytest.mark.parametrize("seconds", [30, 3600])
+def test_a_rollout_fails_no_sooner_than_a_pod_that_does_not_come_up(name: str, seconds: int) -> None:
+    release = render(_of(name, startupTimeoutSeconds=seconds))
+    assert release.one("Deployment", name)["spec"]["progressDeadlineSeconds"] == seconds + 300
+
+
 @pytest.mark.parametrize("probe", [{"startup": {"failureThreshold": 3}}, {"liveness": {"grpc": {"port": 1}}}])
 def test_probes_ask_what_the_chart_says(probe: dict[str, Any]) -> None:
     with pytest.raises(ChartError, match=next(iter(probe))):
