@@ -200,6 +200,12 @@ def test_a_column_of_the_dataframe_api_has_the_same_name(named: SparkSession) ->
     assert frame.select(U.call("rebate", "id", version="1")).where("`rebate@1(id)` > 0").count() == 1
 
 
+@pytest.mark.parametrize("call", ["add(nowhere, 1)", "add(right => nowhere, left => id)", "mean(nowhere)"])
+def test_a_column_that_is_not_there_is_named(named: SparkSession, call: str) -> None:
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN.*`nowhere`"):
+        named.sql(f"SELECT updraft.default.{call} FROM range(2)")
+
+
 def test_calls_of_calls_and_of_other_functions_run_each_on_their_own(named: SparkSession) -> None:
     plus_one = F.udf(lambda value: value + 1, "long", useArrow=True)
     frame = named.range(4).select(
