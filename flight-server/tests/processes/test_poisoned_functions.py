@@ -152,8 +152,8 @@ def called(client: flight.FlightClient, name: str) -> pa.Table:
 
 def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> None:
     ended = threading.Event()
-    rounds: list[float] = []
-    """When each round of calls of all good ones had its answers."""
+    answers: list[float] = []
+    """When each call of a good one was answered."""
 
     def good() -> None:
         with server.client() as client:
@@ -161,8 +161,9 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
                 for number in range(10):
                     result = called(client, f"good.add_{number}")
                     assert result.column(0).to_pylist() == [value + number for value in range(100)]
+                    answers.append(time.monotonic())
                 assert called(client, "good.model").column(0).to_pylist() == list(range(100))
-                rounds.append(time.monotonic())
+                answers.append(time.monotonic())
 
     def bad(name: str) -> list[tuple[float, str, float]]:
         """When each call began, its error, and when it ended."""
@@ -187,7 +188,7 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
         good_calls.result()
     # Good calls come and go while bad ones hang: none waits for them.
     for began, _, end in bad_calls["bad.hang"].result():
-        assert sum(began < answered < end for answered in rounds) > 1
+        assert sum(began < answered < end for answered in answers) > 1
 
     faults = {function.name: function.fault for function in status(server).functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)
