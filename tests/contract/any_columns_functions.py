@@ -45,6 +45,16 @@ def as_dictionary(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @function
+def in_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"x": pa.StructArray.from_arrays([batch.column("x").dictionary_encode()], ["a"])})
+
+
+@function
+def empty_at_first(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select([] if batch.column("x")[0].as_py() == 1 else ["x"])
+
+
+@function
 def invalid(batch: pa.RecordBatch) -> pa.RecordBatch:
     no_text = pa.array([b"\xff"] * batch.num_rows)
     return pa.record_batch({"x": pa.Array.from_buffers(pa.string(), batch.num_rows, no_text.buffers())})

@@ -61,6 +61,8 @@ ERRORS = {
     "too_short": "function 'too_short' returned 1 rows for 2",
     "a_table": "function 'a_table' must return a RecordBatch, not Table",
     "as_dictionary": "a dictionary-encoded column, which cannot be sent",
+    "in_dictionaries": "a dictionary-encoded column, which cannot be sent",
+    "empty_at_first": r"returned the columns \(x: int64\), but has declared, or returned before, \(\)",
     "invalid": "a column that is not valid Arrow",
     "undeclared": r"returned the columns \(x: int64, y: int64\), but has declared, or returned before, \(y: int64\)",
     "inconstant": r"returned the columns \(x_3: int64, .*\), but has declared, or returned before, \(x_1: int64, .*\)",

@@ -3,12 +3,13 @@
 
 import pyarrow as pa
 
+from updraft.arrow_cost import children
 from updraft.errors import UserError
 
 
 def check_reply_schema(schema: pa.Schema) -> None:
     """Raises UserError for columns that cannot be sent."""
-    if any(pa.types.is_dictionary(field.type) for field in schema):
+    if any(_has_dictionary(field.type) for field in schema):
         raise UserError("the function returned a dictionary-encoded column, which cannot be sent: decode it first")
 
 
@@ -18,3 +19,7 @@ def check_reply(batch: pa.RecordBatch) -> None:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise UserError(f"the function returned a column that is not valid Arrow: {error}") from error
+
+
+def _has_dictionary(data_type: pa.DataType) -> bool:
+    return pa.types.is_dictionary(data_type) or any(map(_has_dictionary, children(data_type)))

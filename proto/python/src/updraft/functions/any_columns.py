@@ -27,7 +27,8 @@ class LoadedAny:
         """For each batch of an exchange its results, all of one schema; raises UserError."""
         schema: pa.Schema | None = None
         for batch in batches:
-            schema = schema or self._function.results_for(batch.schema)
+            if schema is None:
+                schema = self._function.results_for(batch.schema)
             result = self._called(batch)
             if schema is not None and not result.schema.equals(schema):
                 raise wrong_result(
