@@ -32,7 +32,10 @@ object ArgumentCast {
     case other => other
   }
 
-  /** Whether a cast, even one of ANSI mode, may drop digits or a time of day without an error. */
+  /** Whether a cast, even one of ANSI mode, may drop digits or a time of day without an error.
+    * Numbers that become the nearest DOUBLE or FLOAT, and texts that become days, are left to
+    * Spark: queries are full of them.
+    */
   private[updraft] def changesValues(actual: DataType, declared: DataType): Boolean =
     (actual, declared) match {
       case (from: DecimalType, to: DecimalType) => to.scale < from.scale
