@@ -29,7 +29,7 @@ SUCCESSOR_ENDED = "while it loaded the functions: they serve on as they were"
 
 LOADS_IN_ZYGOTE = """
 
-@function(load="zygote", load_timeout_seconds=1)
+@function(load="zygote", load_timeout_seconds={limit_seconds})
 class {name}:
     def __init__(self) -> None:
         {code}
@@ -134,7 +134,7 @@ def test_a_constructor_that_ends_or_hangs_the_process_makes_only_its_function_un
     bad: Bad, code: str, how: str
 ) -> None:
     fault = f"function 'loads' cannot be loaded: {how}"
-    bad.write(LOADS.format(code=code))
+    bad.write(LOADS.format(code=code, limit_seconds=1 if "within 1 seconds" in how else 600))
     pool = bad.serve()
     assert [answer(pool, name) for name in ("good", "loads_too", "version")] == ["good", "too", "a"]
     assert faults(pool)["loads"].startswith(fault)
@@ -145,7 +145,7 @@ def test_a_constructor_that_ends_or_hangs_the_process_makes_only_its_function_un
     pool.load_again()
     until_it_answers(pool, "bb")
     assert list(faults(pool)) == ["loads"]
-    bad.write(LOADS.format(code="pass"))
+    bad.write(LOADS.format(code="pass", limit_seconds=600))
     pool.load_again()
     pool.server.wait_for(lambda: not faults(pool))
     assert answer(pool, "loads") == "loads"
@@ -163,7 +163,7 @@ def test_a_module_that_hangs_makes_only_itself_unhealthy(bad: Bad) -> None:
 
 def test_many_that_end_the_process_are_left_out_one_after_the_other(bad: Bad) -> None:
     names = [f"bad_{number}" for number in range(CRASHES + 1)]
-    classes = (LOADS_IN_ZYGOTE.format(name=name, code="os.abort()") for name in names)
+    classes = (LOADS_IN_ZYGOTE.format(name=name, code="os.abort()", limit_seconds=600) for name in names)
     bad.write("import os\n\nfrom updraft import function\n" + "".join(classes))
     pool = bad.serve()
     assert list(faults(pool)) == names
