@@ -75,7 +75,11 @@ async def test_while_a_function_loads_nobody_is_silent_and_no_batch_is_worked_on
     assert not running.relay.is_loading
 
 
-@pytest.mark.parametrize("frames", [[b""], [b"{}"], [Load("m", "f").encode(), Load("m", "f").encode()]])
+@pytest.mark.parametrize(
+    "frames",
+    [[b""], [b"{}"], [b"[" * 9_000], [Load("m", "f").encode()] * 2],
+    ids=["nothing", "no load", "nested", "twice"],
+)
 async def test_a_worker_that_loads_something_else_is_given_up(frames: Sequence[bytes]) -> None:
     async def script(worker: FakeWorker) -> None:
         for frame in frames:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft_server.ipc.load import Load
+from updraft_server.ipc.load import MOST_BYTES, Load
 from updraft_server.ipc.loading_note import LoadingNote
 
 LOAD = Load("shop", "price", "1", 5.0)
@@ -48,10 +48,18 @@ def test_the_note_of_a_process_that_has_ended_stays(note: LoadingNote) -> None:
         b"\xff\xff",
         b'{"module": 1}',
         b"[" * 50_000,
+        Load("m" * MOST_BYTES).encode(),
         b'{"module": "m", "function": "", "version": "", "limit_seconds": 1%s}' % (b"0" * 400),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_cannot_be_read_is_no_load(note: LoadingNote, data: bytes) -> None:
     os.pwrite(note.descriptor, data, 0)
     assert note.read() is None
+
+
+def test_nobody_parses_more_than_a_load_may_have() -> None:
+    longest = Load("m" * (MOST_BYTES - len(Load("").encode())))
+    assert Load.decode(longest.encode()) == longest
+    with pytest.raises(ValueError, match=f"a load of {MOST_BYTES + 1} bytes, the limit is {MOST_BYTES}"):
+        Load.decode(longest.encode() + b" ")

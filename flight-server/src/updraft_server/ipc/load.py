@@ -4,6 +4,9 @@
 import dataclasses
 import json
 
+MOST_BYTES = 64 * 1024
+"""Of one that travels. Whoever reads it runs no code of authors, and may not be made to parse more."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
@@ -39,6 +42,8 @@ class Load:
     @classmethod
     def decode(cls, data: bytes) -> "Load":
         """The inverse of `encode`; raises ValueError."""
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"a load of {len(data)} bytes, the limit is {MOST_BYTES}")
         try:
             fields = json.loads(data)
             module, function, version = (str(fields[name]) for name in ("module", "function", "version"))

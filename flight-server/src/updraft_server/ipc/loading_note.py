@@ -5,10 +5,9 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from updraft_server.ipc.load import Load
+from updraft_server.ipc.load import MOST_BYTES, Load
 
 NOTE_VARIABLE = "UPDRAFT_ZYGOTE_NOTE"
-_MOST_BYTES = 64 * 1024
 
 
 class LoadingNote:
@@ -42,7 +41,7 @@ class LoadingNote:
     def read(self) -> Load | None:
         """What runs now, or ran when the zygote ended; None if nothing does."""
         try:
-            return Load.decode(os.pread(self.descriptor, _MOST_BYTES, 0))
+            return Load.decode(os.pread(self.descriptor, MOST_BYTES + 1, 0))
         except ValueError:
             # Empty, or being written.
             return None
