@@ -202,7 +202,7 @@ def test_a_column_of_the_dataframe_api_has_the_same_name(named: SparkSession) ->
 
 @pytest.mark.parametrize("call", ["add(nowhere, 1)", "add(right => nowhere, left => id)", "mean(nowhere)"])
 def test_a_column_that_is_not_there_is_named(named: SparkSession, call: str) -> None:
-    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN.*`nowhere`"):
+    with pytest.raises(AnalysisException, match=r"UNRESOLVED_COLUMN.*`nowhere`"):
         named.sql(f"SELECT updraft.default.{call} FROM range(2)")
 
 
