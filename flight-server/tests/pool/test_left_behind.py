@@ -28,6 +28,7 @@ async def sharing_memory(tmp_path: Path, *, lack: str = "not mounted") -> AsyncI
         await until(pool, lambda: pool.zygote_pid == 2 and pool.fresh == 1)
         zygote.kills_at_once = False
         yield pool, zygote
+        zygote.kills_at_once = True
         zygote.kill_all()
 
 
