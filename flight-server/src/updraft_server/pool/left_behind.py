@@ -28,9 +28,9 @@ def may_sweep(behind: PooledWorker, running: Iterable[PooledWorker]) -> bool:
 def leaving(
     ending: Iterable[PooledWorker], running: Iterable[PooledWorker], binding: Binding
 ) -> Sequence[PooledWorker]:
-    """Those of the workers that are ending whose end an exchange of `binding` waits for.
+    """The ending workers that an exchange of `binding` has to wait for.
 
-    While somebody else works, who shares that memory anyway, it waits for none of them.
+    It waits for none while another owner is at work: that one sees the same memory anyway.
     """
     if any(_is_anothers(worker, binding) for worker in running):
         return ()

@@ -22,7 +22,7 @@ class WorkerEnd(NamedTuple):
     status: int | None
     """How it ended, as an exit code, or less than zero the signal; None where that cannot be known."""
     tell_seconds: float
-    """When the front hears of it whatever is left, on the clock of the machine."""
+    """When the front hears of it even if something is left, on the clock of the machine."""
 
 
 class WorkerEnds:

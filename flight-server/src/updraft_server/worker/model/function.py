@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A batched function, as its model process and the workers that call it need it."""
 
-import contextlib
-import os
-from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -11,17 +8,6 @@ import pyarrow as pa
 from updraft.functions import Batching, Function
 from updraft.functions.loaded import load
 from updraft_server.worker.missing_modules import explain_missing_module
-
-
-@contextlib.contextmanager
-def in_this_process() -> Iterator[None]:
-    """End a child that the function forks in here and that comes back from it: the parent alone goes on."""
-    pid = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != pid:
-            os._exit(1)
 
 
 class LoadedModel(Protocol):

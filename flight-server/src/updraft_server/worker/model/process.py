@@ -18,6 +18,7 @@ import pyarrow as pa
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.functions.failures import describe
+from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
 from updraft_server.worker.model.control import (
     MAX_PACKET_BYTES,
@@ -30,7 +31,7 @@ from updraft_server.worker.model.control import (
     decode,
     encode,
 )
-from updraft_server.worker.model.function import BatchedFunction, LoadedModel, in_this_process
+from updraft_server.worker.model.function import BatchedFunction, LoadedModel
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue

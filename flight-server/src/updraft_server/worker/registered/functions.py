@@ -13,8 +13,9 @@ from updraft.functions import Function
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
+from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.missing_modules import explain_missing_module
-from updraft_server.worker.model.function import BatchedFunction, in_this_process
+from updraft_server.worker.model.function import BatchedFunction
 
 AnyFunction: TypeAlias = Function[Any, Any]
 

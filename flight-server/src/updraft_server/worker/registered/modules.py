@@ -12,7 +12,7 @@ from updraft import functions as declarations
 from updraft.functions import Function
 from updraft.functions.failures import describe
 from updraft_server.ipc.load import Load
-from updraft_server.worker.model.function import in_this_process
+from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.registered.builtin import BUILTIN
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions, Running, unnoted
 

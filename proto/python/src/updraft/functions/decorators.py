@@ -101,9 +101,9 @@ class FunctionDecorator:
             tags,
             owner,
             deterministic,
-            on_error,
             load,
             load_timeout_seconds,
+            on_error,
             concurrency,
             batching,
         )
@@ -153,16 +153,7 @@ class FunctionDecorator:
 
         Options as of a function with a value for each row. Raises DeclarationError.
         """
-        options = _Given(
-            name,
-            version,
-            description,
-            tags,
-            owner,
-            deterministic,
-            load=load,
-            load_timeout_seconds=load_timeout_seconds,
-        )
+        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
 
     @overload
@@ -207,16 +198,7 @@ class FunctionDecorator:
 
         Options as of a function with a value for each row. Raises DeclarationError.
         """
-        options = _Given(
-            name,
-            version,
-            description,
-            tags,
-            owner,
-            deterministic,
-            load=load,
-            load_timeout_seconds=load_timeout_seconds,
-        )
+        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _aggregate(code, options.of(code)))
 
 
@@ -230,9 +212,9 @@ class _Given:
     tags: Sequence[str]
     owner: str
     deterministic: bool
+    load: Literal["worker", "zygote"]
+    load_timeout_seconds: float | None
     on_error: str = "raise"
-    load: Literal["worker", "zygote"] = "worker"
-    load_timeout_seconds: float | None = None
     concurrency: int = 32
     batching: Batching | None = None
 

@@ -65,9 +65,10 @@ object SparkInternals {
     else {
       val reader = new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
       try {
-        if (!reader.loadNextBatch() || reader.getVectorSchemaRoot.getRowCount != 1)
-          throw new IllegalArgumentException("not one row")
+        val isThere = reader.loadNextBatch()
         val columns = reader.getVectorSchemaRoot.getFieldVectors.asScala
+        if (!isThere || reader.getVectorSchemaRoot.getRowCount != 1 || columns.size != row.length)
+          throw new IllegalArgumentException("the pool's defaults are not one row of its arguments")
         val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
         // What is in an unsafe row outlives the batch; names of columns show what is in a safe one.
         val kept = UnsafeProjection.create(row).apply(batch.getRow(0)).copy()
