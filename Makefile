@@ -138,9 +138,9 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 .PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
-# What needs no jar runs while the connector is built; the longest stage begins right after it.
+# What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 

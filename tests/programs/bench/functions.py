@@ -28,8 +28,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from tests.programs.bench.functions_page import AT_ONCE, CASES, ONE_BY_ONE, SIDES, AtOnce, lines_of, missed
-from tests.programs.bench.record import Record, write
+from tests.programs.bench.functions_page import AT_ONCE, CASES, ONE_BY_ONE, SIDES, Measured, lines_of, missed
+from tests.programs.bench.record import Record
 from tests.support.cpu import cpu_seconds
 from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
@@ -60,17 +60,15 @@ def main() -> int:
     """Measure, write what was measured, print the table; 1 when a target is missed."""
     options, load = _options(), os.getloadavg()[0]
     ONE_BY_ONE.parent.mkdir(parents=True, exist_ok=True)
-    records = measure(options)
-    if options.exchanges == 1:
-        write(records, ONE_BY_ONE)
-    else:
-        AtOnce(os.cpu_count() or 1, options.exchanges, records).write(AT_ONCE)
-    cores = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
-    print(f"{options.rounds} rounds, {options.exchanges} exchanges at once, {cores}")
-    print("".join(lines_of(records, options.exchanges)))
-    for target in missed(records):
+    measured = Measured(os.cpu_count() or 1, options.exchanges, measure(options))
+    measured.write(ONE_BY_ONE if options.exchanges == 1 else AT_ONCE)
+    machine = f"{measured.cores} cores, load average {load:.1f} at the start"
+    print(f"{options.rounds} rounds, {options.exchanges} exchanges at once, {machine}")
+    print("".join(lines_of(measured)))
+    targets = list(missed(measured.records))
+    for target in targets:
         print(f"MISSED: {target}")
-    return 1 if any(missed(records)) else 0
+    return 1 if targets else 0
 
 
 def measure(options: argparse.Namespace) -> list[Record]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.programs.bench.record import Record, read
+from tests.programs.bench.record import Record
 from tests.support.paths import BUILD, REPOSITORY
 
 ONE_BY_ONE = BUILD / "bench/functions.json"
@@ -46,11 +46,15 @@ _PAGE = """\
 `make bench-functions` calls x + 1 on a pool with one worker, on the servers of arrow-udf and databend-udf (from PyPI,
 in the versions that the Makefile names), and on a bare server of pyarrow.flight that adds in the process that serves.
 The client is the same: pyarrow.flight, one exchange with 64 batches of 10,000 int64, written while replies are read.
-All servers run on one machine with {cores} and are called in turn.
+All servers run on one machine with {cores} cores and are called in turn.
 
 Rows per second are medians of {runs} runs. CPU is that of the server's processes. A pool checks each batch, queues
 exchanges, and runs the function in a process of its own; the others do it all in one process. To a function of a batch
 a pool gives an Arrow array, and the peers give lists.
+
+One exchange has one worker, and a worker runs one thread of Python: the call of a Python function alone takes a large
+part of a value's time, and even the bare server, which does hardly anything, is barely past the target. The targets are
+for a pool at work: as many exchanges as workers, and a core for each.
 {slow}
 {header}{rows}"""
 
@@ -70,16 +74,17 @@ _HEADER = """\
 
 
 @dataclass(frozen=True)
-class AtOnce:
-    """What was measured with several exchanges at once."""
+class Measured:
+    """What one run of `make bench-functions` has measured."""
 
     cores: int
     """Of the machine."""
     exchanges: int
+    """At once."""
     records: Sequence[Record]
 
     @classmethod
-    def read(cls, path: Path) -> AtOnce | None:
+    def read(cls, path: Path) -> Measured | None:
         """What a file has; None if there is none."""
         if not path.exists():
             return None
@@ -93,25 +98,22 @@ class AtOnce:
 
 def main() -> int:
     """Write the page; 1 when nothing was measured."""
-    records = read(ONE_BY_ONE)
-    if not records:
+    measured = Measured.read(ONE_BY_ONE)
+    if measured is None:
         print("nothing is measured: run `make bench-functions` first")
         return 1
-    (REPOSITORY / "docs/benchmarks-functions.md").write_text(page(records, AtOnce.read(AT_ONCE)))
+    (REPOSITORY / "docs/benchmarks-functions.md").write_text(page(measured, Measured.read(AT_ONCE)))
     return 0
 
 
-def page(records: Sequence[Record], at_once: AtOnce | None = None, cores: str = "2 cores") -> str:
+def page(measured: Measured, at_once: Measured | None = None) -> str:
     """The page: a line for each case and server."""
-    text = _PAGE.format(cores=cores, **_table(records))
-    if at_once is not None:
-        text += _AT_ONCE.format(
-            cores=at_once.cores, exchanges=at_once.exchanges, **_table(at_once.records, at_once.exchanges)
-        )
-    return text
+    text = _PAGE.format(**_fields(measured))
+    return text if at_once is None else text + _AT_ONCE.format(**_fields(at_once))
 
 
-def _table(records: Sequence[Record], exchanges: int = 1) -> dict[str, object]:
+def _fields(measured: Measured) -> dict[str, object]:
+    records = measured.records
     most = max(record.rows for record in records)
     slow = "".join(
         f"\n{SIDES[record.variant].title} had {record.rows:,} rows a run for {CASES[record.case]},"
@@ -120,11 +122,19 @@ def _table(records: Sequence[Record], exchanges: int = 1) -> dict[str, object]:
         if record.rows < most
     )
     runs = min(len(record.wall_s) for record in records)
-    return {"runs": runs, "slow": slow, "header": _HEADER, "rows": "".join(lines_of(records, exchanges))}
+    return {
+        "cores": measured.cores,
+        "exchanges": measured.exchanges,
+        "runs": runs,
+        "slow": slow,
+        "header": _HEADER,
+        "rows": "".join(lines_of(measured)),
+    }
 
 
-def lines_of(records: Sequence[Record], exchanges: int = 1) -> Iterator[str]:
+def lines_of(measured: Measured) -> Iterator[str]:
     """The lines of the table."""
+    records, exchanges = measured.records, measured.exchanges
     for record in records:
         side = SIDES[record.variant]
         title = side.title
