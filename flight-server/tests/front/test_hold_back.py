@@ -62,6 +62,15 @@ def test_others_go_on() -> None:
     assert not held(back, Request("echo", "1"))
 
 
+def test_another_version_goes_on_and_forgives_nothing() -> None:
+    back, bad, good = HoldBack(2, Clock()), Request("echo", "1"), Request("echo", "2")
+    back.died(OWNER, bad)
+    back.succeeded(OWNER, good)
+    back.died(OWNER, bad)
+    assert held(back, bad)
+    assert not held(back, good)
+
+
 def test_an_owner_who_changes_the_function_each_time_is_held_back_as_well() -> None:
     back = HoldBack(3, Clock())
     for number in range(48):

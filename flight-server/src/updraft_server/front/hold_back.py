@@ -107,14 +107,15 @@ class HoldBack:
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
         """The function, and whoever brings it, who could bring another one each time. Never anybody else's."""
-        its_name = "the session function" if request.is_session else f"the function {request.function!r}"
         if not request.is_session:
-            return (Culprit(its_name, (owner, request.function), self._allowed_deaths),)
+            # Another version may be the one that was mended.
+            key = owner, request.function, request.version
+            return (Culprit(f"the function {request.function!r}", key, self._allowed_deaths),)
         digest = hashlib.blake2b(request.payload, digest_size=16).digest()
         whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
         if owner.session_id:
             whose = f"session {owner.session_id!r} of {whose}"
         return (
-            Culprit(f"{its_name} of {whose}", (owner, digest), self._allowed_deaths),
+            Culprit(f"the session function of {whose}", (owner, digest), self._allowed_deaths),
             Culprit(whose, owner, _FUNCTIONS_OF_AN_OWNER * self._allowed_deaths),
         )
