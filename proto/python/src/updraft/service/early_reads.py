@@ -22,8 +22,8 @@ from updraft.service.audit import CallRecord
 from updraft.service.exchange import Call
 from updraft.service.identity import STRANGER, Identity
 
-# Memory grows by what a network brings meanwhile.
-_LOOK_SECONDS = 0.05
+# Memory grows by what a network brings meanwhile: 40 MiB at 2 GB/s.
+_LOOK_SECONDS = 0.02
 # Of the service itself: its modules and what its libraries allocate as they go.
 _OWN_BYTES = 64 * 1024 * 1024
 
