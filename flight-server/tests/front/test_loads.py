@@ -75,6 +75,29 @@ async def test_while_a_function_loads_nobody_is_silent_and_no_batch_is_worked_on
     assert not running.relay.is_loading
 
 
+async def test_a_model_process_may_be_loaded_in_the_middle_of_an_exchange() -> None:
+    go_on, is_loading = asyncio.Event(), Load("m", "f").encode()
+
+    async def waits_twice(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.LOADING, is_loading)
+        await worker.send(FrameKind.LOADED)
+        await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await worker.send(FrameKind.LOADING, is_loading)
+        await go_on.wait()
+        await loaded(worker)
+
+    running = await exchange([batch(1), finish(1, rows=3)], waits_twice, batched=True)
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(2)
+    for _ in range(60_000):
+        if running.relay.is_loading:
+            break
+        await asyncio.sleep(0.001)
+    assert (running.relay.turn, running.relay.is_working) == (None, False)
+    go_on.set()
+    assert await relaying is LeaseOutcome.CLEAN
+
+
 @pytest.mark.parametrize(
     "frames",
     [[b""], [b"{}"], [b"[" * 9_000], [Load("m", "f").encode()] * 2],

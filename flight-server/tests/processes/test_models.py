@@ -107,6 +107,12 @@ def connections(usage: Sequence[ModelUsage], name: str) -> int:
     return sum(replica.connections for each in usage if each.name == name for replica in each.replicas)
 
 
+async def has_made_room(pool: Pool, *names: str) -> None:
+    """Return once one of the functions has no process any more."""
+    while not any(each.evictions and not each.replicas for each in [await usage_of(pool, name) for name in names]):
+        continue
+
+
 def values(reply: Reply) -> list[list[int]]:
     assert reply.error is None, reply.error
     return [batch.column(0).to_pylist() for _, batch in reply.batches]
@@ -116,6 +122,12 @@ async def test_results_are_those_of_the_function_in_the_order_of_the_rows(zygote
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "doubled", numbers(3), numbers(2, 10))
     assert values(reply) == [[0, 2, 4], [20, 22]]
+
+
+async def test_the_front_is_told_while_the_process_is_waited_for(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "doubled", numbers(3))
+    assert [(load.function, load.limit_seconds) for load in reply.loads] == [("doubled", 0.0)]
 
 
 async def test_a_batch_without_rows_has_no_results_of_the_functions_type(zygotes: Zygotes) -> None:
@@ -407,7 +419,10 @@ async def test_a_function_makes_room_for_another_one_and_comes_back_with_its_nex
 ) -> None:
     async with running_pool(zygotes_with_a_budget) as pool:
         assert not any(usage.replicas for usage in await pool.measure_models())
-        pids = [values(await call(pool, name, numbers(1)))[0][0] for name in ("large_a", "large_b", "large_a")]
+        pids = [values(await call(pool, name, numbers(1)))[0][0] for name in ("large_a", "large_b")]
+        # How much memory the second one takes is known once it was measured.
+        await has_made_room(pool, "large_a")
+        pids.append(values(await call(pool, "large_a", numbers(1)))[0][0])
         usage = await usage_of(pool, "large_a")
     assert len(set(pids)) == 3
     assert (usage.loads, usage.evictions, usage.deaths) == (2, 1, 0)
@@ -423,8 +438,7 @@ async def test_an_exchange_whose_function_makes_room_goes_on_with_it_once_it_is_
         for lease, name in zip(leases, ("large_a", "large_b"), strict=True):
             await send_command(lease, NUMBERS, command(name))
             await FrameSender(lease.socket).send(FrameKind.BATCH, *first)
-        while not sum([(await usage_of(pool, name)).evictions for name in ("large_a", "large_b")]):
-            continue
+        await has_made_room(pool, "large_a", "large_b")
         for lease in leases:
             await send_requests(lease, [second, finish])
         replies = [await receive_reply(lease) for lease in leases]

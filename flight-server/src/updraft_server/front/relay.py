@@ -134,7 +134,7 @@ class Relay:
         self._is_functions_fault = False
         self._was_told = False
         self._load: Load | None = None
-        """What the worker loads now, before it takes the first batch."""
+        """What is loaded now: by the worker before it takes the first batch, by a model process whenever it is new."""
         self._has_loaded = False
         self._load_timer: asyncio.TimerHandle | None = None
         self._has_finished = False
@@ -403,8 +403,12 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     def _begin_load(self, frame: Frame) -> None:
-        """Limit the time of a load. A function of a session has none, and would only gain time for its batches."""
-        if self._request.is_session or self._load is not None or self._has_loaded or self._said_by_worker:
+        """Limit the time of a load. A function of a session has none, and would only gain time for its batches.
+
+        The worker of a batched function runs no code of the author, and waits for each model process that loads it.
+        """
+        has_begun = self._has_loaded or self._said_by_worker > 0
+        if self._request.is_session or self._load is not None or (has_begun and not self._request.is_batched):
             raise FrameError("a worker loads one registered function, once, before it says anything else")
         try:
             self._load = load = Load.decode(bytes(frame.app_metadata))

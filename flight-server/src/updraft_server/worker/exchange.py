@@ -103,10 +103,11 @@ class Exchange:
 
     @contextlib.contextmanager
     def loading(self, load: Load) -> Iterator[None]:
-        """Let the front limit the time of the block, in which an author's constructor runs."""
+        """Let the front limit the time of the block, in which the function is loaded: no limit of a batch counts it."""
         self._channel.send(FrameKind.LOADING, load.encode())
         try:
-            yield
+            with self.clock.paused():
+                yield
         finally:
             self._channel.send(FrameKind.LOADED)
 

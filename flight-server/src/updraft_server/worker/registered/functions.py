@@ -40,6 +40,9 @@ class RegisteredFunction:
         """Why it cannot be called; empty while it can."""
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
+        if function.batching is not None:
+            # Its processes load it, and whoever started them limits that.
+            limit_seconds = 0.0
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Its constructor, where it is a class."""
         self._loaded: Loaded | None = None

@@ -2,6 +2,7 @@
 """Runs a registered function over an exchange."""
 
 import time
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -39,7 +40,8 @@ def run_registered(
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
     if (batched := registered.batched) is not None:
-        client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused)
+        waiting = partial(exchange.loading, registered.as_load)
+        client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=waiting)
         run_batched(batched, client, exchange, requests)
     else:
         _run_here(registered, assignment, exchange, requests)
