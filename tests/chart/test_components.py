@@ -7,8 +7,11 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.chart.chart import job_template, mounted, notes, render
+from tests.support.functions_page import PAGE, step
+from tests.support.page import block
 from updraft.service.settings import ENVIRONMENT_PREFIX
 from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
@@ -242,6 +245,15 @@ def test_functions_come_from_a_config_map() -> None:
     assert environment["UPDRAFT_SESSION_FUNCTIONS"] == "off"
     (mount,) = (mount for mount in release.container(_POOL, "workers")["volumeMounts"] if mount["name"] == "functions")
     assert mount["mountPath"] == environment["PYTHONPATH"]
+
+
+def test_functions_come_in_the_image_that_the_page_pushes() -> None:
+    values = yaml.safe_load(block(PAGE, "yaml", "image:"))
+    release = render({"common": {"image": {"registry": "registry.example/data"}}, **values})
+    assert release.container(_POOL, "workers")["image"] == step("buildah push").text.split()[-1]
+    environment = release.environment(_POOL, "workers")
+    assert (environment["PYTHONPATH"], environment["UPDRAFT_FUNCTIONS"]) == ("/opt/functions/0.0.1", "my_functions")
+    assert "PYTHONPATH" not in release.environment(_POOL, "front")
 
 
 def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:

@@ -194,7 +194,7 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
             calls.result()
     # Good calls come and go while bad ones hang: none waits for them.
     for began, _, end in bad_calls["bad.hang"].result():
-        assert sum(began < answered < end for answered in answers) > 1
+        assert sum(began < answered < end for answered in answers) > 100
 
     faults = {function.name: function.fault for function in status(server).functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)
