@@ -158,7 +158,9 @@ def test_a_module_that_hangs_makes_only_itself_unhealthy(bad: Bad) -> None:
     assert answer(pool) == "a"
     fault = "the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
     assert faults(pool)["bad"].startswith(fault)
-    pool.wait_for_log("the zygote has been loading 'bad' for 2 seconds and is killed")
+    pool.wait_for_log(
+        "the zygote is killed: the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
+    )
 
 
 def test_many_that_end_the_process_are_left_out_one_after_the_other(bad: Bad) -> None:

@@ -40,7 +40,7 @@ def test_nothing_is_at_fault_for_what_others_have_killed_once() -> None:
 
 def test_what_was_killed_because_it_hung_is_at_fault_for_that() -> None:
     broken = BrokenLoads()
-    broken.hung(FUNCTION)
+    broken.exceeded(FUNCTION, FUNCTION.lateness)
     fault = broken.ended(FUNCTION, KILLED)
     assert fault.startswith("function 'price' cannot be loaded: it did not load within 5 seconds")
     assert broken.faults == {FUNCTION: fault}
@@ -54,7 +54,7 @@ def test_a_zygote_that_ends_while_it_loads_nothing_blames_nobody() -> None:
 
 def test_a_limit_that_has_changed_does_not_make_it_another_load() -> None:
     broken = BrokenLoads()
-    broken.hung(FUNCTION)
+    broken.exceeded(FUNCTION, FUNCTION.lateness)
     assert Load("shop", "price", "1", 600.0) in broken.faults
     assert Load("shop", "price", "2", 5.0) not in broken.faults
 

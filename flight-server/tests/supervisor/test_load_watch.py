@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a zygote may be at one load, and when an operator hears of it: looks are made by the tests."""
+"""What a zygote may take for one load, and when an operator hears of it: looks are made by the tests."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.linux.process_trees import private_bytes
 from updraft_server.supervisor.zygote_child import LoadWatch
+
+LEAK = """
+print(flush=True)
+input()
+leaked = b"x" * (100 << 20)
+print(flush=True)
+input()
+"""
 
 
 @pytest.fixture
@@ -17,24 +29,29 @@ def note() -> Iterator[LoadingNote]:
     made.close()
 
 
+def watch_of(note: LoadingNote) -> LoadWatch:
+    """Of a zygote that takes next to no memory."""
+    return LoadWatch(note, lambda: 1, 2)
+
+
 def looks_until_late(watch: LoadWatch, most: int = 1000) -> int:
     for looks in range(1, most):
         watch.look()
-        if watch.is_late:
+        if watch.excess:
             return looks
     return most
 
 
 def test_a_load_is_late_once_whole_seconds_of_its_limit_have_been_seen(note: LoadingNote) -> None:
-    watch = LoadWatch(note)
+    watch = watch_of(note)
     with note.of(Load("slow", limit_seconds=5.0)):
         assert looks_until_late(watch) == 6
     watch.look()
-    assert (watch.load, watch.is_late) == (None, False)
+    assert (watch.load, watch.excess) == (None, "")
 
 
 def test_each_load_has_its_own_time(note: LoadingNote) -> None:
-    watch = LoadWatch(note)
+    watch = watch_of(note)
     for number in range(10):
         with note.of(Load("shop", f"f{number}", "1", 5.0)):
             assert looks_until_late(watch, 5) == 5
@@ -44,12 +61,34 @@ def test_each_load_has_its_own_time(note: LoadingNote) -> None:
 
 def test_a_load_without_a_limit_is_never_late(note: LoadingNote) -> None:
     with note.of(Load("slow")):
-        assert looks_until_late(LoadWatch(note), 2000) == 2000
+        assert looks_until_late(watch_of(note), 2000) == 2000
+
+
+def test_a_load_that_takes_too_much_memory_is_ended_and_told_so(note: LoadingNote) -> None:
+    with subprocess.Popen([sys.executable, "-c", LEAK], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leaking:
+        assert leaking.stdin is not None
+        assert leaking.stdout is not None
+        watch = LoadWatch(note, lambda: private_bytes(leaking.pid), 64 << 20)
+        with note.of(Load("shop", "price", "1", 60.0)):
+            leaking.stdout.readline()
+            watch.look()
+            assert watch.excess == ""
+            leaking.stdin.write(b"\n")
+            leaking.stdin.flush()
+            leaking.stdout.readline()
+            watch.look()
+            assert re.fullmatch(
+                r"the pool's memory came to \d+ bytes while it was loaded, the limit is 67108864, 75%.*", watch.excess
+            )
+        # What is loaded is the operator's to size.
+        watch.look()
+        assert watch.excess == ""
+        leaking.kill()
 
 
 @pytest.mark.parametrize(("limit_seconds", "limit"), [(600.0, "the limit is 600"), (0.0, "there is no limit")])
 def test_an_operator_hears_what_takes_long_now_and_then(note: LoadingNote, limit_seconds: float, limit: str) -> None:
-    watch = LoadWatch(note)
+    watch = watch_of(note)
     said = []
     with note.of(Load("shop", "price", "1", limit_seconds)):
         for _ in range(132):

@@ -1,38 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """A zygote as its supervisor holds it: what it loads has its own time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from updraft.service.child import Child
+from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
+from updraft_server.linux.process_trees import private_bytes
 
+# Of all that this side of the pool may use. With more than all, the kernel may end the whole container.
+_MOST_MEMORY = 0.75
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
 
 
 class LoadWatch:
-    """How long a zygote has been at its load, in looks that come every `heartbeat.INTERVAL_SECONDS`.
+    """What a zygote takes for its load, of time and memory, in looks that come every `heartbeat.INTERVAL_SECONDS`.
 
     Looks are counted and no clock is read: time in which the supervisor stood still itself does not count.
     """
 
-    def __init__(self, note: LoadingNote) -> None:
+    def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], most_bytes: int) -> None:
+        """Nothing is known yet.
+
+        Args:
+            note: What the zygote says of its load.
+            memory_bytes: What it takes now.
+            most_bytes: What it may take until it has loaded everything.
+        """
         self._note = note
+        self._memory_bytes = memory_bytes
+        self._most_bytes = most_bytes
         self.load: Load | None = None
         """What it ran at the last look; None where that was no code of an author."""
+        self.excess = ""
+        """Why the load has to end, as of the last look; empty while it takes what it may."""
         self._turns = 0
 
     def look(self) -> None:
         """Look once more."""
         before, self.load = self.load, self._note.read()
         self._turns = self._turns + 1 if self.load is not None and self.load == before else 0
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the load has taken longer than it may."""
-        return self.load is not None and 0 < self.load.limit_seconds <= self._turns * INTERVAL_SECONDS
+        self.excess = self._excess()
 
     @property
     def patience(self) -> str:
@@ -42,13 +53,27 @@ class LoadWatch:
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
         return f"{self.load} has been loading for {self._turns * INTERVAL_SECONDS:g} seconds, {limit}"
 
+    def _excess(self) -> str:
+        if self.load is None:
+            return ""
+        if 0 < self.load.limit_seconds <= self._turns * INTERVAL_SECONDS:
+            return self.load.lateness
+        memory_bytes = self._memory_bytes()
+        if memory_bytes <= self._most_bytes:
+            return ""
+        return (
+            f"the pool's memory came to {memory_bytes} bytes while it was loaded, the limit is {self._most_bytes}, "
+            f"{_MOST_MEMORY:.0%} of what there is: it leaks, or the pool needs more memory"
+        )
+
 
 class ZygoteChild(Child):
     """A zygote. Its heart does not beat before it has loaded everything, but it says what it loads."""
 
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
-        self._watch = LoadWatch(self._note)
+        most_bytes = int(_MOST_MEMORY * min(memory_limits().values()))
+        self._watch = LoadWatch(self._note, lambda: private_bytes(self.pid), most_bytes)
         descriptor = self._note.descriptor
         super().__init__(
             "updraft_server.zygote.process",
@@ -66,10 +91,15 @@ class ZygoteChild(Child):
         """What to tell an operator who waits for it, at this look; mostly nothing."""
         return self._watch.patience
 
+    @property
+    def excess(self) -> str:
+        """Why its load had to end at the last look; empty while that takes what it may."""
+        return self._watch.excess
+
     def is_stuck(self) -> bool:
-        """As of every child, but for the time in which it runs an author's code: that is limited by itself."""
+        """As of every child, but for the time in which it runs an author's code: that has limits of its own."""
         self._watch.look()
-        return super().is_stuck() if self.load is None else self._watch.is_late
+        return super().is_stuck() if self.load is None else bool(self.excess)
 
     def reaped(self, code: int) -> None:
         """Note that it has ended, and at what."""
