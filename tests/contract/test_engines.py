@@ -84,6 +84,12 @@ class TestRisingWave:
         found = rising_wave.call_table("word_counts", [TEXTS])
         assert [(row, value["word"], value["count"]) for row, value in found] == COUNTS
 
+    def test_an_old_version_takes_large_results_of_a_table_function(self, words: LocalPool) -> None:
+        text = " ".join(f"{number:01000}" for number in range(10_000))
+        with risingwave(words.tcp_address, is_old=True) as engine:
+            found = engine.call_table("word_counts", [pa.array([text])])
+        assert [value["word"] for _, value in found] == text.split()
+
     def test_an_error_of_the_function_has_its_class_and_message(self, rising_wave: RisingWave) -> None:
         with pytest.raises(grpc.RpcError) as failed:
             rising_wave.call("word_at", [pa.array(["so it goes"]), pa.array([3])])

@@ -48,10 +48,9 @@ class Signature:
 class _Engine:
     """A channel, and Flight's calls with the headers of an engine."""
 
-    def __init__(self, address: str, headers: dict[str, str], user_agent: str) -> None:
-        self._channel = grpc.insecure_channel(
-            address, options=[*MESSAGE_LIMIT, ("grpc.primary_user_agent", user_agent)]
-        )
+    def __init__(self, address: str, headers: dict[str, str], user_agent: str, *, is_old: bool = False) -> None:
+        limits = [] if is_old else MESSAGE_LIMIT
+        self._channel = grpc.insecure_channel(address, options=[*limits, ("grpc.primary_user_agent", user_agent)])
         self._metadata = tuple(headers.items())
 
     def close(self) -> None:
@@ -79,8 +78,9 @@ class _Engine:
 class RisingWave(_Engine):
     """Calls a function for one chunk of rows at a time; knows no credentials."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address, {}, "tonic/0.14.2")
+    def __init__(self, address: str, *, is_old: bool = False) -> None:
+        """`is_old`: it takes messages of 4 MiB, as gRPC does by itself."""
+        super().__init__(address, {}, "tonic/0.14.2", is_old=is_old)
         self.protocol_version = self._protocol_version()
 
     def create_function(self, name: str, arguments: Sequence[pa.DataType], returns: pa.DataType) -> None:
@@ -216,9 +216,9 @@ class Databend(_Engine):
 
 
 @contextmanager
-def risingwave(address: str) -> Iterator[RisingWave]:
-    """A connection of RisingWave's."""
-    engine = RisingWave(address)
+def risingwave(address: str, *, is_old: bool = False) -> Iterator[RisingWave]:
+    """A connection of RisingWave's, or of an old version's, which takes messages of 4 MiB."""
+    engine = RisingWave(address, is_old=is_old)
     yield engine
     engine.close()
 

@@ -26,6 +26,8 @@ from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
 
 _MAX_METADATA_BYTES = 64 * 1024
+# Below the 4 MiB that a client of gRPC takes unless it says otherwise, as old versions of RisingWave do not.
+_MAX_PLAIN_REPLY_BYTES = 4 * 1024 * 1024 - _MAX_METADATA_BYTES
 _IPC_PREFIX_BYTES = 8
 
 
@@ -77,6 +79,8 @@ class Exchange:
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
+        if self.plain and not assignment.databend:
+            self.max_bytes_per_reply = _smaller(self.max_bytes_per_reply, _MAX_PLAIN_REPLY_BYTES)
         if not command.header.header_bytes:
             raise ProtocolError("the first message has no Arrow schema")
         self._add_input(command.message, "the first message")
