@@ -6,6 +6,7 @@ import decimal
 import math
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -88,6 +89,31 @@ def test_every_form_gives_one_row_for_each_group(form: Any, parts: int, batch_ro
     assert result.schema == pa.schema({"city": pa.string(), "result": pa.float64()})
     assert {row["city"]: row["result"] for row in result.to_pylist()} == {"Bern": 2.0, None: 4.0, "Rome": 4.0}
     assert result.num_rows == 3
+
+
+@function.aggregate
+class LastMinusFirst:
+    def start(self) -> float:
+        return 0.0
+
+    def accumulate(self, state: float, value: Pandas[float], weight: Pandas[int | None]) -> float:
+        assert list(value.index) == list(weight.index) == list(range(len(value)))
+        # A Series is aligned with another one by their indexes.
+        weighed = value * pd.Series([1.0] * len(value))
+        return state + float(weighed[len(value) - 1] - weighed[0])
+
+    def merge(self, left: float, right: float) -> float:
+        return left + right
+
+    def finish(self, state: float) -> float:
+        return state
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_series_of_every_group_begin_at_index_0(parts: int) -> None:
+    values, weights = [1.0, 2.0, 5.0, 3.0, 9.0], [1, None, 2, 3, 4]
+    result = aggregate(LastMinusFirst, values, weights, keys={"x": ["a", "b", "a", "c", "b"]}, parts=parts)
+    assert result.to_pydict() == {"x": ["a", "b", "c"], "result": [4.0, 7.0, 0.0]}
 
 
 @pytest.mark.parametrize("parts", [1, 2])
