@@ -206,7 +206,12 @@ def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     def real(x: Arrow[int]) -> Arrow[float]:
         return x
 
+    @function
+    def nothing(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float32()]] | None]:
+        return pa.nulls(len(x))
+
     assert call(narrow, [1]).type == pa.int64()
+    assert call(nothing, [1]).to_pylist() == [None]
     assert call(real, [1]).to_pylist() == [1.0]
     with pytest.raises(UserError, match="which is no double"):
         call(real, [2**53 + 1])
@@ -293,6 +298,14 @@ def sparse(x: Pandas[int]) -> Pandas[int]:
     return pd.Series(pd.arrays.SparseArray([1, 2]))
 
 
+def too_large(x: NumPy[int]) -> NumPy[Annotated[float, pa.float32()]]:
+    return np.array([1.0, 1e300])
+
+
+def too_large_in_lists(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float32()]]]:
+    return pa.array([[1.0], [2.0, -1e300]])
+
+
 def raises(x: int) -> int:
     raise ValueError(f"not {x}")
 
@@ -327,6 +340,8 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "broken_property": (broken_property, "no price"),
     "other_unit": (other_unit, r"returned what is no timestamp\[us\]"),
     "sparse": (sparse, "which Arrow does not have"),
+    "too_large": (too_large, r"which is no float: a number as large as 1e\+300"),
+    "too_large_in_lists": (too_large_in_lists, r"a number as large as -1e\+300 is no float"),
     "exception": (raises, "ValueError: not 1"),
     "exit": (exits, "SystemExit: 3"),
     "awaited": (raises_later, "ValueError: not 1"),

@@ -11,7 +11,7 @@ from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
-from updraft.functions.values import to_column
+from updraft.functions.values import check_magnitude, to_column
 
 
 class ResultColumn:
@@ -52,10 +52,12 @@ class ResultColumn:
         if not is_same and not _is_wider(array.type, wanted):
             raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
         try:
-            # Raises where a value would not be the same.
-            array = self._without_nulls(array if is_same else array.cast(wanted))
-            return retyped(array, wanted)
-        except pa.ArrowException as error:
+            if not is_same:
+                check_magnitude(array, wanted)
+                # Raises where another value would not be the same.
+                array = array.cast(wanted)
+            return retyped(self._without_nulls(array), wanted)
+        except (TypeError, pa.ArrowException) as error:
             raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}") from error
 
     def _without_nulls(self, array: pa.Array) -> pa.Array:
