@@ -158,7 +158,9 @@ def test_rows_of_equal_keys_are_one_group(kind: str, batch_rows: int) -> None:
 def test_keys_of_a_dictionary_are_grouped_by_their_values(batch_rows: int) -> None:
     codes = pa.array([0, 1, 2, None, 3], pa.int32())
     keys = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b", "a", None]))
-    counted = aggregate(Rows, keys={"key": keys}, batch_rows=batch_rows)
+    rows = pa.record_batch({"key": keys})
+    batches = [rows.slice(start, batch_rows) for start in range(0, 5, batch_rows)] if batch_rows else [rows]
+    counted = run(Rows, Stage.WHOLE, *batches, key_columns=1)
     assert counted.to_pydict() == {"key": ["a", "b", None], "result": [2, 1, 2]}
     assert counted.column("key").type == keys.type
 
@@ -290,9 +292,12 @@ def test_a_class_that_is_no_aggregate_is_refused() -> None:
             function.aggregate(code)
 
 
-def run(code: Any, stage: Stage, batch: pa.RecordBatch, key_columns: int = 0, filtered: bool = False) -> pa.RecordBatch:
+def run(
+    code: Any, stage: Stage, *batches: pa.RecordBatch, key_columns: int = 0, filtered: bool = False
+) -> pa.RecordBatch:
     function_ = loaded(code)
     assert isinstance(function_, LoadedAggregate)
-    aggregation = function_.begin(batch.schema, AggregateCall(stage, key_columns, filtered))
-    aggregation.add(batch)
+    aggregation = function_.begin(batches[0].schema, AggregateCall(stage, key_columns, filtered))
+    for batch in batches:
+        aggregation.add(batch)
     return aggregation.results()

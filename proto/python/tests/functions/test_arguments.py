@@ -147,7 +147,10 @@ def test_the_kinds_of_one_type_are_the_same(case: str) -> None:
     called, column, results = SAME[case]
     assert call(called, column).to_pylist() == results
     # A part of a column has buffers of the whole.
-    assert call(called, pa.concat_arrays([column, column])[1:]).to_pylist() == (results + results)[1:]
+    part = pa.record_batch([pa.concat_arrays([column, column])[1:]], ["x"])
+    (checked,) = called.checked(part).columns
+    assert (checked.type, checked.to_pylist()) == (called.arguments.schema.field(0).type, part.column(0).to_pylist())
+    assert call(called, checked).to_pylist() == (results + results)[1:]
 
 
 def test_columns_that_are_missing_have_their_defaults() -> None:

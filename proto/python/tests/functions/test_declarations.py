@@ -5,7 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
@@ -143,6 +143,21 @@ def null_default(x: "int" = None) -> int:  # type: ignore[assignment]  # noqa: R
     return x
 
 
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+
+def coded(x: Arrow[str]) -> Arrow[Annotated[str, CODED]]:
+    return x.dictionary_encode()
+
+
+def coded_inside(x: str) -> list[Annotated[str, CODED]]:
+    return [x]
+
+
+def coded_argument(x: Arrow[Annotated[str, CODED]]) -> Arrow[str]:
+    return x.dictionary_decode()
+
+
 def good(x: int) -> int:
     return x
 
@@ -178,6 +193,10 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "negative_load_timeout": (good, {"load_timeout_seconds": -1.0}, "load_timeout_seconds .* 0 or more seconds"),
     "no_load_timeout": (good, {"load_timeout_seconds": float("nan")}, "load_timeout_seconds .* 0 or more seconds"),
     "two_load_timeouts": (good, {"load_timeout_seconds": 1.0, "batching": Batching()}, "that of Batching"),
+    "coded": (coded, {}, "'result' of function 'coded' is dictionary<.*: dictionaries cannot be sent"),
+    "coded_inside": (coded_inside, {}, "declare the type of their values"),
+    "coded_schema": (good, {"arguments": pa.schema({"x": pa.int64()}), "result": CODED}, "dictionaries cannot be sent"),
+    "coded_argument": (coded_argument, {}, "'x' of function 'coded_argument' is dictionary<"),
     "async_batching": (generated, {"batching": Batching()}, "async"),
 }
 
@@ -203,6 +222,29 @@ def test_a_definition_that_no_pool_could_call_is_refused_when_it_is_made(definit
 def test_batches_that_make_no_sense_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Batching"):
         Batching(**values)
+
+
+def test_tables_and_states_of_dictionaries_are_refused_too() -> None:
+    def table(x: Arrow[str]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"y": x.dictionary_encode()})
+
+    class Last:
+        def start(self) -> Annotated[str, CODED]:
+            return ""
+
+        def accumulate(self, state: Annotated[str, CODED], x: str) -> Annotated[str, CODED]:
+            return x
+
+        def merge(self, left: Annotated[str, CODED], right: Annotated[str, CODED]) -> Annotated[str, CODED]:
+            return right
+
+        def finish(self, state: Annotated[str, CODED]) -> str:
+            return state
+
+    with pytest.raises(DeclarationError, match="'y' of function 'table' is dictionary<"):
+        function.table(result=pa.schema({"y": CODED}))(table)
+    with pytest.raises(DeclarationError, match="'state' of function 'Last' is dictionary<"):
+        function.aggregate(Last)
 
 
 def test_a_class_that_is_a_function_is_an_object_of_its_own() -> None:

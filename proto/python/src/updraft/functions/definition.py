@@ -19,6 +19,7 @@ from updraft.functions.failures import raised, wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
 from updraft.functions.signature import Signature
+from updraft.reply_checks import has_dictionary
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -205,6 +206,13 @@ class Function(Generic[_P, _R]):
             raise DeclarationError(f"{what} is async: only functions that give a value a row can be")
         if self.signature.form is Form.RECORD_BATCH and self.kind is not Kind.ANY:
             raise DeclarationError(f"{what} takes batches of any columns: its arguments need hints")
+        columns = [*((argument.name, argument.value) for argument in self.signature.arguments), *self.results]
+        columns += [] if self.state is None else [("state", self.state)]
+        for name, value in columns:
+            if has_dictionary(value.type):
+                raise DeclarationError(
+                    f"{name!r} of {what} is {value.type}: dictionaries cannot be sent, declare the type of their values"
+                )
 
 
 def error_struct(value: pa.DataType) -> pa.DataType:
