@@ -60,6 +60,7 @@ def test_what_is_not_said_has_a_default() -> None:
 
     assert (plain.name, plain.version, plain.doc, plain.tags, plain.owner) == ("plain", "1", "", (), "")
     assert (plain.deterministic, plain.on_error) == (True, ErrorPolicy.RAISE)
+    assert (plain.loads_in, plain.concurrency, plain.load_timeout_seconds) == ("worker", 32, None)
     assert plain.result_schema == pa.schema([pa.field("result", pa.int64(), nullable=False)])
 
 
@@ -158,8 +159,17 @@ def coded_argument(x: Arrow[Annotated[str, CODED]]) -> Arrow[str]:
     return x.dictionary_decode()
 
 
+async def awaited_columns(x: Arrow[int]) -> Arrow[int]:
+    return x
+
+
 def good(x: int) -> int:
     return x
+
+
+class Model:
+    def __call__(self, x: int) -> int:
+        return x
 
 
 class NotCallable:
@@ -197,6 +207,11 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "coded_inside": (coded_inside, {}, "declare the type of their values"),
     "coded_schema": (good, {"arguments": pa.schema({"x": pa.int64()}), "result": CODED}, "dictionaries cannot be sent"),
     "coded_argument": (coded_argument, {}, "'x' of function 'coded_argument' is dictionary<"),
+    "zygote_of_no_class": (good, {"load": "zygote"}, "no class, and nothing to load: make it one, or leave"),
+    "zygote_of_a_batched": (Model, {"load": "zygote", "batching": Batching()}, 'leave load="zygote" out'),
+    "load_timeout_of_no_class": (good, {"load_timeout_seconds": 1.0}, "or leave load_timeout_seconds out"),
+    "concurrency_of_no_async": (good, {"concurrency": 32}, "is not async: make it async, or leave concurrency out"),
+    "concurrency_of_columns": (awaited_columns, {"concurrency": 2}, "once for a whole batch: take plain values"),
     "async_batching": (generated, {"batching": Batching()}, "async"),
 }
 
