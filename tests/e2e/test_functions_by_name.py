@@ -45,6 +45,11 @@ def test_a_call_from_scala_is_a_call_in_python(named: SparkSession) -> None:
         assert frame.select(Column(column)).collect() == expected
 
 
+def test_a_struct_may_be_null_where_its_members_may_not(named: SparkSession) -> None:
+    corner = "IF(id = 1, NULL, named_struct('x', nullif(id, 9), 'y', 0.5D))"
+    assert values(named, f"SELECT updraft.default.corner_sum({corner}) FROM range(3)") == [0.5, None, 2.5]
+
+
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.rebate(percent => 25, price => 100)") == [75.0]
     assert values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]

@@ -47,6 +47,11 @@ class Corner(NamedTuple):
     y: float
 
 
+@function
+def corner_sum(corner: Corner | None) -> float | None:
+    return None if corner is None else corner.x + corner.y
+
+
 DAY = datetime.date(2026, 2, 28)
 NOON = datetime.datetime(2026, 2, 28, 12, tzinfo=datetime.UTC)
 TAGS = ["a", "b"]

@@ -6,6 +6,7 @@ import decimal
 import math
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -90,6 +91,31 @@ def test_every_form_gives_one_row_for_each_group(form: Any, parts: int, batch_ro
     assert result.num_rows == 3
 
 
+@function.aggregate
+class LastMinusFirst:
+    def start(self) -> float:
+        return 0.0
+
+    def accumulate(self, state: float, value: Pandas[float], weight: Pandas[int | None]) -> float:
+        assert list(value.index) == list(weight.index) == list(range(len(value)))
+        # A Series is aligned with another one by their indexes.
+        weighed = value * pd.Series([1.0] * len(value))
+        return state + float(weighed[len(value) - 1] - weighed[0])
+
+    def merge(self, left: float, right: float) -> float:
+        return left + right
+
+    def finish(self, state: float) -> float:
+        return state
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_series_of_every_group_begin_at_index_0(parts: int) -> None:
+    values, weights = [1.0, 2.0, 5.0, 3.0, 9.0], [1, None, 2, 3, 4]
+    result = aggregate(LastMinusFirst, values, weights, keys={"x": ["a", "b", "a", "c", "b"]}, parts=parts)
+    assert result.to_pydict() == {"x": ["a", "b", "c"], "result": [4.0, 7.0, 0.0]}
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_without_keys_all_rows_are_one_group_which_is_there_without_a_row(parts: int) -> None:
     assert aggregate(OfRows, [1.0, 2.0], parts=parts, batch_rows=1).to_pydict() == {"result": [1.5]}
@@ -132,7 +158,9 @@ def test_rows_of_equal_keys_are_one_group(kind: str, batch_rows: int) -> None:
 def test_keys_of_a_dictionary_are_grouped_by_their_values(batch_rows: int) -> None:
     codes = pa.array([0, 1, 2, None, 3], pa.int32())
     keys = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b", "a", None]))
-    counted = aggregate(Rows, keys={"key": keys}, batch_rows=batch_rows)
+    rows = pa.record_batch({"key": keys})
+    batches = [rows.slice(start, batch_rows) for start in range(0, 5, batch_rows)] if batch_rows else [rows]
+    counted = run(Rows, Stage.WHOLE, *batches, key_columns=1)
     assert counted.to_pydict() == {"key": ["a", "b", None], "result": [2, 1, 2]}
     assert counted.column("key").type == keys.type
 
@@ -264,9 +292,12 @@ def test_a_class_that_is_no_aggregate_is_refused() -> None:
             function.aggregate(code)
 
 
-def run(code: Any, stage: Stage, batch: pa.RecordBatch, key_columns: int = 0, filtered: bool = False) -> pa.RecordBatch:
+def run(
+    code: Any, stage: Stage, *batches: pa.RecordBatch, key_columns: int = 0, filtered: bool = False
+) -> pa.RecordBatch:
     function_ = loaded(code)
     assert isinstance(function_, LoadedAggregate)
-    aggregation = function_.begin(batch.schema, AggregateCall(stage, key_columns, filtered))
-    aggregation.add(batch)
+    aggregation = function_.begin(batches[0].schema, AggregateCall(stage, key_columns, filtered))
+    for batch in batches:
+        aggregation.add(batch)
     return aggregation.results()

@@ -62,6 +62,27 @@ def typed(x: Arrow[Annotated[list[int], pa.list_(pa.int16())]]) -> Arrow[str]:
     return pa.array([str(x.type)] * len(x))
 
 
+@function
+def pair(x: Annotated[list[float], pa.list_(pa.field("item", pa.float64(), nullable=False), 2)] | None) -> float | None:
+    CALLED.append("pair")
+    return None if x is None else sum(x)
+
+
+@function
+def optional(x: Item | None) -> float | None:
+    return None if x is None else x.price
+
+
+@function
+def items(x: list[Item] | None) -> list[float] | None:
+    return None if x is None else [each.price for each in x]
+
+
+@function
+def priced(x: dict[str, Item]) -> list[float]:
+    return [each.price for each in x.values()]
+
+
 ITEM = pa.struct({"price": pa.float64(), "notes": pa.list_(pa.string())})
 REFUSED: dict[str, tuple[Function[..., Any], list[pa.Array], str]] = {
     "float_for_int": (number, [pa.array([1.0])], "argument 'x' of function 'number' is int64, not double"),
@@ -76,6 +97,8 @@ REFUSED: dict[str, tuple[Function[..., Any], list[pa.Array], str]] = {
     "null_in_list": (item, [pa.array([{"price": 1.0, "notes": ["a", None]}], ITEM)], r"a null.*\(x.notes\[\]\)"),
     "null_in_struct": (item, [pa.array([{"price": None, "notes": []}], ITEM)], r"a null.*\(x.price\)"),
     "null_in_map": (mapping, [pa.array([[("a", None)]], pa.map_(pa.string(), pa.int64()))], r"a null.*\(x.value\)"),
+    "null_in_pair": (pair, [pa.array([[1.0, None]], pa.list_(pa.float64(), 2))], r"a null.*\(x\[\]\)"),
+    "other_size": (pair, [pa.array([[1.0]], pa.list_(pa.float64(), 1))], r"is fixed_size_list<.*\[2\], not .*\[1\]"),
     "list_view": (typed, [pa.array([[1]], pa.list_view(pa.int16()))], "is list<item: int16>"),
     "all_null": (text, [pa.nulls(2)], "is string, not null"),
 }
@@ -90,6 +113,10 @@ def test_what_a_function_does_not_take_is_an_error_before_its_code_runs(case: st
     assert CALLED == []
 
 
+HIDDEN = pa.StructArray.from_arrays(
+    [pa.array([None, 1.5]), pa.array([None, ["a"]])], fields=list(ITEM), mask=pa.array([True, False])
+)
+"""A struct that is null as Spark writes it: its members are null too."""
 SAME: dict[str, tuple[Function[..., Any], pa.Array, list[Any]]] = {
     "large_string": (text, pa.array(["a", None], pa.large_string()), ["a", None]),
     "string_view": (text, pa.array(["a", None], pa.string_view()), ["a", None]),
@@ -101,6 +128,15 @@ SAME: dict[str, tuple[Function[..., Any], pa.Array, list[Any]]] = {
         [1.5],
     ),
     "nullable_map_without_nulls": (mapping, pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), [1]),
+    "pair": (pair, pa.array([[1.0, 2.0], None], pa.list_(pa.field("x", pa.float64()), 2)), [3.0, None]),
+    "null_struct_of_nulls": (optional, HIDDEN, [None, 1.5]),
+    "list_after_nulls": (items, pa.ListArray.from_arrays([1, 2, 2], HIDDEN), [[1.5], []]),
+    "null_list_around_nulls": (
+        items,
+        pa.ListArray.from_arrays([0, 1, 2], HIDDEN, mask=pa.array([True, False])),
+        [None, [1.5]],
+    ),
+    "map_after_nulls": (priced, pa.MapArray.from_arrays([1, 2], ["a", "b"], HIDDEN), [[1.5]]),
     "null_struct_around_nothing": (text, pa.array([None, None], pa.string()), [None, None]),
     "large_list": (typed, pa.array([[1]], pa.large_list(pa.int16())), ["list<item: int16>"]),
 }
@@ -111,7 +147,10 @@ def test_the_kinds_of_one_type_are_the_same(case: str) -> None:
     called, column, results = SAME[case]
     assert call(called, column).to_pylist() == results
     # A part of a column has buffers of the whole.
-    assert call(called, pa.concat_arrays([column, column])[1:]).to_pylist() == (results + results)[1:]
+    part = pa.record_batch([pa.concat_arrays([column, column])[1:]], ["x"])
+    (checked,) = called.checked(part).columns
+    assert (checked.type, checked.to_pylist()) == (called.arguments.schema.field(0).type, part.column(0).to_pylist())
+    assert call(called, checked).to_pylist() == (results + results)[1:]
 
 
 def test_columns_that_are_missing_have_their_defaults() -> None:

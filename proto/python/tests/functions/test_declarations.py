@@ -5,7 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
@@ -60,6 +60,7 @@ def test_what_is_not_said_has_a_default() -> None:
 
     assert (plain.name, plain.version, plain.doc, plain.tags, plain.owner) == ("plain", "1", "", (), "")
     assert (plain.deterministic, plain.on_error) == (True, ErrorPolicy.RAISE)
+    assert (plain.loads_in, plain.concurrency, plain.load_timeout_seconds) == ("worker", 32, None)
     assert plain.result_schema == pa.schema([pa.field("result", pa.int64(), nullable=False)])
 
 
@@ -143,8 +144,32 @@ def null_default(x: "int" = None) -> int:  # type: ignore[assignment]  # noqa: R
     return x
 
 
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+
+def coded(x: Arrow[str]) -> Arrow[Annotated[str, CODED]]:
+    return x.dictionary_encode()
+
+
+def coded_inside(x: str) -> list[Annotated[str, CODED]]:
+    return [x]
+
+
+def coded_argument(x: Arrow[Annotated[str, CODED]]) -> Arrow[str]:
+    return x.dictionary_decode()
+
+
+async def awaited_columns(x: Arrow[int]) -> Arrow[int]:
+    return x
+
+
 def good(x: int) -> int:
     return x
+
+
+class Model:
+    def __call__(self, x: int) -> int:
+        return x
 
 
 class NotCallable:
@@ -178,6 +203,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "negative_load_timeout": (good, {"load_timeout_seconds": -1.0}, "load_timeout_seconds .* 0 or more seconds"),
     "no_load_timeout": (good, {"load_timeout_seconds": float("nan")}, "load_timeout_seconds .* 0 or more seconds"),
     "two_load_timeouts": (good, {"load_timeout_seconds": 1.0, "batching": Batching()}, "that of Batching"),
+    "coded": (coded, {}, "'result' of function 'coded' is dictionary<.*: dictionaries cannot be sent"),
+    "coded_inside": (coded_inside, {}, "declare the type of their values"),
+    "coded_schema": (good, {"arguments": pa.schema({"x": pa.int64()}), "result": CODED}, "dictionaries cannot be sent"),
+    "coded_argument": (coded_argument, {}, "'x' of function 'coded_argument' is dictionary<"),
+    "zygote_of_no_class": (good, {"load": "zygote"}, "no class, and nothing to load: make it one, or leave"),
+    "zygote_of_a_batched": (Model, {"load": "zygote", "batching": Batching()}, 'leave load="zygote" out'),
+    "load_timeout_of_no_class": (good, {"load_timeout_seconds": 1.0}, "or leave load_timeout_seconds out"),
+    "concurrency_of_no_async": (good, {"concurrency": 32}, "is not async: make it async, or leave concurrency out"),
+    "concurrency_of_columns": (awaited_columns, {"concurrency": 2}, "once for a whole batch: take plain values"),
     "async_batching": (generated, {"batching": Batching()}, "async"),
 }
 
@@ -203,6 +237,29 @@ def test_a_definition_that_no_pool_could_call_is_refused_when_it_is_made(definit
 def test_batches_that_make_no_sense_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Batching"):
         Batching(**values)
+
+
+def test_tables_and_states_of_dictionaries_are_refused_too() -> None:
+    def table(x: Arrow[str]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"y": x.dictionary_encode()})
+
+    class Last:
+        def start(self) -> Annotated[str, CODED]:
+            return ""
+
+        def accumulate(self, state: Annotated[str, CODED], x: str) -> Annotated[str, CODED]:
+            return x
+
+        def merge(self, left: Annotated[str, CODED], right: Annotated[str, CODED]) -> Annotated[str, CODED]:
+            return right
+
+        def finish(self, state: Annotated[str, CODED]) -> str:
+            return state
+
+    with pytest.raises(DeclarationError, match="'y' of function 'table' is dictionary<"):
+        function.table(result=pa.schema({"y": CODED}))(table)
+    with pytest.raises(DeclarationError, match="'state' of function 'Last' is dictionary<"):
+        function.aggregate(Last)
 
 
 def test_a_class_that_is_a_function_is_an_object_of_its_own() -> None:

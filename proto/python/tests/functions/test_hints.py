@@ -4,8 +4,10 @@
 import dataclasses
 import datetime
 import decimal
+import math
 from typing import Annotated, Any, NamedTuple, TypedDict
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -108,6 +110,30 @@ def same_span(value: datetime.timedelta) -> datetime.timedelta:
 
 
 @function
+def same_single(value: Annotated[float, pa.float32()]) -> Annotated[float, pa.float32()]:
+    return value
+
+
+@function
+def same_second(
+    value: Annotated[datetime.datetime, pa.timestamp("s")] | None,
+) -> Annotated[datetime.datetime, pa.timestamp("s")] | None:
+    return value
+
+
+@function
+def same_clock(value: Annotated[datetime.time, pa.time32("ms")]) -> Annotated[datetime.time, pa.time32("ms")]:
+    return value
+
+
+@function
+def same_seconds(
+    value: Annotated[datetime.timedelta, pa.duration("s")],
+) -> Annotated[datetime.timedelta, pa.duration("s")]:
+    return value
+
+
+@function
 def same_list(value: list[str | None] | None) -> list[str | None] | None:
     return value
 
@@ -135,6 +161,10 @@ VALUES: list[tuple[Function[..., Any], list[Any]]] = [
     (same_day, [datetime.date(2026, 2, 28)]),
     (same_moment, [datetime.datetime(2026, 2, 28, 1, 2, 3, 4, datetime.UTC)]),
     (same_span, [datetime.timedelta(days=-1, microseconds=5)]),
+    (same_single, [3.4028234663852886e38, math.inf, -math.inf, 0.5]),
+    (same_second, [datetime.datetime(2026, 2, 28, 1, 2, 3), None]),
+    (same_clock, [datetime.time(1, 2, 3, 4000)]),
+    (same_seconds, [datetime.timedelta(days=-1, seconds=5)]),
     (same_list, [["a", None], [], None]),
     (same_mapping, [{"a": 1.5}, {}]),
     (same_money, [Money(decimal.Decimal("1.50"), "EUR"), Money(decimal.Decimal("0"), None), None]),
@@ -170,6 +200,21 @@ def test_values_come_and_go_as_their_author_writes_them(same: Function[..., Any]
         (Annotated[datetime.datetime, pa.timestamp("us")], datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
         (datetime.time, datetime.datetime(2026, 1, 1)),
         (datetime.timedelta, 5),
+        (datetime.time, datetime.time(1, tzinfo=datetime.UTC)),
+        (Annotated[datetime.datetime, pa.timestamp("s")], datetime.datetime(2026, 1, 1, microsecond=500_000)),
+        (Annotated[datetime.datetime, pa.timestamp("ms")], datetime.datetime(2026, 1, 1, microsecond=1500)),
+        (Annotated[datetime.datetime, pa.timestamp("us")], pd.Timestamp("2026-01-01T00:00:00.000000001")),
+        (Annotated[datetime.time, pa.time32("s")], datetime.time(1, 2, 3, 1000)),
+        (Annotated[datetime.time, pa.time32("ms")], datetime.time(1, 2, 3, 1001)),
+        (Annotated[datetime.timedelta, pa.duration("s")], datetime.timedelta(milliseconds=1)),
+        (Annotated[datetime.timedelta, pa.duration("ms")], datetime.timedelta(microseconds=-1)),
+        (datetime.timedelta, pd.Timedelta(1, "ns")),
+        (Annotated[float, pa.float32()], 1e300),
+        (Annotated[float, pa.float32()], -3.5e38),
+        (Annotated[float, pa.float16()], 65520.0),
+        (Annotated[int, pa.float16()], 70_000),
+        (list[Annotated[float, pa.float32()]], [1.0, 1e300]),
+        (list[Annotated[datetime.timedelta, pa.duration("s")]], [datetime.timedelta(milliseconds=1)]),
         (list[int], [1, 2.5]),
         (dict[str, int], {1: 1}),
         (Point, Point(1.0, "2")),  # type: ignore[arg-type]  # that is the error

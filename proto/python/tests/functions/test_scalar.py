@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions that give a value for each row, in each of their forms."""
 
+import dataclasses
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -154,6 +156,47 @@ def test_a_nan_of_a_nullable_result_is_null_and_of_another_one_a_number() -> Non
     assert call(exact, [float("nan")]).null_count == 0
 
 
+def same_floats(x: NumPy[list[float] | None]) -> NumPy[list[float] | None]:
+    return x
+
+
+def same_float_series(x: Pandas[list[float] | None]) -> Pandas[list[float] | None]:
+    return x
+
+
+def same_nested(x: Pandas[list[list[float]] | None]) -> Pandas[list[list[float]] | None]:
+    return x
+
+
+def same_maps(x: Pandas[dict[str, float] | None]) -> Pandas[dict[str, float] | None]:
+    return x
+
+
+LISTS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "numpy": (same_floats, [[1.0, 2.0], None, [], [math.inf]]),
+    "pandas": (same_float_series, [[1.0, 2.0], None, [], [math.inf]]),
+    "nested": (same_nested, [[[1.0], []], None, [[2.0, 3.0], [4.0]]]),
+    "maps": (same_maps, [[("a", 1.0)], None, []]),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_a_nullable_result_of_objects_may_be_lists_and_maps(case: str) -> None:
+    code, values = LISTS[case]
+    assert call(function(code), values).to_pylist() == values
+
+
+def test_a_list_of_one_nan_is_no_null() -> None:
+    assert call(function(same_floats), [[math.nan]]).null_count == 0
+
+
+def test_the_missing_values_of_pandas_are_nulls_of_a_nullable_result() -> None:
+    def missing(x: Pandas[int]) -> Pandas[int | None]:
+        return pd.Series([pd.NA, math.nan, None, 7], dtype=object)
+
+    assert call(function(missing), range(4)).to_pylist() == [None, None, None, 7]
+
+
 def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     @function
     def narrow(x: Arrow[int]) -> Arrow[int]:
@@ -163,7 +206,12 @@ def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     def real(x: Arrow[int]) -> Arrow[float]:
         return x
 
+    @function
+    def nothing(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float32()]] | None]:
+        return pa.nulls(len(x))
+
     assert call(narrow, [1]).type == pa.int64()
+    assert call(nothing, [1]).to_pylist() == [None]
     assert call(real, [1]).to_pylist() == [1.0]
     with pytest.raises(UserError, match="which is no double"):
         call(real, [2**53 + 1])
@@ -210,6 +258,54 @@ def objects(x: Pandas[int]) -> Pandas[int]:
     return pd.Series([1, "2"], dtype=object)
 
 
+def none_among_objects(x: Pandas[int]) -> Pandas[float]:
+    return pd.Series([None, 1.0], dtype=object)
+
+
+class Incomparable:
+    def __ne__(self, other: object) -> bool:
+        raise RuntimeError("there is no order")
+
+
+def incomparable(x: Pandas[int]) -> Pandas[int | None]:
+    return pd.Series([Incomparable(), 1], dtype=object)
+
+
+@dataclasses.dataclass
+class Priced:
+    price: float
+
+
+class Unpriced(Priced):
+    @property
+    def price(self) -> float:
+        raise LookupError("no price")
+
+    @price.setter
+    def price(self, value: float) -> None:
+        pass
+
+
+def broken_property(x: int) -> Priced:
+    return Unpriced(1.0)
+
+
+def other_unit(x: int) -> Annotated[Any, pa.timestamp("us")]:
+    return np.datetime64("2026-01-01T00:00:00", "s")
+
+
+def sparse(x: Pandas[int]) -> Pandas[int]:
+    return pd.Series(pd.arrays.SparseArray([1, 2]))
+
+
+def too_large(x: NumPy[int]) -> NumPy[Annotated[float, pa.float32()]]:
+    return np.array([1.0, 1e300])
+
+
+def too_large_in_lists(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float32()]]]:
+    return pa.array([[1.0], [2.0, -1e300]])
+
+
 def raises(x: int) -> int:
     raise ValueError(f"not {x}")
 
@@ -239,6 +335,13 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "no_array": (a_list, r"must return a pyarrow.Array, not list"),
     "dimensions": (two_dimensions, "of one dimension"),
     "objects": (objects, "returned what is no int64"),
+    "null_among_objects": (none_among_objects, "returned a null, which its hint does not allow"),
+    "incomparable": (incomparable, "returned what is no int64: there is no order"),
+    "broken_property": (broken_property, "no price"),
+    "other_unit": (other_unit, r"returned what is no timestamp\[us\]"),
+    "sparse": (sparse, "which Arrow does not have"),
+    "too_large": (too_large, r"which is no float: a number as large as 1e\+300"),
+    "too_large_in_lists": (too_large_in_lists, r"a number as large as -1e\+300 is no float"),
     "exception": (raises, "ValueError: not 1"),
     "exit": (exits, "SystemExit: 3"),
     "awaited": (raises_later, "ValueError: not 1"),

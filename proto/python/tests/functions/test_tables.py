@@ -134,6 +134,20 @@ def missing_name(text: str) -> Iterator[WordDict]:
     yield {"word": text}  # type: ignore[typeddict-item]  # that is the error
 
 
+class LazyWord(WordClass):
+    @property
+    def length(self) -> int:
+        raise RuntimeError("not counted")
+
+    @length.setter
+    def length(self, value: int) -> None:
+        pass
+
+
+def unreadable(text: str) -> Iterator[WordClass]:
+    yield LazyWord(text, 1)
+
+
 def other_type(text: str) -> Iterator[Word]:
     yield Word(text, 1.5)  # type: ignore[arg-type]  # that is the error
 
@@ -150,6 +164,7 @@ def late(text: str) -> Iterator[Word]:
 WRONG = {
     other_class: "gave a row that is no Word but tuple",
     missing_name: "gave a row without 'length'",
+    unreadable: "gave a row that cannot be read: not counted",
     other_type: "'length' of function 'other_type' returned what is no int64",
     nothing: "'NoneType' object is not iterable",
     late: "ValueError: late",

@@ -109,6 +109,7 @@ class Aggregation:
         self._columns = Columns(function.signature)
         form = Form.ROWS if self._is_merge else function.signature.form
         self._takes_rows = form is Form.ROWS
+        self._part_of = _series_part if form is Form.PANDAS else _part
         self._joiner = Joiner(Bounds.of(form))
         self._states: list[Any] = [] if key_fields else [self._called(loaded.code.start)]
         result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
@@ -174,8 +175,9 @@ class Aggregation:
 
     def _accumulate(self, columns: Sequence[Any], parts: Sequence[Part]) -> None:
         accumulate = self._loaded.code.accumulate
+        part_of = self._part_of
         for group, start, stop in parts:
-            self._states[group] = accumulate(self._states[group], *(column[start:stop] for column in columns))
+            self._states[group] = accumulate(self._states[group], *(part_of(each, start, stop) for each in columns))
 
     def _merge(self, states: Sequence[Any], parts: Sequence[Part]) -> None:
         merge = self._loaded.code.merge
@@ -196,3 +198,16 @@ class Aggregation:
         except BaseException as error:
             self._loaded.explain(error)
             raise raised(error) from error
+
+
+def _part(column: Any, start: int, stop: int) -> Any:
+    return column[start:stop]
+
+
+def _series_part(column: Any, start: int, stop: int) -> Any:
+    """The same values with an index that begins at 0: a slice of a Series keeps that of the batch."""
+    part = column.iloc[start:stop]
+    if start:
+        # `reset_index` would copy the values.
+        part.index = column.index[: stop - start]
+    return part

@@ -24,7 +24,7 @@ def retyped(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type.equals(wanted):
         return array
     if not _allows_all_nulls(wanted):
-        return array.cast(_relaxed(wanted)).view(wanted)
+        return _read_as(array.cast(_relaxed(wanted)), wanted)
     return array.cast(wanted)
 
 
@@ -79,7 +79,31 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
         return pa.large_list(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
     if kinds.is_list(kind):
         return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)), kind.list_size)
     return kind
+
+
+def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same buffers with a type that forbids some nulls.
+
+    Array.view and casts refuse nulls that are in no value: Spark writes one into each member of a struct that is null.
+    """
+    if array.type.equals(kind):
+        return array
+    if kinds.is_struct(kind):
+        # Members come without the offset of their struct.
+        validity = array.is_valid().buffers()[1] if array.null_count else None
+        members = [_read_as(array.field(number), member.type) for number, member in enumerate(kind)]
+        return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=members)
+    if kinds.is_map(kind):
+        pairs = [_read_as(array.keys, kind.key_type), _read_as(array.items, kind.item_type)]
+        entry = pa.struct([kind.key_field, kind.item_field])
+        values = pa.Array.from_buffers(entry, len(pairs[0]), [None], 0, children=pairs)
+    else:
+        values = _read_as(array.values, kind.value_type)
+    buffers = array.buffers()[: 1 if kinds.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, [values])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -95,4 +119,6 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(member.name, _canonical(member.type)) for member in kind])
     if kinds.is_map(kind):
         return pa.map_(_canonical(kind.key_type), pa.field("value", _canonical(kind.item_type)))
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(pa.field("item", _canonical(kind.value_type)), kind.list_size)
     return kind

@@ -43,7 +43,7 @@ class FunctionDecorator:
         on_error: Literal["raise", "null", "struct"] = ...,
         load: Literal["worker", "zygote"] = ...,
         load_timeout_seconds: float | None = ...,
-        concurrency: int = ...,
+        concurrency: int | None = ...,
         batching: Batching | None = ...,
         arguments: pa.Schema | None = ...,
         result: pa.DataType | pa.Field | SchemaFunction | None = ...,
@@ -63,7 +63,7 @@ class FunctionDecorator:
         on_error: Literal["raise", "null", "struct"] = "raise",
         load: Literal["worker", "zygote"] = "worker",
         load_timeout_seconds: float | None = None,
-        concurrency: int = 32,
+        concurrency: int | None = None,
         batching: Batching | None = None,
         arguments: pa.Schema | None = None,
         result: pa.DataType | pa.Field | SchemaFunction | None = None,
@@ -86,7 +86,7 @@ class FunctionDecorator:
             load_timeout_seconds: How long the constructor and `warm_up` of a class may take; one that takes longer is
                 given up, and its function is at fault. 0 is no limit. Default: --load-timeout-seconds of the pool. A
                 batched function has that of its `Batching`.
-            concurrency: Rows of an async function that are awaited at once in a worker.
+            concurrency: Rows of an async function of plain values that are awaited at once in a worker. Default: 32.
             batching: Have rows of many callers joined into batches, in processes of the function's own.
             arguments: Names and types of the arguments, instead of hints; the code gets pyarrow arrays.
             result: Type of the result, instead of a hint. Of a function of any columns: what computes the schema of
@@ -215,7 +215,7 @@ class _Given:
     load: Literal["worker", "zygote"]
     load_timeout_seconds: float | None
     on_error: str = "raise"
-    concurrency: int = 32
+    concurrency: int | None = None
     batching: Batching | None = None
 
     def of(self, code: Any) -> Options:

@@ -19,6 +19,7 @@ from updraft.functions.failures import raised, wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
 from updraft.functions.signature import Signature
+from updraft.reply_checks import has_dictionary
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -62,7 +63,7 @@ class Options:
     deterministic: bool = True
     on_error: ErrorPolicy = ErrorPolicy.RAISE
     loads_in: Literal["worker", "zygote"] = "worker"
-    concurrency: int = _DEFAULT_CONCURRENCY
+    concurrency: int | None = None
     batching: Batching | None = None
     load_timeout_seconds: float | None = None
 
@@ -108,7 +109,7 @@ class Function(Generic[_P, _R]):
         self.on_error = options.on_error
         self.loads_in = options.loads_in
         """Where the constructor of a class runs: in each worker that is called for it, or once in the zygote."""
-        self.concurrency = options.concurrency
+        self.concurrency = options.concurrency or _DEFAULT_CONCURRENCY
         """Calls of an async function that run at once in a worker."""
         self.batching = options.batching
         self.load_timeout_seconds = options.load_timeout_seconds
@@ -124,6 +125,7 @@ class Function(Generic[_P, _R]):
         elif results is not None:
             self.results = results
         self._fail_unless_consistent()
+        self._fail_unless_in_effect(options)
         functools.update_wrapper(self, target, updated=())
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -205,6 +207,29 @@ class Function(Generic[_P, _R]):
             raise DeclarationError(f"{what} is async: only functions that give a value a row can be")
         if self.signature.form is Form.RECORD_BATCH and self.kind is not Kind.ANY:
             raise DeclarationError(f"{what} takes batches of any columns: its arguments need hints")
+        columns = [*((argument.name, argument.value) for argument in self.signature.arguments), *self.results]
+        columns += [] if self.state is None else [("state", self.state)]
+        for name, value in columns:
+            if has_dictionary(value.type):
+                raise DeclarationError(
+                    f"{name!r} of {what} is {value.type}: dictionaries cannot be sent, declare the type of their values"
+                )
+
+    def _fail_unless_in_effect(self, options: Options) -> None:
+        """An option that does nothing for a function was meant to do something."""
+        what = f"function {self.name!r}"
+        if self.batching is not None and self.loads_in == "zygote":
+            raise DeclarationError(f'{what} is batched, and its own process loads it: leave load="zygote" out')
+        if not self.is_class and self.loads_in == "zygote":
+            raise DeclarationError(f'{what} is no class, and nothing to load: make it one, or leave load="zygote" out')
+        if not self.is_class and self.load_timeout_seconds is not None:
+            raise DeclarationError(f"{what} is no class: make it one, or leave load_timeout_seconds out")
+        if options.concurrency is not None and not self.signature.is_async:
+            raise DeclarationError(f"{what} is not async: make it async, or leave concurrency out")
+        if options.concurrency is not None and self.signature.form is not Form.ROWS:
+            raise DeclarationError(
+                f"{what} is called once for a whole batch: take plain values, or leave concurrency out"
+            )
 
 
 def error_struct(value: pa.DataType) -> pa.DataType:
@@ -224,7 +249,7 @@ def _check(options: Options) -> None:
         )
     if options.loads_in not in ("worker", "zygote"):
         raise DeclarationError(f'load of function {options.name!r} is "worker" or "zygote", not {options.loads_in!r}')
-    if options.concurrency < 1:
+    if options.concurrency is not None and options.concurrency < 1:
         raise DeclarationError(f"concurrency of function {options.name!r} has to be at least 1")
     if options.load_timeout_seconds is not None and not 0 <= options.load_timeout_seconds < math.inf:
         raise DeclarationError(f"load_timeout_seconds of function {options.name!r} has to be 0 or more seconds")

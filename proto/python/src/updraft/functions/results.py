@@ -11,7 +11,7 @@ from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
-from updraft.functions.values import to_column
+from updraft.functions.values import check_magnitude, to_column
 
 
 class ResultColumn:
@@ -33,7 +33,8 @@ class ResultColumn:
         try:
             plain = values if convert is None else [convert(value) for value in values]
             column = to_column(plain, self._value.type)
-        except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+        except Exception as error:
+            # Reading a value may run code of the author, such as a property.
             raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}") from error
         return self._without_nulls(column)
 
@@ -47,14 +48,16 @@ class ResultColumn:
     def of_array(self, array: pa.Array) -> pa.Array:
         """The column in exactly the declared type; raises UserError."""
         wanted = self._value.type
+        is_same = same_type(array.type, wanted)
+        if not is_same and not _is_wider(array.type, wanted):
+            raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
         try:
-            if not same_type(array.type, wanted):
-                if not _is_wider(array.type, wanted):
-                    raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
-                # Raises where a value would not be the same.
+            if not is_same:
+                check_magnitude(array, wanted)
+                # Raises where another value would not be the same.
                 array = array.cast(wanted)
             return retyped(self._without_nulls(array), wanted)
-        except pa.ArrowException as error:
+        except (TypeError, pa.ArrowException) as error:
             raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}") from error
 
     def _without_nulls(self, array: pa.Array) -> pa.Array:
@@ -92,7 +95,8 @@ class ResultColumn:
             return to_column_of_objects(values, self._value, self._what)
         try:
             array = pa.array(values, from_pandas=self._value.nullable)
-        except pa.ArrowException as error:
+        except Exception as error:
+            # pyarrow asks values of a type that pandas does not have itself for an array.
             raise wrong_result(f"{self._what} returned values of {values.dtype}, which Arrow does not have") from error
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         wanted = self._value.type
@@ -103,12 +107,23 @@ class ResultColumn:
 
 
 def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
-    """A column of an array of Python's objects; raises UserError. NaN is what differs from itself."""
-    listed = [None if each is None or (value.nullable and each != each) else each for each in values.tolist()]
+    """A column of an array of Python's objects; raises UserError."""
     try:
+        listed = [None if value.nullable and _is_missing(each) else each for each in values.tolist()]
         return to_column(listed, value.type)
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+    except Exception as error:
+        # Comparing a value may run code of the author.
         raise wrong_result(f"{what} returned what is no {value.type}: {error}") from error
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is what NumPy and pandas have for a null: NaN, which differs from itself, or NA."""
+    if hasattr(value, "__len__"):
+        # No NaN; and whether an array differs from itself has no single answer.
+        return False
+    differs = value != value
+    # NA itself gives NA for an answer.
+    return type(differs).__name__ == "NAType" or bool(differs)
 
 
 def _is_wider(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -137,11 +137,14 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
                 raise wrong_result(
                     f"function {function.name!r} gave a row that is no {record.__name__} but {type(row).__name__}"
                 )
-        if not is_dict:
-            return [[getattr(row, name) for row in rows] for name in names]
         try:
-            return [[row[name] for row in rows] for name in names]
+            if is_dict:
+                return [[row[name] for row in rows] for name in names]
+            return [[getattr(row, name) for row in rows] for name in names]
         except KeyError as missing:
             raise wrong_result(f"function {function.name!r} gave a row without {missing}") from missing
+        except Exception as error:
+            # An attribute may be a property.
+            raise wrong_result(f"function {function.name!r} gave a row that cannot be read: {error}") from error
 
     return read

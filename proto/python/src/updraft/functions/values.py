@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns as plain values and back, a batch at a time.
 
-pyarrow makes 1 of 1.5 where a column has integers, and bytes of text: what an author returns is looked at first.
+pyarrow makes 1 of 1.5 where a column has integers, bytes of text, and whole seconds of any time where a column has
+those: what an author returns is looked at first.
 """
 
 import datetime
@@ -16,6 +17,13 @@ from pyarrow import types as kinds
 
 from updraft.functions.arrow_types import is_list
 from updraft.functions.hints import Convert
+
+_INFINITE_FROM = {pa.float16(): 65520.0, pa.float32(): 2.0**128 - 2.0**103}
+"""The smallest number that each type rounds to an infinity."""
+_UNIT_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_UNITS = {"s": "second", "ms": "millisecond", "us": "microsecond"}
+_ZONED_TIMES = (datetime.datetime, datetime.time)
+_PLAIN_TIMES = {*_ZONED_TIMES, datetime.timedelta}
 
 
 def to_values(column: pa.Array, convert: Convert | None = None) -> list[Any]:
@@ -43,11 +51,31 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
         for member in kind:
             _check([value.get(member.name) for value in present], member.type)
     else:
-        if kinds.is_timestamp(kind):
-            _check_zones(values, kind)
-        for cls in set(map(type, values)):
-            if cls is not type(None) and not _fits(cls, kind):
+        classes = set(map(type, values)) - {type(None)}
+        for cls in classes:
+            if not _fits(cls, kind):
                 raise TypeError(f"a value of type {cls.__name__} is no {kind}")
+        if kinds.is_timestamp(kind) or kinds.is_time(kind):
+            _check_zones(values, kind)
+        if kinds.is_timestamp(kind) or kinds.is_time(kind) or kinds.is_duration(kind):
+            _check_digits(values, classes, kind)
+        if kind in _INFINITE_FROM:
+            check_magnitude(pa.array(values, pa.float64()), kind)
+
+
+def check_magnitude(numbers: pa.Array, kind: pa.DataType) -> None:
+    """Raises TypeError for a finite number that a cast to the type, which may be one of lists, makes infinite."""
+    while is_list(kind) and is_list(numbers.type):
+        numbers, kind = numbers.flatten(), kind.value_type
+    if kind not in _INFINITE_FROM:
+        return
+    # Of the narrow types alone: an import of `updraft.functions` does not wait for it.
+    import pyarrow.compute as pc
+
+    numbers = numbers.cast(pa.float64(), safe=False)
+    too_large = numbers.filter(pc.and_(pc.is_finite(numbers), pc.greater_equal(pc.abs(numbers), _INFINITE_FROM[kind])))
+    if len(too_large):
+        raise TypeError(f"a number as large as {too_large[0].as_py()!r} is no {kind}")
 
 
 def _present(values: Iterable[Any]) -> list[Any]:
@@ -85,10 +113,23 @@ def _fits(cls: type, kind: pa.DataType) -> bool:
 
 def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
     """A time without a zone is no moment, and pyarrow would take it for UTC; the inverse loses its zone."""
+    has_zone = kinds.is_timestamp(kind) and kind.tz is not None
     for value in values:
-        if isinstance(value, datetime.datetime) and (value.tzinfo is None) is not (kind.tz is None):
-            zone = "without a time zone" if value.tzinfo is None else "with a time zone"
-            raise TypeError(f"a datetime {zone} is no {kind}: {value!r}")
+        if isinstance(value, _ZONED_TIMES) and (value.tzinfo is not None) is not has_zone:
+            what = "datetime" if isinstance(value, datetime.datetime) else "time"
+            zone = "without a time zone" if has_zone else "with a time zone"
+            raise TypeError(f"a {what} {zone} is no {kind}: {value!r}")
+
+
+def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) -> None:
+    """pyarrow cuts what is shorter than the type's unit. Python's own times have microseconds, pandas' nanoseconds."""
+    if kind.unit == "ns" or (kind.unit == "us" and classes <= _PLAIN_TIMES):
+        return
+    suffix = "s" if kinds.is_duration(kind) else ""
+    for value in values:
+        microseconds = getattr(value, f"microsecond{suffix}", 0)
+        if microseconds % _UNIT_MICROSECONDS[kind.unit] or getattr(value, f"nanosecond{suffix}", 0):
+            raise TypeError(f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}")
 
 
 def _is_time(cls: type, kind: type, of_numpy: str) -> bool:

@@ -48,16 +48,15 @@ class LoadedFunction:
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
         is_batched = self._function.batching is not None
         results = map(self._in_parts, batches) if is_batched else cast(OneToOne, self._loaded).run(batches)
-        return _column([batch.column(0) for batch in results], self._function.result_schema)
+        return _column([batch.column(0) for batch in _replies(results)], self._function.result_schema)
 
     def table(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
         """The results of a table function; arguments and errors as of `call`."""
         self._require(Kind.TABLE, "table")
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
         loaded = cast(LoadedTable, self._loaded)
-        return pa.Table.from_batches(
-            [result for batch in batches for result in loaded.run(batch)], self._function.result_schema
-        )
+        results = (result for batch in batches for result in loaded.run(batch))
+        return pa.Table.from_batches(list(_replies(results)), self._function.result_schema)
 
     def batches(self, columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0) -> pa.Table:
         """The results of a function of any columns: a row for each row.
@@ -70,11 +69,8 @@ class LoadedFunction:
         """
         self._require(Kind.ANY, "batches")
         batch = columns if isinstance(columns, pa.RecordBatch) else _named(columns)
-        results = list(cast(OneToOne, self._loaded).run(_received(_batches(batch, batch_rows))))
-        check_reply_schema(results[0].schema)
-        for result in results:
-            check_reply(result)
-        return pa.Table.from_batches(results)
+        results = cast(OneToOne, self._loaded).run(_received(_batches(batch, batch_rows), batch.schema))
+        return pa.Table.from_batches(list(_replies(results)))
 
     def aggregate(
         self,
@@ -115,10 +111,12 @@ class LoadedFunction:
         return pa.concat_batches(parts or [pa.RecordBatch.from_pylist([], schema=self._function.result_schema)])
 
     def _aggregated(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, call: AggregateCall) -> pa.RecordBatch:
+        received = _received(batches, schema)
         aggregation = cast(LoadedAggregate, self._loaded).begin(schema, call)
-        for batch in batches:
+        for batch in received:
             aggregation.add(batch)
-        return aggregation.results()
+        (results,) = _replies([aggregation.results()])
+        return results
 
     def _require(self, kind: Kind, name: str) -> None:
         if self._function.kind is not kind:
@@ -146,8 +144,8 @@ class LoadedFunction:
         convert = signature.value.to_arrow
         return to_column(column if convert is None else [convert(value) for value in column], argument.type)
 
-    def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        for batch in batches:
+    def _checked(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in _received(batches, batches[0].schema):
             self._function.arguments.check(batch.schema)
             yield self._function.checked(batch)
 
@@ -197,11 +195,18 @@ def _named(columns: Mapping[str, Column]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
-def _received(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As a worker gets them, since nothing else checks them; raises ProtocolError."""
-    decoder = ArrowDecoder.announced_by(batches[0].schema.serialize(), "the first message", max_batch_rows=_MOST_ROWS)
-    for sequence, batch in enumerate(batches, 1):
-        yield decoder.decode_batch(batch.serialize(), sequence=sequence)
+def _received(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """As a worker gets them, which checks them all; raises ProtocolError."""
+    decoder = ArrowDecoder.announced_by(schema.serialize(), "the first message", max_batch_rows=_MOST_ROWS)
+    return (decoder.decode_batch(batch.serialize(), sequence=number) for number, batch in enumerate(batches, 1))
+
+
+def _replies(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As a worker sends them, which checks them all; raises UserError."""
+    for result in results:
+        check_reply_schema(result.schema)
+        check_reply(result)
+        yield result
 
 
 def _column(parts: Sequence[pa.Array], schema: pa.Schema | None) -> pa.Array:
