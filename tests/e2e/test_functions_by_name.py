@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
 from tests.e2e.applications import deployed_functions
-from tests.e2e.named import CATALOG, before_tables, values
+from tests.e2e.named import CATALOG, before_tables, values, weights_of
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session, runtime_confs
+from tests.support.waiting import until
 from updraft.spark import functions as U
 
 
@@ -169,9 +170,38 @@ def test_functions_of_each_kind_and_those_that_cannot_be_called_are_described(
     assert values(named, f"DESCRIBE FUNCTION updraft.default.{name}") == lines
 
 
-def test_a_function_at_fault_is_refused_with_the_reason(named: SparkSession) -> None:
-    with pytest.raises(AnalysisException, match=r"unloadable cannot be called now: .* its weights are missing"):
-        named.sql("SELECT updraft.default.unloadable(1)")
+def test_a_function_that_no_worker_can_load_is_refused_with_the_reason(named: SparkSession) -> None:
+    with before_tables(named) as catalog:
+        for name, query in (
+            ("unloadable", "SELECT updraft.default.unloadable(1)"),
+            ("unloadable_steps", f"SELECT * FROM {catalog}unloadable_steps(1)"),
+        ):
+            with pytest.raises(PySparkException, match=f"{name} cannot be called now: .* its weights are missing"):
+                named.sql(query)
+
+
+def test_a_function_that_could_not_be_loaded_is_called_again_and_works_when_it_can_be(
+    named: SparkSession, deployed: LocalPool
+) -> None:
+    def are_at_fault(at_fault: bool) -> bool:
+        # A pool is asked anew every two seconds.
+        described = (values(named, f"DESCRIBE FUNCTION updraft.default.{name}") for name in calls)
+        return all(any(line.startswith("fault: ") for line in lines) is at_fault for lines in described)
+
+    with before_tables(named) as catalog:
+        calls = {
+            "weighted": "SELECT updraft.default.weighted(id) FROM range(1, 2)",
+            "weighted_sum": "SELECT updraft.default.weighted_sum(id) FROM range(1, 2)",
+            "weighted_steps": f"SELECT number FROM {catalog}weighted_steps(1)",
+        }
+        for query in calls.values():
+            with pytest.raises((PySparkException, Py4JJavaError), match="cannot be loaded: FileNotFoundError"):
+                values(named, query)
+        until("their faults are shown", lambda: are_at_fault(True))
+        weights_of(deployed).write_text("3")
+        for query in calls.values():
+            assert values(named, query) == [3]
+        until("they are well again", lambda: are_at_fault(False))
 
 
 @pytest.mark.parametrize(
