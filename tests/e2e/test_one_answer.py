@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.applications.running import differences
-from tests.support.example_functions import FAILURES, examples_pool, of_kind
+from tests.support.example_functions import AGGREGATE_FAILURES, FAILURES, TABLE_FAILURES, examples_pool, of_kind
 from updraft.functions import Kind
 
 _PYTHON = "PythonException"
@@ -24,6 +24,10 @@ _CLASSES = {
     "a model's other type": _ANALYSIS,
     "a column too few": _ANALYSIS,
     "a column too many": _ANALYSIS,
+    "a table function raises": _PYTHON,
+    "a table function's null": _TASK,
+    "an aggregate raises": _PYTHON,
+    "an aggregate's null": _TASK,
 }
 _WORDS = {
     "another type": "argument words of reading_minutes is BIGINT, not DOUBLE",
@@ -58,10 +62,20 @@ def test_a_table_function_gives_the_rows_of_its_author(found: Mapping[str, str],
 
 
 @pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
-@pytest.mark.parametrize("case", FAILURES)
+@pytest.mark.parametrize("case", [*FAILURES, *AGGREGATE_FAILURES])
 def test_an_error_takes_the_form_that_spark_has_for_it(
     found: Mapping[str, str], case: str, how: str, session: str
 ) -> None:
-    name, _, text = found[f"{case}, {how}, {session}"].partition(": ")
+    _has_sparks_form(case, found[f"{case}, {how}, {session}"])
+
+
+@pytest.mark.parametrize("case", TABLE_FAILURES)
+def test_an_error_of_a_table_function_has_the_same_form(found: Mapping[str, str], case: str, session: str) -> None:
+    _has_sparks_form(case, found[f"{case}, SQL, {session}"])
+
+
+def _has_sparks_form(case: str, error: str) -> None:
+    name, _, text = error.partition(": ")
     assert name in _CLASSES[case]
-    assert _WORDS.get(case, FAILURES[case].says) in text
+    failure = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}[case]
+    assert _WORDS.get(case, failure.says) in text
