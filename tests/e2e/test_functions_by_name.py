@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -117,6 +118,8 @@ def test_names_with_dots_are_namespaces(named: SparkSession) -> None:
     try:
         # Of a name that Spark's own functions do not have.
         assert values(named, "SELECT slug('A b'), updraft.default.text.upper(null)") == [("a-b", None)]
+        # What is described is what a call would get.
+        assert "Function: upper" in values(named, "DESCRIBE FUNCTION upper")
     finally:
         named.sql("USE spark_catalog.default")
     assert values(named, "SHOW NAMESPACES IN updraft") == ["default", "other"]
@@ -328,6 +331,21 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
         assert values(named, f"SELECT word FROM {catalog}words(text => 'a bb')") == ["a", "bb"]
         with pytest.raises(PySparkException, match="add gives no table"):
             named.sql(f"SELECT * FROM {catalog}add(1, 2)")
+
+
+def test_functions_of_spark_do_not_need_the_pool_of_the_current_namespace(
+    spark: SparkSession, deployed: LocalPool
+) -> None:
+    with another_session(spark) as session, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        session.conf.set(ENDPOINT, f"grpc://127.0.0.1:{nobody.getsockname()[1]}")
+        session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.sql("USE updraft.default")
+        query = "SELECT count(*), max(mask('aA', lowerChar => 'q')) FROM range(3) WHERE abs(id) > 0"
+        assert values(session, query) == [(2, "qX")]
+        assert "Function: abs" in values(session, "DESCRIBE FUNCTION abs")
+        with pytest.raises((PySparkException, Py4JJavaError), match="does not say what functions it has"):
+            session.sql("SELECT slug('a')")
 
 
 def test_a_misspelt_setting_of_the_catalog_is_refused(spark: SparkSession, deployed: LocalPool) -> None:
