@@ -11,6 +11,8 @@ from tests.e2e.applications.running import differences
 from tests.support.example_functions import AGGREGATE_FAILURES, FAILURES, TABLE_FAILURES, examples_pool, of_kind
 from updraft.functions import Kind
 
+_FAILURES = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}
+
 _PYTHON = "PythonException"
 _ANALYSIS = "AnalysisException"
 _TASK = ("Py4JJavaError", "SparkException")
@@ -56,26 +58,19 @@ def test_a_function_answers_as_its_author_wrote_it(found: Mapping[str, str], nam
     assert found[f"{name}, {how}, {session}"] == ""
 
 
+@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
 @pytest.mark.parametrize("name", of_kind(Kind.TABLE))
-def test_a_table_function_gives_the_rows_of_its_author(found: Mapping[str, str], name: str, session: str) -> None:
-    assert found[f"{name}, SQL, {session}"] == ""
+def test_a_table_function_gives_the_rows_of_its_author(
+    found: Mapping[str, str], name: str, how: str, session: str
+) -> None:
+    assert found[f"{name}, {how}, {session}"] == ""
 
 
 @pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
-@pytest.mark.parametrize("case", [*FAILURES, *AGGREGATE_FAILURES])
+@pytest.mark.parametrize("case", _FAILURES)
 def test_an_error_takes_the_form_that_spark_has_for_it(
     found: Mapping[str, str], case: str, how: str, session: str
 ) -> None:
-    _has_sparks_form(case, found[f"{case}, {how}, {session}"])
-
-
-@pytest.mark.parametrize("case", TABLE_FAILURES)
-def test_an_error_of_a_table_function_has_the_same_form(found: Mapping[str, str], case: str, session: str) -> None:
-    _has_sparks_form(case, found[f"{case}, SQL, {session}"])
-
-
-def _has_sparks_form(case: str, error: str) -> None:
-    name, _, text = error.partition(": ")
+    name, _, text = found[f"{case}, {how}, {session}"].partition(": ")
     assert name in _CLASSES[case]
-    failure = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}[case]
-    assert _WORDS.get(case, failure.says) in text
+    assert _WORDS.get(case, _FAILURES[case].says) in text

@@ -62,11 +62,32 @@ def _values(frame: DataFrame) -> list[Any]:
     return [row[0] for row in frame.collect()]
 
 
-def _rows(session: Session, name: str, column: pa.Array) -> list[tuple[int, dict[str, Any]]]:
-    _frame(session, [pa.array(range(len(column))), column])
+Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
+
+
+def _rows_by_sql(session: Session, name: str, column: pa.Array) -> Rows:
+    _numbered(session, column)
+    return _rows(session, name, "given")
+
+
+def _rows_of_frame(session: Session, name: str, column: pa.Array) -> Rows:
+    return _rows(session, name, "{frame}", frame=_numbered(session, column))
+
+
+_TABLE_CALLERS: dict[str, Callable[[Session, str, pa.Array], Rows]] = {
+    "SQL": _rows_by_sql,
+    "DataFrame API": _rows_of_frame,
+}
+
+
+def _numbered(session: Session, column: pa.Array) -> DataFrame:
+    return _frame(session, [pa.array(range(len(column))), column])
+
+
+def _rows(session: Session, name: str, given: str, **frames: DataFrame) -> Rows:
     with before_tables(session) as catalog:
-        query = f"SELECT _0, struct(results.*) FROM given, LATERAL {catalog}{name}(_1) AS results"
-        return [(number, row.asDict()) for number, row in session.sql(query).collect()]
+        query = f"SELECT _0, struct(results.*) FROM {given}, LATERAL {catalog}{name}(_1) AS results"
+        return [(number, row.asDict()) for number, row in session.sql(query, **frames).collect()]
 
 
 def _difference(answer: object, expected: object) -> str:
@@ -88,10 +109,11 @@ def _found(session: Session) -> Iterator[tuple[str, str]]:
             yield f"{name}, {how}", _difference(caller(session, name, columns_of(name)), author(name))
         for case, failure in {**FAILURES, **AGGREGATE_FAILURES}.items():
             yield f"{case}, {how}", _error(functools.partial(caller, session, failure.name, failure.columns))
-    for name in of_kind(Kind.TABLE):
-        yield f"{name}, SQL", _difference(_rows(session, name, *columns_of(name)), author_rows(name))
-    for case, failure in TABLE_FAILURES.items():
-        yield f"{case}, SQL", _error(functools.partial(_rows, session, failure.name, *failure.columns))
+    for how, table_caller in _TABLE_CALLERS.items():
+        for name in of_kind(Kind.TABLE):
+            yield f"{name}, {how}", _difference(table_caller(session, name, *columns_of(name)), author_rows(name))
+        for case, failure in TABLE_FAILURES.items():
+            yield f"{case}, {how}", _error(functools.partial(table_caller, session, failure.name, *failure.columns))
 
 
 def main(endpoint: str) -> None:
