@@ -15,8 +15,10 @@ from tests.contract.java_client import FlightError, JavaClient, java_client
 from tests.contract.python_clients import by_databends_client, by_pyarrow, flight_table
 from tests.support.engines import databend, risingwave
 from tests.support.example_functions import (
+    AGGREGATE_FAILURES,
     FAILURES,
     FUNCTIONS,
+    TABLE_FAILURES,
     Columns,
     Failure,
     author,
@@ -172,24 +174,32 @@ BY_DATABENDS_CLIENT = {
 }
 
 
+def hears_by_pyarrow(pool: LocalPool, failure: Failure) -> None:
+    # What is no error of a caller has no class of its own there.
+    error = pa.ArrowInvalid if failure.error is ProtocolError else pa.ArrowException
+    with pytest.raises(error, match=failure.says):
+        flight_table(pool, failure.name, failure.columns)
+
+
+def hears_in_java(java: JavaClient, failure: Failure) -> None:
+    with pytest.raises(FlightError) as failed:
+        java.call(failure.name, failure.columns)
+    assert str(failed.value).startswith(f"{CODES[failure.error].name}: ")
+    assert failure.says in str(failed.value)
+
+
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=list(FAILURES))
 class TestErrors:
     def test_in_a_test(self, failure: Failure) -> None:
         with pytest.raises(failure.error, match=failure.says):
-            testing.call(FUNCTIONS[failure.name], *failure.columns)
+            testing.call(failure.function, *failure.columns)
 
     def test_by_pyarrow(self, pool: LocalPool, failure: Failure) -> None:
-        # What is no error of a caller has no class of its own there.
-        error = pa.ArrowInvalid if failure.error is ProtocolError else pa.ArrowException
-        with pytest.raises(error, match=failure.says):
-            flight_table(pool, failure.name, failure.columns)
+        hears_by_pyarrow(pool, failure)
 
     @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
     def test_in_java(self, java: JavaClient, failure: Failure) -> None:
-        with pytest.raises(FlightError) as failed:
-            java.call(failure.name, failure.columns)
-        assert str(failed.value).startswith(f"{CODES[failure.error].name}: ")
-        assert failure.says in str(failed.value)
+        hears_in_java(java, failure)
 
     @pytest.mark.parametrize("caller", [by_risingwave, by_databend])
     def test_by_an_engine(self, pool: LocalPool, failure: Failure, caller: Caller) -> None:
@@ -208,6 +218,48 @@ class TestErrors:
         kind, says = BY_DATABENDS_CLIENT.get(case, (error, failure.says))
         with pytest.raises(kind, match=says):
             by_databends_client(pool, failure.name, failure.columns)
+
+
+@pytest.mark.parametrize("failure", TABLE_FAILURES.values(), ids=list(TABLE_FAILURES))
+class TestErrorsOfTableFunctions:
+    def test_in_a_test(self, failure: Failure) -> None:
+        with pytest.raises(failure.error, match=failure.says):
+            testing.table(failure.function, *failure.columns)
+
+    def test_by_pyarrow(self, pool: LocalPool, failure: Failure) -> None:
+        hears_by_pyarrow(pool, failure)
+
+    @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+    def test_in_java(self, java: JavaClient, failure: Failure) -> None:
+        hears_in_java(java, failure)
+
+    def test_by_risingwave(self, pool: LocalPool, failure: Failure) -> None:
+        with risingwave(pool.tcp_address) as engine, pytest.raises(grpc.RpcError) as failed:
+            engine.call_table(failure.name, failure.columns)
+        assert failed.value.code() is CODES[failure.error]
+        assert failure.says in str(failed.value.details())
+
+    def test_by_databend_which_has_one_row(self, pool: LocalPool, failure: Failure) -> None:
+        (column,) = failure.columns
+        results = list(failure.function.result_schema or ())
+        with databend(pool.tcp_address) as engine, pytest.raises(grpc.RpcError) as failed:
+            engine.call_table(failure.name, [column.slice(1)], _declared([column]), results)
+        assert failed.value.code() is CODES[failure.error]
+        assert failure.says in str(failed.value.details())
+
+
+@pytest.mark.parametrize("failure", AGGREGATE_FAILURES.values(), ids=list(AGGREGATE_FAILURES))
+class TestErrorsOfAggregates:
+    def test_in_a_test(self, failure: Failure) -> None:
+        with pytest.raises(failure.error, match=failure.says):
+            testing.aggregate(failure.function, *failure.columns)
+
+    def test_by_pyarrow(self, pool: LocalPool, failure: Failure) -> None:
+        hears_by_pyarrow(pool, failure)
+
+    @pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+    def test_in_java(self, java: JavaClient, failure: Failure) -> None:
+        hears_in_java(java, failure)
 
 
 @pytest.mark.parametrize("name", ["nothing", "initials@7"])

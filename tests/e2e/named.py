@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -22,11 +23,14 @@ CATALOG = "spark.sql.catalog.updraft"
 @contextmanager
 def deployed_pool() -> Iterator[LocalPool]:
     """With the functions of the guide, and those of `applications/deployed_functions.py`."""
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}"),
-        LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}")) as pool,
-    ):
+    pool = LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}"))
+    with mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}:{weights_of(pool).parent}"), pool:
         yield pool
+
+
+def weights_of(pool: LocalPool) -> Path:
+    """The file without which some functions of `deployed_pool` cannot be loaded; it is not there yet."""
+    return pool.directory / deployed_functions.WEIGHTS
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
 from tests.e2e.applications import deployed_functions
-from tests.e2e.named import CATALOG, before_tables, values
+from tests.e2e.named import CATALOG, before_tables, values, weights_of
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session, runtime_confs
+from tests.support.waiting import until
 from updraft.spark import functions as U
 
 
@@ -119,7 +121,10 @@ def test_names_with_dots_are_namespaces(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.text.upper('abc')") == ["ABC"]
     named.sql("USE updraft.default.text")
     try:
-        assert values(named, "SELECT upper('abc'), updraft.default.text.upper(null)") == [("ABC", None)]
+        # Of a name that Spark's own functions do not have.
+        assert values(named, "SELECT slug('A b'), updraft.default.text.upper(null)") == [("a-b", None)]
+        # What is described is what a call would get.
+        assert "Function: upper" in values(named, "DESCRIBE FUNCTION upper")
     finally:
         named.sql("USE spark_catalog.default")
     assert values(named, "SHOW NAMESPACES IN updraft") == ["default", "other"]
@@ -173,9 +178,38 @@ def test_functions_of_each_kind_and_those_that_cannot_be_called_are_described(
     assert values(named, f"DESCRIBE FUNCTION updraft.default.{name}") == lines
 
 
-def test_a_function_at_fault_is_refused_with_the_reason(named: SparkSession) -> None:
-    with pytest.raises(AnalysisException, match=r"unloadable cannot be called now: .* its weights are missing"):
-        named.sql("SELECT updraft.default.unloadable(1)")
+def test_a_function_that_no_worker_can_load_is_refused_with_the_reason(named: SparkSession) -> None:
+    with before_tables(named) as catalog:
+        for name, query in (
+            ("unloadable", "SELECT updraft.default.unloadable(1)"),
+            ("unloadable_steps", f"SELECT * FROM {catalog}unloadable_steps(1)"),
+        ):
+            with pytest.raises(PySparkException, match=f"{name} cannot be called now: .* its weights are missing"):
+                named.sql(query)
+
+
+def test_a_function_that_could_not_be_loaded_is_called_again_and_works_when_it_can_be(
+    named: SparkSession, deployed: LocalPool
+) -> None:
+    def are_at_fault(at_fault: bool) -> bool:
+        # A pool is asked anew every two seconds.
+        described = (values(named, f"DESCRIBE FUNCTION updraft.default.{name}") for name in calls)
+        return all(any(line.startswith("fault: ") for line in lines) is at_fault for lines in described)
+
+    with before_tables(named) as catalog:
+        calls = {
+            "weighted": "SELECT updraft.default.weighted(id) FROM range(1, 2)",
+            "weighted_sum": "SELECT updraft.default.weighted_sum(id) FROM range(1, 2)",
+            "weighted_steps": f"SELECT number FROM {catalog}weighted_steps(1)",
+        }
+        for query in calls.values():
+            with pytest.raises((PySparkException, Py4JJavaError), match="cannot be loaded: FileNotFoundError"):
+                values(named, query)
+        until("their faults are shown", lambda: are_at_fault(True))
+        weights_of(deployed).write_text("3")
+        for query in calls.values():
+            assert values(named, query) == [3]
+        until("they are well again", lambda: are_at_fault(False))
 
 
 @pytest.mark.parametrize(
@@ -302,6 +336,23 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
         assert values(named, f"SELECT word FROM {catalog}words(text => 'a bb')") == ["a", "bb"]
         with pytest.raises(PySparkException, match="add gives no table"):
             named.sql(f"SELECT * FROM {catalog}add(1, 2)")
+
+
+def test_functions_of_spark_do_not_need_the_pool_of_the_current_namespace(
+    spark: SparkSession, deployed: LocalPool
+) -> None:
+    with another_session(spark) as session, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        session.conf.set(ENDPOINT, f"grpc://127.0.0.1:{nobody.getsockname()[1]}")
+        session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.sql("USE updraft.default")
+        query = "SELECT count(*), max(mask('aA', lowerChar => 'q')) FROM range(3) WHERE abs(id) > 0"
+        assert values(session, query) == [(2, "qX")]
+        assert "Function: abs" in values(session, "DESCRIBE FUNCTION abs")
+        session.conf.set("spark.updraft.udf.connectTimeout", "1s")
+        seen = "does not say what functions it has: connection refused: nothing listens at"
+        with pytest.raises((PySparkException, Py4JJavaError), match=seen):
+            session.sql("SELECT slug('a')")
 
 
 def test_a_misspelt_setting_of_the_catalog_is_refused(spark: SparkSession, deployed: LocalPool) -> None:

@@ -55,6 +55,8 @@ def test_the_code_of_the_page_runs(session: SparkSession, monkeypatch: pytest.Mo
     declared, *used = _CODE
     functions = re.split(r"\n\n+", declared.strip())[1:]
     assert all(function in (EXAMPLES / "shop.py").read_text() for function in functions)
-    for code in used:
-        exec(compile(code, "registered-functions.md", "exec"), {"spark": session})
+    with before_tables(session) as catalog:
+        for code in used:
+            written = code.replace("LATERAL updraft.default.", f"LATERAL {catalog}")
+            exec(compile(written, "registered-functions.md", "exec"), {"spark": session})
     sys.modules.pop("shop", None)

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.applications.running import differences
-from tests.support.example_functions import FAILURES, examples_pool, of_kind
+from tests.support.example_functions import AGGREGATE_FAILURES, FAILURES, TABLE_FAILURES, examples_pool, of_kind
 from updraft.functions import Kind
+
+_FAILURES = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}
 
 _PYTHON = "PythonException"
 _ANALYSIS = "AnalysisException"
@@ -24,6 +26,10 @@ _CLASSES = {
     "a model's other type": _ANALYSIS,
     "a column too few": _ANALYSIS,
     "a column too many": _ANALYSIS,
+    "a table function raises": _PYTHON,
+    "a table function's null": _TASK,
+    "an aggregate raises": _PYTHON,
+    "an aggregate's null": _TASK,
 }
 _WORDS = {
     "another type": "argument words of reading_minutes is BIGINT, not DOUBLE",
@@ -52,16 +58,19 @@ def test_a_function_answers_as_its_author_wrote_it(found: Mapping[str, str], nam
     assert found[f"{name}, {how}, {session}"] == ""
 
 
+@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
 @pytest.mark.parametrize("name", of_kind(Kind.TABLE))
-def test_a_table_function_gives_the_rows_of_its_author(found: Mapping[str, str], name: str, session: str) -> None:
-    assert found[f"{name}, SQL, {session}"] == ""
+def test_a_table_function_gives_the_rows_of_its_author(
+    found: Mapping[str, str], name: str, how: str, session: str
+) -> None:
+    assert found[f"{name}, {how}, {session}"] == ""
 
 
 @pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
-@pytest.mark.parametrize("case", FAILURES)
+@pytest.mark.parametrize("case", _FAILURES)
 def test_an_error_takes_the_form_that_spark_has_for_it(
     found: Mapping[str, str], case: str, how: str, session: str
 ) -> None:
     name, _, text = found[f"{case}, {how}, {session}"].partition(": ")
     assert name in _CLASSES[case]
-    assert _WORDS.get(case, FAILURES[case].says) in text
+    assert _WORDS.get(case, _FAILURES[case].says) in text

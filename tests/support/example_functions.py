@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 from unittest import mock
 
 import pyarrow as pa
 
+from tests.support import failing_functions
 from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from updraft.errors import ProtocolError, UpdraftError, UserError
@@ -42,8 +44,12 @@ _MODULES = [file.stem for file in _files()]
 
 def _functions() -> dict[str, AnyFunction]:
     with mock.patch.object(sys, "path", [*_PLACES, *sys.path]):
-        modules = [vars(importlib.import_module(name)) for name in _MODULES]
-    return {value.name: value for module in modules for value in module.values() if isinstance(value, Function)}
+        modules = [importlib.import_module(name) for name in _MODULES]
+    return {name: value for module in modules for name, value in _by_name(module).items()}
+
+
+def _by_name(module: ModuleType) -> dict[str, AnyFunction]:
+    return {value.name: value for value in vars(module).values() if isinstance(value, Function)}
 
 
 FUNCTIONS = _functions()
@@ -56,9 +62,9 @@ def of_kind(kind: Kind) -> list[str]:
 
 @contextmanager
 def examples_pool() -> Iterator[LocalPool]:
-    """A pool with these functions and no others."""
-    path = os.pathsep.join(_PLACES)
-    modules = [part for module in _MODULES for part in ("--functions", module)]
+    """A pool with these functions, and with `failing_functions`."""
+    path = os.pathsep.join([*_PLACES, str(REPOSITORY)])
+    modules = [part for module in (*_MODULES, failing_functions.__name__) for part in ("--functions", module)]
     with mock.patch.dict(os.environ, PYTHONPATH=path), LocalPool(session_functions="off", arguments=modules) as pool:
         yield pool
 
@@ -117,6 +123,11 @@ class Failure(NamedTuple):
     error: type[UpdraftError]
     says: str
 
+    @property
+    def function(self) -> AnyFunction:
+        """What is called, of the examples or of `failing_functions`."""
+        return {**FUNCTIONS, **_by_name(failing_functions)}[self.name]
+
 
 FAILURES = {
     "the function raises": Failure(
@@ -128,4 +139,15 @@ FAILURES = {
     "a model's other type": Failure("digit", [pa.array([[1, 2]])], ProtocolError, "'pixels'"),
     "a column too few": Failure("word_at", [pa.array(["so it goes"])], ProtocolError, "takes 2 columns"),
     "a column too many": Failure("initials", [pa.array(["a"])] * 2, ProtocolError, "takes 1 column"),
+}
+
+# In the last row.
+TABLE_FAILURES = {
+    "a table function raises": Failure("quotients", [pa.array([3, 1])], UserError, "ZeroDivisionError"),
+    "a table function's null": Failure("words", [pa.array(["so it goes", None])], ProtocolError, "'text'"),
+}
+
+AGGREGATE_FAILURES = {
+    "an aggregate raises": Failure("sum_of_quotients", [pa.array([3, 0])], UserError, "ZeroDivisionError"),
+    "an aggregate's null": Failure("mean", [pa.array([1.0, None])], ProtocolError, "'value'"),
 }

@@ -39,7 +39,7 @@ def functions() -> list[FunctionDescription]:
 def test_a_function_is_healthy_until_something_is_known_of_it() -> None:
     health = FunctionHealth(functions)
     assert health.faults() == {"good": "", "poisoned": "", "broken": "it was never loaded"}
-    assert health.shown(FUNCTIONS) == FUNCTIONS
+    assert health.shown(FUNCTIONS[:3]) == FUNCTIONS[:3]
     assert health.unhealthy() == {"good": 0, "poisoned": 0, "broken": 1}
 
 
@@ -65,6 +65,15 @@ def test_a_few_deaths_are_bad_luck_and_a_row_of_them_is_not() -> None:
     assert health.faults()["poisoned"] == (
         "3 workers in a row have died of it, the last one: the worker died of SIGSEGV"
     )
+
+
+def test_callers_hear_which_faults_are_over_only_when_the_functions_are_loaded_again() -> None:
+    model = FunctionDescription(name="model", version="1", batched=True)
+    health = FunctionHealth(functions, lambda: {("model", "1"): "its model process was killed by SIGSEGV"})
+    health.could_not_be_loaded(POISONED, FunctionRefusedError("no weights"))
+    shown = health.shown([*FUNCTIONS, model])
+    assert {each.name for each in shown if each.fault} == {"poisoned", "broken", "model"}
+    assert [each.name for each in shown if each.fault_is_final] == ["broken"]
 
 
 def test_of_batched_functions_the_zygote_says_what_is_wrong_and_when_it_is_over() -> None:

@@ -3,10 +3,12 @@
 
 import asyncio
 import datetime
+import sys
 import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +16,9 @@ import pyarrow.compute as pc
 
 from updraft import function
 from updraft.functions import Arrow, Pandas
+
+WEIGHTS = "deployed_weights"
+"""A file in one of the directories of PYTHONPATH."""
 
 
 @function(version="1", owner="pricing", tags=["money"])
@@ -205,6 +210,54 @@ class Unloadable:
 
     def __call__(self, value: int) -> int:
         return value
+
+
+@function.table(name="unloadable_steps", load="zygote")
+class UnloadableSteps:
+    """Cannot be loaded either."""
+
+    def __init__(self) -> None:
+        raise OSError("its weights are missing")
+
+    def __call__(self, value: int) -> Iterator[Step]:
+        yield Step(value)
+
+
+class Weighted:
+    """What loads as soon as its file is there."""
+
+    def __init__(self) -> None:
+        found = [file for place in sys.path if (file := Path(place, WEIGHTS)).exists()]
+        if not found:
+            raise FileNotFoundError("there are no weights yet")
+        self.weight = int(found[0].read_text())
+
+
+@function(name="weighted")
+class WeightedValue(Weighted):
+    def __call__(self, value: int) -> int:
+        return value * self.weight
+
+
+@function.aggregate(name="weighted_sum")
+class WeightedSum(Weighted):
+    def start(self) -> int:
+        return 0
+
+    def accumulate(self, state: int, value: int) -> int:
+        return state + value * self.weight
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+    def finish(self, state: int) -> int:
+        return state
+
+
+@function.table(name="weighted_steps")
+class WeightedSteps(Weighted):
+    def __call__(self, value: int) -> Iterator[Step]:
+        yield Step(value * self.weight)
 
 
 @function

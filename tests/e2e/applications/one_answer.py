@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -15,7 +16,16 @@ from pyspark.sql.connect.session import SparkSession as Client
 
 from tests.e2e.applications.connect import CONNECT, listening_port
 from tests.e2e.named import before_tables
-from tests.support.example_functions import FAILURES, Columns, author, author_rows, columns_of, of_kind
+from tests.support.example_functions import (
+    AGGREGATE_FAILURES,
+    FAILURES,
+    TABLE_FAILURES,
+    Columns,
+    author,
+    author_rows,
+    columns_of,
+    of_kind,
+)
 from tests.support.spark import ENDPOINT, local_spark
 from updraft.functions import Kind
 from updraft.spark import functions as U
@@ -34,18 +44,17 @@ def _frame(session: Session, columns: Columns) -> DataFrame:
     return frame
 
 
-def _by_sql(session: Session, name: str, columns: Columns) -> DataFrame:
+def _by_sql(session: Session, name: str, columns: Columns) -> list[Any]:
     arguments = ", ".join(_frame(session, columns).columns)
-    called: DataFrame = session.sql(f"SELECT updraft.default.{name}({arguments}) FROM given")
-    return called
+    return _values(session.sql(f"SELECT updraft.default.{name}({arguments}) FROM given"))
 
 
-def _by_call(session: Session, name: str, columns: Columns) -> DataFrame:
+def _by_call(session: Session, name: str, columns: Columns) -> list[Any]:
     frame = _frame(session, columns)
-    return frame.select(U.call(name, *frame.columns))
+    return _values(frame.select(U.call(name, *frame.columns)))
 
 
-Caller: TypeAlias = Callable[[Session, str, Columns], DataFrame]
+Caller: TypeAlias = Callable[[Session, str, Columns], list[Any]]
 _CALLERS: dict[str, Caller] = {"SQL": _by_sql, "DataFrame API": _by_call}
 
 
@@ -53,21 +62,41 @@ def _values(frame: DataFrame) -> list[Any]:
     return [row[0] for row in frame.collect()]
 
 
-def _rows(session: Session, name: str) -> list[tuple[int, dict[str, Any]]]:
-    (column,) = columns_of(name)
-    _frame(session, [pa.array(range(len(column))), column])
+Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
+
+
+def _rows_by_sql(session: Session, name: str, column: pa.Array) -> Rows:
+    _numbered(session, column)
+    return _rows(session, name, "given")
+
+
+def _rows_of_frame(session: Session, name: str, column: pa.Array) -> Rows:
+    return _rows(session, name, "{frame}", frame=_numbered(session, column))
+
+
+_TABLE_CALLERS: dict[str, Callable[[Session, str, pa.Array], Rows]] = {
+    "SQL": _rows_by_sql,
+    "DataFrame API": _rows_of_frame,
+}
+
+
+def _numbered(session: Session, column: pa.Array) -> DataFrame:
+    return _frame(session, [pa.array(range(len(column))), column])
+
+
+def _rows(session: Session, name: str, given: str, **frames: DataFrame) -> Rows:
     with before_tables(session) as catalog:
-        query = f"SELECT _0, struct(results.*) FROM given, LATERAL {catalog}{name}(_1) AS results"
-        return [(number, row.asDict()) for number, row in session.sql(query).collect()]
+        query = f"SELECT _0, struct(results.*) FROM {given}, LATERAL {catalog}{name}(_1) AS results"
+        return [(number, row.asDict()) for number, row in session.sql(query, **frames).collect()]
 
 
 def _difference(answer: object, expected: object) -> str:
     return "" if answer == expected else f"{answer} instead of {expected}"
 
 
-def _error(caller: Caller, session: Session, name: str, columns: Columns) -> str:
+def _error(call: Callable[[], object]) -> str:
     try:
-        answer = _values(caller(session, name, columns))
+        answer = call()
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return f"no error, but {answer}"
@@ -77,11 +106,14 @@ def _found(session: Session) -> Iterator[tuple[str, str]]:
     """What differs from the authors' answers, and the errors that are to be."""
     for how, caller in _CALLERS.items():
         for name in (*of_kind(Kind.SCALAR), *of_kind(Kind.AGGREGATE)):
-            yield f"{name}, {how}", _difference(_values(caller(session, name, columns_of(name))), author(name))
-        for case, failure in FAILURES.items():
-            yield f"{case}, {how}", _error(caller, session, failure.name, failure.columns)
-    for name in of_kind(Kind.TABLE):
-        yield f"{name}, SQL", _difference(_rows(session, name), author_rows(name))
+            yield f"{name}, {how}", _difference(caller(session, name, columns_of(name)), author(name))
+        for case, failure in {**FAILURES, **AGGREGATE_FAILURES}.items():
+            yield f"{case}, {how}", _error(functools.partial(caller, session, failure.name, failure.columns))
+    for how, table_caller in _TABLE_CALLERS.items():
+        for name in of_kind(Kind.TABLE):
+            yield f"{name}, {how}", _difference(table_caller(session, name, *columns_of(name)), author_rows(name))
+        for case, failure in TABLE_FAILURES.items():
+            yield f"{case}, {how}", _error(functools.partial(table_caller, session, failure.name, *failure.columns))
 
 
 def main(endpoint: str) -> None:

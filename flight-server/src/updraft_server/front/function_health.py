@@ -101,12 +101,13 @@ class FunctionHealth:
     def _shown(self, function: FunctionDescription) -> FunctionDescription:
         version = function.name, function.version
         record = self._records.get(version)
-        fault = self._model_faults().get(version) or (record.fault if record is not None else "")
-        if function.fault or not fault:
+        shown = self._model_faults().get(version) or (record.fault if record is not None else "")
+        if not function.fault and not shown:
             return function
         ill = FunctionDescription()
         ill.CopyFrom(function)
-        ill.fault = fault
+        ill.fault = function.fault or shown
+        ill.fault_is_final = bool(function.fault)
         return ill
 
     def _record(self, request: Request) -> _Record:

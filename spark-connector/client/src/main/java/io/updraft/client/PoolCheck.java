@@ -38,7 +38,8 @@ public final class PoolCheck {
    * What a pool has answered.
    *
    * @param refusal why it takes no call of this client
-   * @param silence that nothing came back in time, for the user; empty if something did
+   * @param silence that no connection could be made or nothing came back in time, for the user;
+   *     empty if something did
    * @param status what it is; empty if that is not known: it may be restarting or full, and tasks
    *     find out
    */
@@ -138,7 +139,8 @@ public final class PoolCheck {
     return Stream.iterate(status.getCause(), Objects::nonNull, Throwable::getCause)
         .filter(SslHandshakeTimeoutException.class::isInstance)
         .findFirst()
-        .map(timeout -> told + ": " + timeout.getMessage());
+        .map(timeout -> told + ": " + timeout.getMessage())
+        .or(() -> Unreached.seen(status.getCause(), options.endpoint()));
   }
 
   private static Optional<Refusal> mismatch(

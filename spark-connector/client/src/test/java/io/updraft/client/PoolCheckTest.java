@@ -167,6 +167,18 @@ final class PoolCheckTest {
   }
 
   @Test
+  void where_nothing_listens_nobody_answers() throws Exception {
+    int port;
+    try (ServerSocket closed = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+      port = closed.getLocalPort();
+    }
+    Endpoint endpoint = Endpoint.parse("grpc://127.0.0.1:" + port);
+    assertEquals(
+        Optional.of("connection refused: nothing listens at " + endpoint.address()),
+        PoolCheck.ask(ClientOptions.builder(endpoint).build()).silence());
+  }
+
+  @Test
   void what_may_change_or_is_not_known_is_left_to_the_tasks() throws Exception {
     for (Status status :
         new Status[] {Status.UNAVAILABLE, Status.RESOURCE_EXHAUSTED, Status.UNIMPLEMENTED}) {

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpre
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.toPrettySQL
-import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, TableCall}
+import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, SparksOwn, TableCall}
 
 import io.updraft.spark.functions.{
   NamedArguments,
@@ -28,14 +28,15 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.resolveOperatorsUp {
-      case table: UnresolvedTableValuedFunction =>
+      case table: UnresolvedTableValuedFunction if !SparksOwn.givesTable(session, table.name) =>
         find(table.name).fold[LogicalPlan](table)(tableCall(_, table.functionArgs))
-      case describe @ DescribeFunction(function: UnresolvedFunctionName, _) =>
+      case describe @ DescribeFunction(function: UnresolvedFunctionName, _)
+          if !SparksOwn.is(session, function.multipartIdentifier) =>
         find(function.multipartIdentifier)
           .fold[LogicalPlan](describe)(unbound => FunctionText(unbound.description()))
     }.resolveExpressions {
       case call: UnresolvedFunction if call.arguments.exists(isNamed) =>
-        find(call.nameParts).fold(call) { unbound =>
+        ofPool(call).fold(call) { unbound =>
           call.copy(arguments = NamedArguments.inOrder(unbound.function, call.arguments))
         }
       case column @ UnresolvedAlias(value, _) if calls(value) =>
@@ -43,9 +44,12 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     }
 
   private def calls(value: Expression) = value.exists {
-    case call: UnresolvedFunction => find(call.nameParts).isDefined
+    case call: UnresolvedFunction => ofPool(call).isDefined
     case _ => false
   }
+
+  private def ofPool(call: UnresolvedFunction): Option[UnboundPoolFunction] =
+    if (SparksOwn.givesValue(session, call.nameParts)) None else find(call.nameParts)
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 

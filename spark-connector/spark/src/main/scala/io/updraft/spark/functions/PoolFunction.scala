@@ -100,7 +100,12 @@ object PoolFunction {
 
   /** A function in Spark's types, or why Spark cannot call it. */
   def of(endpoint: String, description: FunctionDescription): Either[String, PoolFunction] =
-    if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
+    if (
+      description.getFaultIsFinal && description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED
+    )
+      // A module that could not be imported, or a function that could not be described.
+      Left(description.getFault)
+    else if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
       Left("it takes any columns, and SQL needs their types: declare them in its type hints")
     else
       try

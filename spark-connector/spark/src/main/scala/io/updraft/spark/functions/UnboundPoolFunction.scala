@@ -33,7 +33,14 @@ final class UnboundPoolFunction private (
     identity
   )
 
-  def called: CalledFunction = function.called(version)
+  /** What an expression holds of it; raises an error where the pool is known to refuse every call.
+    *
+    * Other faults are for the pool to judge: only calls can show that they are over.
+    */
+  def called: CalledFunction =
+    if (described.getFaultIsFinal)
+      throw new UnsupportedOperationException(s"$name cannot be called now: ${described.getFault}")
+    else function.called(version)
 
   /** Raises an error where the function gives no table. */
   def requireTable(): Unit =
@@ -44,8 +51,6 @@ final class UnboundPoolFunction private (
 
   override def bind(arguments: StructType): BoundFunction = {
     UnboundPoolFunction.checkCount(function, arguments.length)
-    if (described.getFault.nonEmpty)
-      throw new UnsupportedOperationException(s"$name cannot be called now: ${described.getFault}")
     val actual = arguments.map(_.dataType)
     UnboundPoolFunction.checkTypes(function, actual)
     function.kind match {
