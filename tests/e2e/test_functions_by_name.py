@@ -16,7 +16,7 @@ from pyspark.sql.classic.column import Column
 from tests.e2e.applications import deployed_functions
 from tests.e2e.named import CATALOG, before_tables, values, weights_of
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT, another_session, runtime_confs
+from tests.support.spark import ENDPOINT, SPARK_VERSION, another_session, runtime_confs
 from tests.support.waiting import until
 from updraft.spark import functions as U
 
@@ -349,6 +349,8 @@ def test_functions_of_spark_do_not_need_the_pool_of_the_current_namespace(
         query = "SELECT count(*), max(mask('aA', lowerChar => 'q')) FROM range(3) WHERE abs(id) > 0"
         assert values(session, query) == [(2, "qX")]
         assert "Function: abs" in values(session, "DESCRIBE FUNCTION abs")
+        if SPARK_VERSION >= (4, 2):
+            assert values(session, "SELECT builtin.upper('a'), id FROM builtin.range(1)") == [("A", 0)]
         session.conf.set("spark.updraft.udf.connectTimeout", "1s")
         seen = "does not say what functions it has: connection refused: nothing listens at"
         with pytest.raises((PySparkException, Py4JJavaError), match=seen):
