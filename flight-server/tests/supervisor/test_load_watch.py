@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a zygote may take for one load, and when an operator hears of it: looks are made by the tests."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +9,10 @@ import pytest
 
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import LoadingNote
-from updraft_server.linux.process_trees import private_bytes
+from updraft_server.linux.process_trees import process_trees
 from updraft_server.supervisor.zygote_child import LoadWatch
 
+FUNCTION = Load("shop", "price", "1", 60.0)
 LEAK = """
 print(flush=True)
 input()
@@ -31,7 +31,7 @@ def note() -> Iterator[LoadingNote]:
 
 def watch_of(note: LoadingNote) -> LoadWatch:
     """Of a zygote that takes next to no memory."""
-    return LoadWatch(note, lambda: 1, 2)
+    return LoadWatch(note, lambda: 1, 1 << 30)
 
 
 def looks_until_late(watch: LoadWatch, most: int = 1000) -> int:
@@ -47,7 +47,7 @@ def test_a_load_is_late_once_whole_seconds_of_its_limit_have_been_seen(note: Loa
     with note.of(Load("slow", limit_seconds=5.0)):
         assert looks_until_late(watch) == 6
     watch.look()
-    assert (watch.load, watch.excess) == (None, "")
+    assert (watch.load, watch.excess) == (None, None)
 
 
 def test_each_load_has_its_own_time(note: LoadingNote) -> None:
@@ -68,22 +68,29 @@ def test_a_load_that_takes_too_much_memory_is_ended_and_told_so(note: LoadingNot
     with subprocess.Popen([sys.executable, "-c", LEAK], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leaking:
         assert leaking.stdin is not None
         assert leaking.stdout is not None
-        watch = LoadWatch(note, lambda: private_bytes(leaking.pid), 64 << 20)
-        with note.of(Load("shop", "price", "1", 60.0)):
+        watch = LoadWatch(note, lambda: process_trees([leaking.pid])[leaking.pid].own_bytes, 100 << 20)
+        with note.of(FUNCTION):
             leaking.stdout.readline()
             watch.look()
-            assert watch.excess == ""
+            assert watch.excess is None
             leaking.stdin.write(b"\n")
             leaking.stdin.flush()
             leaking.stdout.readline()
             watch.look()
-            assert re.fullmatch(
-                r"the pool's memory came to \d+ bytes while it was loaded, the limit is 67108864, 75%.*", watch.excess
-            )
-        # What is loaded is the operator's to size.
-        watch.look()
-        assert watch.excess == ""
+            assert watch.excess is not None
+            assert watch.excess.load == FUNCTION
+            assert "took more than 94371840, 90% of what there is: it leaks" in watch.excess.reason
         leaking.kill()
+
+
+@pytest.mark.parametrize(("memory", "blamed"), [([10, 80, 95], "large"), ([10, 15, 95], "last"), ([10, 80, 90], None)])
+def test_what_has_taken_most_is_at_fault(note: LoadingNote, memory: list[int], blamed: str | None) -> None:
+    held = iter(memory)
+    watch = LoadWatch(note, lambda: next(held), 100)
+    for module in ("small", "large", "last"):
+        with note.of(Load(module)):
+            watch.look()
+    assert (watch.excess and watch.excess.load.module) == blamed
 
 
 @pytest.mark.parametrize(("limit_seconds", "limit"), [(600.0, "the limit is 600"), (0.0, "there is no limit")])

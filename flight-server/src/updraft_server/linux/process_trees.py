@@ -96,11 +96,6 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
     )
 
 
-def private_bytes(pid: int) -> int:
-    """Memory of one process that no file stands behind and nobody shares; zero for a process that has ended."""
-    return _private_and_shared(Path("/proc", str(pid)))[0]
-
-
 def _private_and_shared(process: Path) -> tuple[int, int]:
     """In bytes, page tables and what is swapped out as anonymous memory; nothing for a process that has ended.
 

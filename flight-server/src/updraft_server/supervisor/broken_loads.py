@@ -31,9 +31,9 @@ class BrokenLoads:
         """Why each of them is left out, for whoever calls its functions."""
         return self._faults
 
-    def exceeded(self, load: Load, excess: str) -> None:
+    def exceeded(self, load: Load, reason: str) -> None:
         """Leave out what takes more time or memory than it may, from now on."""
-        self._leave_out(load, excess)
+        self._leave_out(load, reason)
 
     def ended(self, load: Load | None, code: int) -> str:
         """Leave out what has ended its zygote; its fault, or nothing where it is not to blame or there are too many."""

@@ -188,10 +188,9 @@ class Supervisor:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
-                if isinstance(child, ZygoteChild) and (load := child.load) is not None:
-                    excess = child.excess
-                    self._broken_loads.exceeded(load, excess)
-                    _say(f"the {name} is killed: {load.fault(excess)}")
+                if isinstance(child, ZygoteChild) and (excess := child.excess) is not None:
+                    self._broken_loads.exceeded(excess.load, excess.reason)
+                    _say(f"the {name} is killed: {excess.load.fault(excess.reason)}")
                 else:
                     turns = SILENT_TURNS if child.has_started else LOADING_TURNS
                     _say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")

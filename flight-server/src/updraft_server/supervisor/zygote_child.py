@@ -2,18 +2,26 @@
 """A zygote as its supervisor holds it: what it loads has its own time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from updraft.service.child import Child
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
-from updraft_server.linux.process_trees import private_bytes
+from updraft_server.linux.process_trees import process_trees
 
-# Of all that this side of the pool may use. With more than all, the kernel may end the whole container.
-_MOST_MEMORY = 0.75
+# Of all that there is. With more than all, the kernel may end the whole container.
+_MOST_MEMORY = 0.9
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
+
+
+class Excess(NamedTuple):
+    """A load that has to be left out."""
+
+    load: Load
+    reason: str
 
 
 class LoadWatch:
@@ -22,28 +30,31 @@ class LoadWatch:
     Looks are counted and no clock is read: time in which the supervisor stood still itself does not count.
     """
 
-    def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], most_bytes: int) -> None:
+    def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
         """Nothing is known yet.
 
         Args:
             note: What the zygote says of its load.
-            memory_bytes: What it takes now.
-            most_bytes: What it may take until it has loaded everything.
+            memory_bytes: What it takes now, with the processes that it has started.
+            all_bytes: The memory that there is.
         """
         self._note = note
         self._memory_bytes = memory_bytes
-        self._most_bytes = most_bytes
+        self._all_bytes = all_bytes
         self.load: Load | None = None
         """What it ran at the last look; None where that was no code of an author."""
-        self.excess = ""
-        """Why the load has to end, as of the last look; empty while it takes what it may."""
+        self.excess: Excess | None = None
+        """Why the zygote has to end, as of the last look."""
         self._turns = 0
+        self._held_bytes = 0
+        self._grown_bytes: dict[Load, int] = {}
+        """By how much memory has grown while each has been running."""
 
     def look(self) -> None:
         """Look once more."""
         before, self.load = self.load, self._note.read()
         self._turns = self._turns + 1 if self.load is not None and self.load == before else 0
-        self.excess = self._excess()
+        self.excess = None if self.load is None else self._late(self.load) or self._too_large(self.load)
 
     @property
     def patience(self) -> str:
@@ -53,17 +64,21 @@ class LoadWatch:
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
         return f"{self.load} has been loading for {self._turns * INTERVAL_SECONDS:g} seconds, {limit}"
 
-    def _excess(self) -> str:
-        if self.load is None:
-            return ""
-        if 0 < self.load.limit_seconds <= self._turns * INTERVAL_SECONDS:
-            return self.load.lateness
-        memory_bytes = self._memory_bytes()
-        if memory_bytes <= self._most_bytes:
-            return ""
-        return (
-            f"the pool's memory came to {memory_bytes} bytes while it was loaded, the limit is {self._most_bytes}, "
-            f"{_MOST_MEMORY:.0%} of what there is: it leaks, or the pool needs more memory"
+    def _late(self, load: Load) -> Excess | None:
+        is_late = 0 < load.limit_seconds <= self._turns * INTERVAL_SECONDS
+        return Excess(load, load.lateness) if is_late else None
+
+    def _too_large(self, load: Load) -> Excess | None:
+        before_bytes, self._held_bytes = self._held_bytes, self._memory_bytes()
+        self._grown_bytes[load] = self._grown_bytes.get(load, 0) + self._held_bytes - before_bytes
+        most_bytes = int(_MOST_MEMORY * self._all_bytes)
+        if self._held_bytes <= most_bytes:
+            return None
+        largest = max(self._grown_bytes, key=lambda load: self._grown_bytes[load])
+        return Excess(
+            largest,
+            f"it took {self._grown_bytes[largest]} bytes of memory, and with it all that is loaded took more than "
+            f"{most_bytes}, {_MOST_MEMORY:.0%} of what there is: it leaks, or the pool needs more memory",
         )
 
 
@@ -72,8 +87,8 @@ class ZygoteChild(Child):
 
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
-        most_bytes = int(_MOST_MEMORY * min(memory_limits().values()))
-        self._watch = LoadWatch(self._note, lambda: private_bytes(self.pid), most_bytes)
+        all_bytes = min(memory_limits().values())
+        self._watch = LoadWatch(self._note, lambda: process_trees([self.pid])[self.pid].own_bytes, all_bytes)
         descriptor = self._note.descriptor
         super().__init__(
             "updraft_server.zygote.process",
@@ -92,14 +107,14 @@ class ZygoteChild(Child):
         return self._watch.patience
 
     @property
-    def excess(self) -> str:
-        """Why its load had to end at the last look; empty while that takes what it may."""
+    def excess(self) -> Excess | None:
+        """Why it has to end, as of the last look."""
         return self._watch.excess
 
     def is_stuck(self) -> bool:
         """As of every child, but for the time in which it runs an author's code: that has limits of its own."""
         self._watch.look()
-        return super().is_stuck() if self.load is None else bool(self.excess)
+        return super().is_stuck() if self.load is None else self.excess is not None
 
     def reaped(self, code: int) -> None:
         """Note that it has ended, and at what."""
