@@ -127,7 +127,7 @@ async def test_results_are_those_of_the_function_in_the_order_of_the_rows(zygote
 async def test_the_front_is_told_while_the_process_is_waited_for(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "doubled", numbers(3))
-    assert [(load.function, load.limit_seconds) for load in reply.loads] == [("doubled", 0.0)]
+    assert [(load.function, load.limit_seconds) for load in reply.loads] == [("doubled", 86_400.0)]
 
 
 async def test_a_batch_without_rows_has_no_results_of_the_functions_type(zygotes: Zygotes) -> None:

@@ -160,7 +160,9 @@ def test_with_a_budget_a_function_is_loaded_when_it_is_called(zygote: Zygote) ->
     assert is_connected(door)
 
 
-def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_for_its_caller(zygote: Zygote) -> None:
+def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_after_those_that_waited_longer(
+    zygote: Zygote,
+) -> None:
     assert not is_connected(zygote.worker("first"))
     (process,) = zygote.started
     process.says(control.Ready())
@@ -174,11 +176,18 @@ def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_for_its_cal
     process.ends()
     zygote.turn()
     successor = zygote.started[-1]
-    assert successor.name == "first"
     successor.says(control.Ready())
     zygote.turn()
+    assert is_connected(other)
+    assert not is_connected(again)
+    successor.says(control.State(1, 0, 0.0, BatchRecord().to_plain()))
+    zygote.turn()
+    successor.ends()
+    zygote.turn()
+    zygote.started[-1].says(control.Ready())
+    zygote.turn()
     assert is_connected(again)
-    assert not is_connected(other)
+    assert zygote.names == ["first", "second", "first"]
 
 
 def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(zygote: Zygote) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model processes of one batched function, and the workers that wait for one."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,12 +18,15 @@ class FunctionModels:
 
     def __init__(self, function: BatchedFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self.function = function
+        self._clock = clock
         self.replicas: dict[int, Replica] = {}
         """Those that live, by their numbers."""
         self.is_wanted = False
         """Whether processes that are missing are to be started even if no worker waits for one."""
         self.waiting: deque[str] = deque()
         """Workers that want a connection, in the order in which they came."""
+        self.waited_since_seconds = math.inf
+        """Since when there has always been one of them; never where none waits."""
         self.backoff = Backoff(clock)
         self.fault = ""
         """Why the function cannot be called; empty while it can."""
@@ -35,6 +39,28 @@ class FunctionModels:
         """Of one process that had loaded it; 0 before the first."""
         self._past = BatchRecord()
         """Of processes that have ended."""
+
+    def wait(self, worker: str) -> None:
+        """It wants a connection."""
+        if not self.waiting:
+            self.waited_since_seconds = self._clock()
+        self.waiting.append(worker)
+
+    def serve(self, serve: Callable[[str], bool]) -> None:
+        """Call `serve` for each worker that waits, until it returns False: that worker goes on waiting."""
+        while self.waiting and serve(self.waiting[0]):
+            self.waiting.popleft()
+        self._has_waited()
+
+    def wait_no_longer(self, worker: str) -> None:
+        """It has ended."""
+        if worker in self.waiting:
+            self.waiting.remove(worker)
+            self._has_waited()
+
+    def _has_waited(self) -> None:
+        if not self.waiting:
+            self.waited_since_seconds = math.inf
 
     @property
     def missing(self) -> Sequence[int]:

@@ -168,15 +168,14 @@ class Models:
         if each is None:
             self.doors.refuse(worker, "has no model processes", may_retry=False)
             return
-        each.waiting.append(worker)
+        each.wait(worker)
         self._start_missing()
         self._serve_waiting(each)
 
     def forget_worker(self, worker: str) -> None:
         """It has ended: it waits no longer."""
         for each in self._functions.values():
-            if worker in each.waiting:
-                each.waiting.remove(worker)
+            each.wait_no_longer(worker)
 
     def _living(self) -> Iterator[tuple[FunctionModels, Replica]]:
         for each in self._functions.values():
@@ -184,25 +183,31 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        while each.waiting and each.ready:
-            worker = each.waiting.popleft()
-            if not any(self.doors.connect(worker, replica) for replica in each.ready):
-                # It is tried again on each turn: a process that works on a batch reads nothing meanwhile.
-                each.waiting.appendleft(worker)
-                return
-        if each.is_loading or each.backoff.pause_seconds <= (0 if each.cannot_load else _SHORT_PAUSE_SECONDS):
+        # A process that works on a batch reads nothing meanwhile: it is tried again on each turn.
+        each.serve(lambda worker: any(self.doors.connect(worker, replica) for replica in each.ready))
+        if (
+            each.ready
+            or each.is_loading
+            or each.backoff.pause_seconds <= (0 if each.cannot_load else _SHORT_PAUSE_SECONDS)
+        ):
             return
         reason = f"cannot be called: {each.fault}; it is loaded again in {each.backoff.pause_seconds:.0f} seconds"
-        while each.waiting:
-            self.doors.refuse(each.waiting.popleft(), reason, may_retry=not each.cannot_load)
+        each.serve(lambda worker: self._refuse(worker, reason, may_retry=not each.cannot_load))
+
+    def _refuse(self, worker: str, reason: str, *, may_retry: bool) -> bool:
+        self.doors.refuse(worker, reason, may_retry=may_retry)
+        return True
 
     def _start_missing(self) -> None:
+        """Where memory is short, whoever has been waited for the longest comes first, and nobody takes its room."""
         if not self._is_running:
             return
-        for each in self._functions.values():
+        for each in sorted(self._functions.values(), key=lambda each: each.waited_since_seconds):
             for number in each.missing:
-                if each.backoff.pause_seconds or not self._has_room_for(each):
+                if each.backoff.pause_seconds:
                     break
+                if not self._has_room_for(each):
+                    return
                 self._start(each, number)
 
     def _start(self, each: FunctionModels, number: int) -> None:

@@ -23,6 +23,8 @@ Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
 """Entered with what is loaded while that runs."""
 
 _MAX_FAULT_BYTES = 1024
+# For a model process: more than honest work takes, but a worker is not lost for ever.
+_LONGEST_WAIT_SECONDS = 86_400.0
 
 
 def unnoted(_load: Load) -> AbstractContextManager[None]:
@@ -41,8 +43,8 @@ class RegisteredFunction:
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # Its processes load it, and whoever started them limits that.
-            limit_seconds = 0.0
+            # Whoever has started its processes limits that; a worker waits for its turn too.
+            limit_seconds = _LONGEST_WAIT_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Its constructor, where it is a class."""
         self._loaded: Loaded | None = None
