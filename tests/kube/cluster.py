@@ -207,10 +207,11 @@ class Release:
         return str(pod.metadata.name)
 
     def restarts(self, component: str) -> dict[str, int]:
-        """Restarts of the containers of each of a component's pods together."""
+        """Restarts of the containers of each of a component's pods together, without pods that are going away."""
         return {
             pod.metadata.name: sum(status.restart_count for status in pod.status.container_statuses or ())
             for pod in self.pods(component)
+            if not pod.metadata.deletion_timestamp
         }
 
     def restarts_of(self, component: str, container: str) -> dict[str, int]:
