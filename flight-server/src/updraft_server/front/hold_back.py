@@ -110,7 +110,8 @@ class HoldBack:
         if not request.is_session:
             # Another version may be the one that was mended.
             key = owner, request.function, request.version
-            return (Culprit(f"the function {request.function!r}", key, self._allowed_deaths),)
+            version = f"version {request.version!r} of " if request.version else ""
+            return (Culprit(f"{version}the function {request.function!r}", key, self._allowed_deaths),)
         digest = hashlib.blake2b(request.payload, digest_size=16).digest()
         whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
         if owner.session_id:
