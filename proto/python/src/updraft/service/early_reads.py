@@ -25,9 +25,6 @@ from updraft.service.identity import STRANGER, Identity
 
 # Memory grows by what a network brings meanwhile: 40 MiB at 2 GB/s.
 _LOOK_SECONDS = 0.02
-# What reads give back takes a moment, and a look takes milliseconds where the C library has many free pieces to count.
-_LOOK_AFTER_REFUSALS_SECONDS = 0.05
-_PAUSE_FOR_A_LOOK = 10
 # Of the service itself: its modules and what its libraries allocate as they go.
 _OWN_BYTES = 64 * 1024 * 1024
 
@@ -104,28 +101,27 @@ class EarlyReads:
             await self._opened.wait()
             while self._open:
                 began_seconds = time.monotonic()
-                pause_seconds = _LOOK_AFTER_REFUSALS_SECONDS if self.look() else _LOOK_SECONDS
-                look_seconds = time.monotonic() - began_seconds
-                await asyncio.sleep(max(pause_seconds, _PAUSE_FOR_A_LOOK * look_seconds))
+                self.look()
+                # A look takes milliseconds where the C library has many free pieces to count.
+                await asyncio.sleep(max(_LOOK_SECONDS, time.monotonic() - began_seconds))
             self._opened.clear()
 
-    def look(self) -> int:
-        """Refuse half of the reads where they may be too much, and return how many: what they give back shows later.
+    def look(self) -> None:
+        """Refuse half of the reads where they may be too much: what they give back shows at the next look.
 
         One is never refused, whatever else takes memory, unless it is a stranger's.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
-            return 0
+            return
         # gRPC receives a message in thousands of small pieces, whose memory the process would otherwise keep.
         clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
         if not refused:
-            return 0
+            return
         _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))
         for patience in refused:
             patience.reschedule(asyncio.get_running_loop().time())
-        return len(refused)
 
 
 def _caller(identity: Identity) -> str:
