@@ -233,3 +233,49 @@ def test_a_result_that_is_not_what_the_hint_says_is_an_error_and_never_rounded(r
     give.__annotations__["return"] = result
     with pytest.raises(UserError, match=r"function 'give' returned"):
         call(function(give), [1])
+
+
+MOMENT = datetime.datetime(2026, 1, 1, microsecond=1500, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "finer"),
+    [
+        (pa.timestamp("ms", "UTC"), MOMENT, pa.timestamp("us", "UTC")),
+        (pa.timestamp("s", "UTC"), MOMENT.replace(microsecond=500_000), pa.timestamp("ms", "UTC")),
+        (pa.timestamp("s"), MOMENT.replace(tzinfo=None), pa.timestamp("us")),
+        (pa.timestamp("us"), pd.Timestamp("2026-01-01T00:00:00.000000001"), pa.timestamp("ns")),
+        (pa.timestamp("us", "UTC"), pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC"), pa.timestamp("ns", "UTC")),
+        (pa.time32("s"), datetime.time(1, 2, 3, 1000), pa.time32("ms")),
+        (pa.time32("ms"), datetime.time(1, 2, 3, 1001), pa.time64("us")),
+        (pa.duration("ms"), datetime.timedelta(microseconds=1), pa.duration("us")),
+        (pa.duration("us"), pd.Timedelta(1, "ns"), pa.duration("ns")),
+    ],
+    ids=str,
+)
+def test_a_time_with_too_many_digits_names_a_type_that_takes_it(
+    kind: pa.DataType, value: Any, finer: pa.DataType
+) -> None:
+    from updraft.errors import UserError
+
+    def give(_: int) -> Any:
+        return value
+
+    give.__annotations__["return"] = Annotated[Any, kind]
+    with pytest.raises(UserError, match="round it, or declare a finer unit: pa.") as raised:
+        call(function(give), [1])
+    declared = str(raised.value).rpartition("finer unit: ")[2].splitlines()[0]
+    assert eval(declared, {"pa": pa}) == finer
+    give.__annotations__["return"] = Annotated[Any, finer]
+    assert call(function(give), [1]).to_pylist() == [value]
+
+
+def test_nanoseconds_in_a_plain_datetime_name_the_type_to_declare() -> None:
+    from updraft.errors import UserError
+
+    @function
+    def stamped(_: int) -> datetime.datetime:
+        return pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC")
+
+    with pytest.raises(UserError, match=r'round it, or declare a finer unit: pa\.timestamp\("ns", "UTC"\)'):
+        call(stamped, [1])

@@ -127,9 +127,23 @@ def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) 
         return
     suffix = "s" if kinds.is_duration(kind) else ""
     for value in values:
+        nanoseconds = getattr(value, f"nanosecond{suffix}", 0)
         microseconds = getattr(value, f"microsecond{suffix}", 0)
-        if microseconds % _UNIT_MICROSECONDS[kind.unit] or getattr(value, f"nanosecond{suffix}", 0):
-            raise TypeError(f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}")
+        if nanoseconds or microseconds % _UNIT_MICROSECONDS[kind.unit]:
+            unit = "ns" if nanoseconds else "us" if microseconds % 1000 else "ms"
+            raise TypeError(
+                f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}; "
+                f"round it, or declare a finer unit: {_in_unit(kind, unit)}"
+            )
+
+
+def _in_unit(kind: pa.DataType, unit: str) -> str:
+    """The type in another unit, as an author declares it."""
+    if kinds.is_duration(kind):
+        return f'pa.duration("{unit}")'
+    if kinds.is_time(kind):
+        return f'pa.time{32 if unit == "ms" else 64}("{unit}")'
+    return f'pa.timestamp("{unit}")' if kind.tz is None else f'pa.timestamp("{unit}", "{kind.tz}")'
 
 
 def _is_time(cls: type, kind: type, of_numpy: str) -> bool:
