@@ -7,6 +7,7 @@ import decimal
 import math
 from typing import Annotated, Any, NamedTuple, TypedDict
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -115,6 +116,11 @@ def same_single(value: Annotated[float, pa.float32()]) -> Annotated[float, pa.fl
 
 
 @function
+def same_singles(value: list[Annotated[float, pa.float32()]]) -> list[Annotated[float, pa.float32()]]:
+    return [np.float32(number) for number in value]
+
+
+@function
 def same_second(
     value: Annotated[datetime.datetime, pa.timestamp("s")] | None,
 ) -> Annotated[datetime.datetime, pa.timestamp("s")] | None:
@@ -162,6 +168,7 @@ VALUES: list[tuple[Function[..., Any], list[Any]]] = [
     (same_moment, [datetime.datetime(2026, 2, 28, 1, 2, 3, 4, datetime.UTC)]),
     (same_span, [datetime.timedelta(days=-1, microseconds=5)]),
     (same_single, [3.4028234663852886e38, math.inf, -math.inf, 0.5]),
+    (same_singles, [[3.4028234663852886e38, math.inf], [], [-math.inf]]),
     (same_second, [datetime.datetime(2026, 2, 28, 1, 2, 3), None]),
     (same_clock, [datetime.time(1, 2, 3, 4000)]),
     (same_seconds, [datetime.timedelta(days=-1, seconds=5)]),
@@ -214,6 +221,13 @@ def test_values_come_and_go_as_their_author_writes_them(same: Function[..., Any]
         (Annotated[float, pa.float16()], 65520.0),
         (Annotated[int, pa.float16()], 70_000),
         (list[Annotated[float, pa.float32()]], [1.0, 1e300]),
+        (list[Annotated[float, pa.float32()]], [math.inf, 1e300]),
+        (list[Annotated[float, pa.float16()]], [np.float16(1.0), 70_000.0]),
+        (Annotated[float, pa.float32()], np.float64(1e300)),
+        (dict[str, list[Annotated[float, pa.float32()]]], {"a": [], "b": [1e300]}),
+        (dict[str, Annotated[float, pa.float32()] | None], {"a": None, "b": 1e300}),
+        (Annotated[Any, pa.list_(pa.float32(), 2)], [1.0, 1e300]),
+        (Annotated[Any, pa.struct({"a": pa.string(), "b": pa.list_(pa.float32())})], {"a": "", "b": [1e300]}),
         (list[Annotated[datetime.timedelta, pa.duration("s")]], [datetime.timedelta(milliseconds=1)]),
         (list[int], [1, 2.5]),
         (dict[str, int], {1: 1}),
@@ -262,7 +276,7 @@ def test_a_time_with_too_many_digits_names_a_type_that_takes_it(
         return value
 
     give.__annotations__["return"] = Annotated[Any, kind]
-    with pytest.raises(UserError, match="round it, or declare a finer unit: pa.") as raised:
+    with pytest.raises(UserError, match="round it, or declare a finer unit") as raised:
         call(function(give), [1])
     declared = str(raised.value).rpartition("finer unit: ")[2].splitlines()[0]
     assert eval(declared, {"pa": pa}) == finer
