@@ -197,6 +197,27 @@ def test_the_missing_values_of_pandas_are_nulls_of_a_nullable_result() -> None:
     assert call(function(missing), range(4)).to_pylist() == [None, None, None, 7]
 
 
+@pytest.mark.parametrize(
+    ("result", "values", "read"),
+    [
+        (Pandas[str | None], ["a", None, ""], ["a", None, ""]),
+        (Pandas[str | None], ["a", math.nan, pd.NA], ["a", None, None]),
+        (Pandas[str | None], ["a", np.float64("nan")], ["a", None]),
+        (Pandas[float | None], [1.5, math.nan, None, math.inf], [1.5, None, None, math.inf]),
+        (Pandas[float | None], [1, math.nan, 2.5], [1.0, None, 2.5]),
+        (Pandas[bytes | None], [b"a", math.nan, None], [b"a", None, None]),
+        (Pandas[bool | None], [True, math.nan, None, False], [True, None, None, False]),
+    ],
+    ids=str,
+)
+def test_objects_of_any_mixture_keep_what_is_there(result: Any, values: list[Any], read: list[Any]) -> None:
+    def give(x: Pandas[int]) -> Any:
+        return pd.Series(values, dtype=object)
+
+    give.__annotations__["return"] = result
+    assert call(function(give), range(len(values))).to_pylist() == read
+
+
 def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     @function
     def narrow(x: Arrow[int]) -> Arrow[int]:
