@@ -117,7 +117,8 @@ def same_single(value: Annotated[float, pa.float32()]) -> Annotated[float, pa.fl
 
 @function
 def same_singles(value: list[Annotated[float, pa.float32()]]) -> list[Annotated[float, pa.float32()]]:
-    return [np.float32(number) for number in value]
+    singles: list[Any] = [np.float32(number) for number in value]
+    return singles
 
 
 @function
@@ -220,6 +221,12 @@ def test_values_come_and_go_as_their_author_writes_them(same: Function[..., Any]
         (Annotated[float, pa.float32()], -3.5e38),
         (Annotated[float, pa.float16()], 65520.0),
         (Annotated[int, pa.float16()], 70_000),
+        (Annotated[int, pa.float16()], 2049),
+        (Annotated[int, pa.float16()], np.int64(-2049)),
+        (Annotated[int, pa.float16()], 65_519),
+        (Annotated[int, pa.float16()], 2**64),
+        (list[Annotated[float, pa.float16()] | None], [1.5, None, 2049]),
+        (Annotated[int, pa.float32()], 2**24 + 1),
         (list[Annotated[float, pa.float32()]], [1.0, 1e300]),
         (list[Annotated[float, pa.float32()]], [math.inf, 1e300]),
         (list[Annotated[float, pa.float16()]], [np.float16(1.0), 70_000.0]),
@@ -289,7 +296,8 @@ def test_nanoseconds_in_a_plain_datetime_name_the_type_to_declare() -> None:
 
     @function
     def stamped(_: int) -> datetime.datetime:
-        return pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC")
+        moment: datetime.datetime = pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC")
+        return moment
 
     with pytest.raises(UserError, match=r'round it, or declare a finer unit: pa\.timestamp\("ns", "UTC"\)'):
         call(stamped, [1])

@@ -11,7 +11,7 @@ from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
-from updraft.functions.values import check_magnitude, to_column
+from updraft.functions.values import check_narrowing, to_column
 
 _NEVER_MISSING = {str, int, bytes, bool, type(None)}
 
@@ -55,7 +55,7 @@ class ResultColumn:
             raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
         try:
             if not is_same:
-                check_magnitude(array, wanted)
+                check_narrowing(array, wanted)
                 # Raises where another value would not be the same.
                 array = array.cast(wanted)
             return retyped(self._without_nulls(array), wanted)

@@ -44,7 +44,7 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         for place in narrow:
             # Which numbers were finite is asked of the values only where there are infinities.
             if _has_infinity(leaf_columns[place]):
-                check_magnitude(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
+                check_narrowing(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
     return column
 
 
@@ -89,10 +89,18 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
         _check_zones(values, kind)
     if kinds.is_timestamp(kind) or kinds.is_time(kind) or kinds.is_duration(kind):
         _check_digits(values, classes, kind)
+    if kinds.is_float16(kind):
+        integral = {cls for cls in classes if _is_number(cls, numbers.Integral)}
+        if integral:
+            check_narrowing(pa.array([value for value in values if type(value) in integral], pa.int64()), kind)
 
 
-def check_magnitude(numbers: pa.Array, kind: pa.DataType) -> None:
-    """Raises TypeError for a finite number that a cast to the type, which may be one of lists, makes infinite."""
+def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
+    """Raises TypeError for a number that a cast to the type, which may be one of lists, would change too much.
+
+    That is a finite number that becomes infinite, and an integer that float16 rounds: pyarrow refuses those itself for
+    the wider types alone.
+    """
     while is_list(kind) and is_list(numbers.type):
         numbers, kind = numbers.flatten(), kind.value_type
     if kind not in _INFINITE_FROM:
@@ -100,10 +108,15 @@ def check_magnitude(numbers: pa.Array, kind: pa.DataType) -> None:
     # Of the narrow types alone: an import of `updraft.functions` does not wait for it.
     import pyarrow.compute as pc
 
+    is_integer = kinds.is_integer(numbers.type)
     numbers = numbers.cast(pa.float64(), safe=False)
     too_large = numbers.filter(pc.and_(pc.is_finite(numbers), pc.greater_equal(pc.abs(numbers), _INFINITE_FROM[kind])))
     if len(too_large):
         raise TypeError(f"a number as large as {too_large[0].as_py()!r} is no {kind}: declare a wider type")
+    if is_integer and kinds.is_float16(kind):
+        rounded = numbers.filter(pc.not_equal(numbers, numbers.cast(kind).cast(pa.float64())))
+        if len(rounded):
+            raise TypeError(f"the integer {rounded[0].as_py():.0f} is no {kind}: declare a wider type")
 
 
 def _has_infinity(numbers: pa.Array) -> bool:
