@@ -7,6 +7,7 @@ import decimal
 import math
 from typing import Annotated, Any, NamedTuple, TypedDict
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -115,6 +116,12 @@ def same_single(value: Annotated[float, pa.float32()]) -> Annotated[float, pa.fl
 
 
 @function
+def same_singles(value: list[Annotated[float, pa.float32()]]) -> list[Annotated[float, pa.float32()]]:
+    singles: list[Any] = [np.float32(number) for number in value]
+    return singles
+
+
+@function
 def same_second(
     value: Annotated[datetime.datetime, pa.timestamp("s")] | None,
 ) -> Annotated[datetime.datetime, pa.timestamp("s")] | None:
@@ -162,6 +169,7 @@ VALUES: list[tuple[Function[..., Any], list[Any]]] = [
     (same_moment, [datetime.datetime(2026, 2, 28, 1, 2, 3, 4, datetime.UTC)]),
     (same_span, [datetime.timedelta(days=-1, microseconds=5)]),
     (same_single, [3.4028234663852886e38, math.inf, -math.inf, 0.5]),
+    (same_singles, [[3.4028234663852886e38, math.inf], [], [-math.inf]]),
     (same_second, [datetime.datetime(2026, 2, 28, 1, 2, 3), None]),
     (same_clock, [datetime.time(1, 2, 3, 4000)]),
     (same_seconds, [datetime.timedelta(days=-1, seconds=5)]),
@@ -213,7 +221,20 @@ def test_values_come_and_go_as_their_author_writes_them(same: Function[..., Any]
         (Annotated[float, pa.float32()], -3.5e38),
         (Annotated[float, pa.float16()], 65520.0),
         (Annotated[int, pa.float16()], 70_000),
+        (Annotated[int, pa.float16()], 2049),
+        (Annotated[int, pa.float16()], np.int64(-2049)),
+        (Annotated[int, pa.float16()], 65_519),
+        (Annotated[int, pa.float16()], 2**64),
+        (list[Annotated[float, pa.float16()] | None], [1.5, None, 2049]),
+        (Annotated[int, pa.float32()], 2**24 + 1),
         (list[Annotated[float, pa.float32()]], [1.0, 1e300]),
+        (list[Annotated[float, pa.float32()]], [math.inf, 1e300]),
+        (list[Annotated[float, pa.float16()]], [np.float16(1.0), 70_000.0]),
+        (Annotated[float, pa.float32()], np.float64(1e300)),
+        (dict[str, list[Annotated[float, pa.float32()]]], {"a": [], "b": [1e300]}),
+        (dict[str, Annotated[float, pa.float32()] | None], {"a": None, "b": 1e300}),
+        (Annotated[Any, pa.list_(pa.float32(), 2)], [1.0, 1e300]),
+        (Annotated[Any, pa.struct({"a": pa.string(), "b": pa.list_(pa.float32())})], {"a": "", "b": [1e300]}),
         (list[Annotated[datetime.timedelta, pa.duration("s")]], [datetime.timedelta(milliseconds=1)]),
         (list[int], [1, 2.5]),
         (dict[str, int], {1: 1}),
@@ -233,3 +254,50 @@ def test_a_result_that_is_not_what_the_hint_says_is_an_error_and_never_rounded(r
     give.__annotations__["return"] = result
     with pytest.raises(UserError, match=r"function 'give' returned"):
         call(function(give), [1])
+
+
+MOMENT = datetime.datetime(2026, 1, 1, microsecond=1500, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "finer"),
+    [
+        (pa.timestamp("ms", "UTC"), MOMENT, pa.timestamp("us", "UTC")),
+        (pa.timestamp("s", "UTC"), MOMENT.replace(microsecond=500_000), pa.timestamp("ms", "UTC")),
+        (pa.timestamp("s"), MOMENT.replace(tzinfo=None), pa.timestamp("us")),
+        (pa.timestamp("us"), pd.Timestamp("2026-01-01T00:00:00.000000001"), pa.timestamp("ns")),
+        (pa.timestamp("us", "UTC"), pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC"), pa.timestamp("ns", "UTC")),
+        (pa.time32("s"), datetime.time(1, 2, 3, 1000), pa.time32("ms")),
+        (pa.time32("ms"), datetime.time(1, 2, 3, 1001), pa.time64("us")),
+        (pa.duration("ms"), datetime.timedelta(microseconds=1), pa.duration("us")),
+        (pa.duration("us"), pd.Timedelta(1, "ns"), pa.duration("ns")),
+    ],
+    ids=str,
+)
+def test_a_time_with_too_many_digits_names_a_type_that_takes_it(
+    kind: pa.DataType, value: Any, finer: pa.DataType
+) -> None:
+    from updraft.errors import UserError
+
+    def give(_: int) -> Any:
+        return value
+
+    give.__annotations__["return"] = Annotated[Any, kind]
+    with pytest.raises(UserError, match="round it, or declare a finer unit") as raised:
+        call(function(give), [1])
+    declared = str(raised.value).rpartition("finer unit: ")[2].splitlines()[0]
+    assert eval(declared, {"pa": pa}) == finer
+    give.__annotations__["return"] = Annotated[Any, finer]
+    assert call(function(give), [1]).to_pylist() == [value]
+
+
+def test_nanoseconds_in_a_plain_datetime_name_the_type_to_declare() -> None:
+    from updraft.errors import UserError
+
+    @function
+    def stamped(_: int) -> datetime.datetime:
+        moment: datetime.datetime = pd.Timestamp("2026-01-01T00:00:00.000000001", tz="UTC")
+        return moment
+
+    with pytest.raises(UserError, match=r'round it, or declare a finer unit: pa\.timestamp\("ns", "UTC"\)'):
+        call(stamped, [1])

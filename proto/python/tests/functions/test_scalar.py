@@ -197,6 +197,43 @@ def test_the_missing_values_of_pandas_are_nulls_of_a_nullable_result() -> None:
     assert call(function(missing), range(4)).to_pylist() == [None, None, None, 7]
 
 
+@pytest.mark.parametrize(
+    ("result", "values", "read"),
+    [
+        (Pandas[str | None], ["a", None, ""], ["a", None, ""]),
+        (Pandas[str | None], ["a", math.nan, pd.NA], ["a", None, None]),
+        (Pandas[str | None], ["a", np.float64("nan")], ["a", None]),
+        (Pandas[float | None], [1.5, math.nan, None, math.inf], [1.5, None, None, math.inf]),
+        (Pandas[float | None], [1, math.nan, 2.5], [1.0, None, 2.5]),
+        (Pandas[bytes | None], [b"a", math.nan, None], [b"a", None, None]),
+        (Pandas[bool | None], [True, math.nan, None, False], [True, None, None, False]),
+    ],
+    ids=str,
+)
+def test_objects_of_any_mixture_keep_what_is_there(result: Any, values: list[Any], read: list[Any]) -> None:
+    def give(x: Pandas[int]) -> Any:
+        return pd.Series(values, dtype=object)
+
+    give.__annotations__["return"] = result
+    assert call(function(give), range(len(values))).to_pylist() == read
+
+
+def test_float16_takes_the_integers_that_it_has_and_rounds_real_numbers() -> None:
+    def halves(x: NumPy[int]) -> NumPy[Annotated[float, pa.float16()]]:
+        return x
+
+    def half(x: int) -> Annotated[float, pa.float16()]:
+        return x
+
+    def real_half(x: int) -> Annotated[float, pa.float16()]:
+        return x + 0.5
+
+    integers = [0, -2048, 2050, 65504]
+    assert call(function(halves), integers).to_pylist() == integers
+    assert call(function(half), integers).to_pylist() == integers
+    assert call(function(real_half), [2048]).to_pylist() == [2048.0]
+
+
 def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     @function
     def narrow(x: Arrow[int]) -> Arrow[int]:
@@ -306,6 +343,18 @@ def too_large_in_lists(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float32(
     return pa.array([[1.0], [2.0, -1e300]])
 
 
+def rounded(x: NumPy[int]) -> NumPy[Annotated[float, pa.float16()]]:
+    return np.array([2048, 2049])
+
+
+def rounded_objects(x: Pandas[int]) -> Pandas[Annotated[float, pa.float16()] | None]:
+    return pd.Series([None, 65519], dtype=object)
+
+
+def rounded_in_lists(x: Arrow[int]) -> Arrow[list[Annotated[float, pa.float16()]]]:
+    return pa.array([[1], [2, -2049]], pa.list_(pa.int16()))
+
+
 def raises(x: int) -> int:
     raise ValueError(f"not {x}")
 
@@ -342,6 +391,9 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "sparse": (sparse, "which Arrow does not have"),
     "too_large": (too_large, r"which is no float: a number as large as 1e\+300"),
     "too_large_in_lists": (too_large_in_lists, r"a number as large as -1e\+300 is no float"),
+    "rounded": (rounded, "which is no halffloat: the integer 2049 is no halffloat: declare a wider type"),
+    "rounded_objects": (rounded_objects, "the integer 65519 is no halffloat"),
+    "rounded_in_lists": (rounded_in_lists, "the integer -2049 is no halffloat"),
     "exception": (raises, "ValueError: not 1"),
     "exit": (exits, "SystemExit: 3"),
     "awaited": (raises_later, "ValueError: not 1"),

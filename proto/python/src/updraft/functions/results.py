@@ -11,7 +11,9 @@ from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
-from updraft.functions.values import check_magnitude, to_column
+from updraft.functions.values import check_narrowing, to_column
+
+_NEVER_MISSING = {str, int, bytes, bool, type(None)}
 
 
 class ResultColumn:
@@ -53,7 +55,7 @@ class ResultColumn:
             raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
         try:
             if not is_same:
-                check_magnitude(array, wanted)
+                check_narrowing(array, wanted)
                 # Raises where another value would not be the same.
                 array = array.cast(wanted)
             return retyped(self._without_nulls(array), wanted)
@@ -109,11 +111,22 @@ class ResultColumn:
 def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
     """A column of an array of Python's objects; raises UserError."""
     try:
-        listed = [None if value.nullable and _is_missing(each) else each for each in values.tolist()]
-        return to_column(listed, value.type)
+        listed = values.tolist()
+        return to_column(_with_nulls(listed) if value.nullable else listed, value.type)
     except Exception as error:
         # Comparing a value may run code of the author.
         raise wrong_result(f"{what} returned what is no {value.type}: {error}") from error
+
+
+def _with_nulls(values: list[Any]) -> list[Any]:
+    """None for what NumPy and pandas have for a null; asked of each value only where its class could have one."""
+    classes = set(map(type, values))
+    if classes <= _NEVER_MISSING:
+        return values
+    if classes <= _NEVER_MISSING | {float}:
+        # Takes an eighth of the time of the general way.
+        return [None if each != each else each for each in values]
+    return [None if _is_missing(each) else each for each in values]
 
 
 def _is_missing(value: Any) -> bool:

@@ -9,7 +9,7 @@ import datetime
 import decimal
 import itertools
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,37 +34,73 @@ def to_values(column: pa.Array, convert: Convert | None = None) -> list[Any]:
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """A column of plain values; raises TypeError, ValueError or OverflowError (with pyarrow's among them)."""
-    _check(values, kind)
-    return pa.array(values, kind)
+    leaves = list(_leaves(values, kind))
+    for leaf, of in leaves:
+        _check(leaf, of)
+    column = pa.array(values, kind)
+    narrow = [place for place, (_, of) in enumerate(leaves) if of in _INFINITE_FROM]
+    if narrow:
+        leaf_columns = list(_leaf_columns(column))
+        for place in narrow:
+            # Which numbers were finite is asked of the values only where there are infinities.
+            if _has_infinity(leaf_columns[place]):
+                check_narrowing(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
+    return column
 
 
-def _check(values: Iterable[Any], kind: pa.DataType) -> None:
-    """Raises TypeError for a value that pyarrow would round, cut or reinterpret."""
+def _leaves(values: Iterable[Any], kind: pa.DataType) -> Iterator[tuple[Iterable[Any], pa.DataType]]:
+    """The values inside lists, maps and structs, with their types, in the order of `_leaf_columns`."""
     if kinds.is_map(kind):
         pairs = list(itertools.chain.from_iterable(map(_pairs, _present(values))))
-        _check([key for key, _ in pairs], kind.key_type)
-        _check([value for _, value in pairs], kind.item_type)
+        yield from _leaves([key for key, _ in pairs], kind.key_type)
+        yield from _leaves([value for _, value in pairs], kind.item_type)
     elif is_list(kind) or kinds.is_fixed_size_list(kind):
-        _check(list(itertools.chain.from_iterable(_present(values))), kind.value_type)
+        yield from _leaves(list(itertools.chain.from_iterable(_present(values))), kind.value_type)
     elif kinds.is_struct(kind):
         present = _present(values)
         for member in kind:
-            _check([value.get(member.name) for value in present], member.type)
+            yield from _leaves([value.get(member.name) for value in present], member.type)
     else:
-        classes = set(map(type, values)) - {type(None)}
-        for cls in classes:
-            if not _fits(cls, kind):
-                raise TypeError(f"a value of type {cls.__name__} is no {kind}")
-        if kinds.is_timestamp(kind) or kinds.is_time(kind):
-            _check_zones(values, kind)
-        if kinds.is_timestamp(kind) or kinds.is_time(kind) or kinds.is_duration(kind):
-            _check_digits(values, classes, kind)
-        if kind in _INFINITE_FROM:
-            check_magnitude(pa.array(values, pa.float64()), kind)
+        yield values, kind
 
 
-def check_magnitude(numbers: pa.Array, kind: pa.DataType) -> None:
-    """Raises TypeError for a finite number that a cast to the type, which may be one of lists, makes infinite."""
+def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
+    """Of a column that `pa.array` made: no slice, so that its children are its own."""
+    kind = column.type
+    if kinds.is_map(kind):
+        yield from _leaf_columns(column.keys)
+        yield from _leaf_columns(column.items)
+    elif is_list(kind) or kinds.is_fixed_size_list(kind):
+        yield from _leaf_columns(column.values)
+    elif kinds.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaf_columns(column.field(place))
+    else:
+        yield column
+
+
+def _check(values: Iterable[Any], kind: pa.DataType) -> None:
+    """Raises TypeError for a value that pyarrow would cut or reinterpret."""
+    classes = set(map(type, values)) - {type(None)}
+    for cls in classes:
+        if not _fits(cls, kind):
+            raise TypeError(f"a value of type {cls.__name__} is no {kind}")
+    if kinds.is_timestamp(kind) or kinds.is_time(kind):
+        _check_zones(values, kind)
+    if kinds.is_timestamp(kind) or kinds.is_time(kind) or kinds.is_duration(kind):
+        _check_digits(values, classes, kind)
+    if kinds.is_float16(kind):
+        integral = {cls for cls in classes if _is_number(cls, numbers.Integral)}
+        if integral:
+            check_narrowing(pa.array([value for value in values if type(value) in integral], pa.int64()), kind)
+
+
+def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
+    """Raises TypeError for a number that a cast to the type, which may be one of lists, would change too much.
+
+    That is a finite number that becomes infinite, and an integer that float16 rounds: pyarrow refuses those itself for
+    the wider types alone.
+    """
     while is_list(kind) and is_list(numbers.type):
         numbers, kind = numbers.flatten(), kind.value_type
     if kind not in _INFINITE_FROM:
@@ -72,10 +108,21 @@ def check_magnitude(numbers: pa.Array, kind: pa.DataType) -> None:
     # Of the narrow types alone: an import of `updraft.functions` does not wait for it.
     import pyarrow.compute as pc
 
+    is_integer = kinds.is_integer(numbers.type)
     numbers = numbers.cast(pa.float64(), safe=False)
     too_large = numbers.filter(pc.and_(pc.is_finite(numbers), pc.greater_equal(pc.abs(numbers), _INFINITE_FROM[kind])))
     if len(too_large):
-        raise TypeError(f"a number as large as {too_large[0].as_py()!r} is no {kind}")
+        raise TypeError(f"a number as large as {too_large[0].as_py()!r} is no {kind}: declare a wider type")
+    if is_integer and kinds.is_float16(kind):
+        rounded = numbers.filter(pc.not_equal(numbers, numbers.cast(kind).cast(pa.float64())))
+        if len(rounded):
+            raise TypeError(f"the integer {rounded[0].as_py():.0f} is no {kind}: declare a wider type")
+
+
+def _has_infinity(numbers: pa.Array) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.is_inf(numbers).true_count)
 
 
 def _present(values: Iterable[Any]) -> list[Any]:
@@ -127,9 +174,23 @@ def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) 
         return
     suffix = "s" if kinds.is_duration(kind) else ""
     for value in values:
+        nanoseconds = getattr(value, f"nanosecond{suffix}", 0)
         microseconds = getattr(value, f"microsecond{suffix}", 0)
-        if microseconds % _UNIT_MICROSECONDS[kind.unit] or getattr(value, f"nanosecond{suffix}", 0):
-            raise TypeError(f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}")
+        if nanoseconds or microseconds % _UNIT_MICROSECONDS[kind.unit]:
+            unit = "ns" if nanoseconds else "us" if microseconds % 1000 else "ms"
+            raise TypeError(
+                f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}; "
+                f"round it, or declare a finer unit: {_in_unit(kind, unit)}"
+            )
+
+
+def _in_unit(kind: pa.DataType, unit: str) -> str:
+    """The type in another unit, as an author declares it."""
+    if kinds.is_duration(kind):
+        return f'pa.duration("{unit}")'
+    if kinds.is_time(kind):
+        return f'pa.time{32 if unit == "ms" else 64}("{unit}")'
+    return f'pa.timestamp("{unit}")' if kind.tz is None else f'pa.timestamp("{unit}", "{kind.tz}")'
 
 
 def _is_time(cls: type, kind: type, of_numpy: str) -> bool:
