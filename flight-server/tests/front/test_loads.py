@@ -10,6 +10,7 @@ from front_harness import Running
 from relay_exchanges import exchange, silent
 
 from updraft.errors import FunctionRefusedError, InternalError
+from updraft_server.front.relay import Relay
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.load import Load
 from updraft_server.pool.leases import LeaseOutcome
@@ -29,6 +30,15 @@ def loads(limit_seconds: float, then: Script) -> Script:
 async def loaded(worker: FakeWorker) -> None:
     await worker.send(FrameKind.LOADED)
     await echo(worker)
+
+
+async def nothing_is_counted(relay: Relay) -> None:
+    """Wait until the function is being loaded: nobody is silent then, and no batch is worked on."""
+    for _ in range(60_000):
+        if relay.is_loading:
+            break
+        await asyncio.sleep(0.001)
+    assert (relay.turn, relay.is_working) == (None, False)
 
 
 async def test_a_function_that_does_not_load_in_time_is_refused_and_its_worker_ended() -> None:
@@ -65,11 +75,7 @@ async def test_while_a_function_loads_nobody_is_silent_and_no_batch_is_worked_on
 
     running = await exchange([batch(1), finish(1, rows=3)], loads(60.0, waits))
     relaying = asyncio.create_task(running.run())
-    for _ in range(60_000):
-        if running.relay.is_loading:
-            break
-        await asyncio.sleep(0.001)
-    assert (running.relay.turn, running.relay.is_working) == (None, False)
+    await nothing_is_counted(running.relay)
     go_on.set()
     assert await relaying is LeaseOutcome.CLEAN
     assert not running.relay.is_loading
@@ -89,11 +95,7 @@ async def test_a_model_process_may_be_loaded_in_the_middle_of_an_exchange() -> N
     running = await exchange([batch(1), finish(1, rows=3)], waits_twice, batched=True)
     relaying = asyncio.create_task(running.run())
     await running.call.has_received(2)
-    for _ in range(60_000):
-        if running.relay.is_loading:
-            break
-        await asyncio.sleep(0.001)
-    assert (running.relay.turn, running.relay.is_working) == (None, False)
+    await nothing_is_counted(running.relay)
     go_on.set()
     assert await relaying is LeaseOutcome.CLEAN
 
