@@ -68,6 +68,7 @@ class Zygote:
     """Host and loop of the models."""
 
     def __init__(self, *names: str, budget_bytes: int) -> None:
+        self.sizes = dict.fromkeys(names, LARGE_BYTES)
         self.started: list[Process] = []
         self.faults: dict[str, str] = {}
         self._workers: list[socket.socket] = []
@@ -94,7 +95,8 @@ class Zygote:
         return ended.status
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
-        return dict.fromkeys(models, ModelTake(LARGE_BYTES))
+        names = {each.forked: each.name for each in self.started}
+        return {model: ModelTake(self.sizes[names[process]]) for model, process in models.items()}
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         if isinstance(packet, ModelFault):
@@ -108,6 +110,11 @@ class Zygote:
         door.send(encode(Connect(name, "1")))
         self.turn()
         return door
+
+    def measure(self) -> None:
+        """The next turn, in which all processes are measured."""
+        self.models._next_look_seconds = 0.0
+        self.turn()
 
     def turn(self) -> None:
         for source, handle in list(self._handlers.items()):
@@ -145,8 +152,8 @@ def is_connected(door: socket.socket) -> bool:
 
 @pytest.fixture
 def zygote() -> Iterator[Zygote]:
-    """Two functions, each of which takes all that both may."""
-    made = Zygote("first", "second", budget_bytes=BUDGET_BYTES)
+    """Of its functions each takes all that they may together."""
+    made = Zygote("first", "second", "small", budget_bytes=BUDGET_BYTES)
     yield made
     made.close()
 
@@ -188,6 +195,38 @@ def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_after_those
     zygote.turn()
     assert is_connected(again)
     assert zygote.names == ["first", "second", "first"]
+
+
+def test_a_small_function_need_not_wait_for_the_room_of_a_large_one(zygote: Zygote) -> None:
+    zygote.sizes = {"first": 60, "second": 60, "small": 30}
+    idle = control.State(1, 0, 0.0, BatchRecord().to_plain())
+    for name in ("second", "first"):
+        assert is_connected(loaded(zygote, name))
+        zygote.measure()
+        zygote.started[0].says(idle)
+        zygote.turn()
+    zygote.measure()
+    zygote.started[0].ends()
+    zygote.turn()
+    assert zygote.names == ["second", "first"]
+    zygote.worker("second")
+    # Nothing has told the first one to go: there would be no room for the second.
+    zygote.worker("small")
+    assert zygote.names == ["second", "first"]
+    zygote.started[1].says(idle)
+    zygote.turn()
+    assert zygote.names == ["second", "first", "small"]
+    zygote.started[1].ends()
+    zygote.turn()
+    assert zygote.names == ["second", "first", "small", "second"]
+
+
+def loaded(zygote: Zygote, name: str) -> socket.socket:
+    """A worker whose call has the function loaded."""
+    door = zygote.worker(name)
+    zygote.started[-1].says(control.Ready())
+    zygote.turn()
+    return door
 
 
 def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(zygote: Zygote) -> None:

@@ -202,12 +202,14 @@ class Models:
         """Where memory is short, whoever has been waited for the longest comes first, and nobody takes its room."""
         if not self._is_running:
             return
+        promised_bytes: int | None = None
         for each in sorted(self._functions.values(), key=lambda each: each.waited_since_seconds):
             for number in each.missing:
                 if each.backoff.pause_seconds:
                     break
-                if not self._has_room_for(each):
-                    return
+                if not self._has_room_for(each, promised_bytes):
+                    promised_bytes = (promised_bytes or 0) + each.last_memory_bytes
+                    break
                 self._start(each, number)
 
     def _start(self, each: FunctionModels, number: int) -> None:
@@ -330,11 +332,16 @@ class Models:
         if self._budget_bytes and len(living) > 1:
             self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
 
-    def _has_room_for(self, each: FunctionModels) -> bool:
-        """Whether a process of this function fits beside the others now; others are told to end where it does not."""
+    def _has_room_for(self, each: FunctionModels, promised_bytes: int | None) -> bool:
+        """Whether a process of this function fits beside the others now; others are told to end where it does not.
+
+        Where room is promised to functions that come first, nobody ends, and it has to fit beside those too.
+        """
         if not self._budget_bytes or not any(self._living()):
             return True
         excess_bytes = self._held_bytes() + each.last_memory_bytes - self._budget_bytes
+        if promised_bytes is not None:
+            return excess_bytes <= 0 and excess_bytes - self._leaving_bytes() + promised_bytes <= 0
         if excess_bytes > 0:
             self._evict(excess_bytes, time.monotonic())
         return excess_bytes <= 0 or not any(self._living())
@@ -346,15 +353,18 @@ class Models:
             for each, replica in self._living()
         )
 
+    def _leaving_bytes(self) -> int:
+        """Of processes that were told to end."""
+        return sum(replica.memory_bytes for _, replica in self._living() if replica.state is ReplicaState.RETIRING)
+
     def _evict(self, excess_bytes: int, now_seconds: float) -> None:
         """Retire processes until so many bytes are on their way back."""
-        leaving = sum(r.memory_bytes for _, r in self._living() if r.state is ReplicaState.RETIRING)
         ready = {r.id: (each, r) for each, r in self._living() if r.state is ReplicaState.READY}
         residents = [
             Resident(r.id, r.memory_bytes, r.connections, r.ready_seconds or 0.0, r.told.last_used_seconds)
             for _, r in ready.values()
         ]
-        for name in victims(residents, excess_bytes - leaving, now_seconds):
+        for name in victims(residents, excess_bytes - self._leaving_bytes(), now_seconds):
             each, replica = ready[name]
             each.evictions += replica.retire()
 
