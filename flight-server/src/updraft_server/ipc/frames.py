@@ -34,9 +34,7 @@ class FrameKind(enum.IntEnum):
         7  # worker: a clean finish, after which the worker must be replaced (it left input unread, or is worn out).
     )
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
-    LOADING = (
-        9  # worker: app_metadata = Load; the registered function of its COMMAND is loaded, here or by a model process.
-    )
+    LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
     LOADED = 10  # worker: it has come back from that, whatever came of it.
 
 

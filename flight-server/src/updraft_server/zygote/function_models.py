@@ -3,7 +3,6 @@
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from updraft_server.ipc.batch_record import BatchRecord
@@ -23,10 +22,8 @@ class FunctionModels:
         """Those that live, by their numbers."""
         self.is_wanted = False
         """Whether processes that are missing are to be started even if no worker waits for one."""
-        self.waiting: deque[str] = deque()
-        """Workers that want a connection, in the order in which they came."""
-        self.waited_since_seconds = math.inf
-        """Since when there has always been one of them; never where none waits."""
+        self.waiting: dict[str, float] = {}
+        """Workers that want a connection, in the order in which they came, and when each did."""
         self.backoff = Backoff(clock)
         self.fault = ""
         """Why the function cannot be called; empty while it can."""
@@ -42,25 +39,23 @@ class FunctionModels:
 
     def wait(self, worker: str) -> None:
         """It wants a connection."""
-        if not self.waiting:
-            self.waited_since_seconds = self._clock()
-        self.waiting.append(worker)
+        self.waiting.setdefault(worker, self._clock())
 
     def serve(self, serve: Callable[[str], bool]) -> None:
         """Call `serve` for each worker that waits, until it returns False: that worker goes on waiting."""
-        while self.waiting and serve(self.waiting[0]):
-            self.waiting.popleft()
-        self._has_waited()
+        for worker in list(self.waiting):
+            if not serve(worker):
+                return
+            self.waiting.pop(worker, None)
 
     def wait_no_longer(self, worker: str) -> None:
         """It has ended."""
-        if worker in self.waiting:
-            self.waiting.remove(worker)
-            self._has_waited()
+        self.waiting.pop(worker, None)
 
-    def _has_waited(self) -> None:
-        if not self.waiting:
-            self.waited_since_seconds = math.inf
+    @property
+    def waiting_since_seconds(self) -> float:
+        """When the first of those that wait came; infinite where none waits."""
+        return next(iter(self.waiting.values()), math.inf)
 
     @property
     def missing(self) -> Sequence[int]:

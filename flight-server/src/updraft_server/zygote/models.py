@@ -203,7 +203,7 @@ class Models:
         if not self._is_running:
             return
         promised_bytes: int | None = None
-        for each in sorted(self._functions.values(), key=lambda each: each.waited_since_seconds):
+        for each in sorted(self._functions.values(), key=lambda each: each.waiting_since_seconds):
             for number in each.missing:
                 if each.backoff.pause_seconds:
                     break
