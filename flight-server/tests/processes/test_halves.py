@@ -212,6 +212,8 @@ def test_nothing_of_the_workers_half_outlives_its_front_but_who_waits_for_the_ne
         writer.begin(SCHEMA)
         writer.write_batch(batch(1))
         assert reader.read_chunk().data == batch(1)
+        # The function does not wait for what it leaves behind.
+        eventually((directory / "daemon").exists)
         daemon = psutil.Process(int((directory / "daemon").read_text()))
         family = workers.family()
         assert daemon in family

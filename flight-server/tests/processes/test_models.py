@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import select
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,6 +73,16 @@ def record_of(usage: ModelUsage) -> BatchRecord:
 
 def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text()
+
+
+class ConnectedZygote:
+    """A source of one connection, which there is already."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    async def next(self) -> socket.socket:
+        return self._connection
 
 
 async def usage_of(pool: Pool, name: str) -> ModelUsage:
@@ -408,12 +419,29 @@ async def test_what_a_process_prints_is_logged_with_its_function(zygotes: Zygote
 
 async def test_the_stack_of_a_process_can_be_read(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        # One that this pool has heard of.
+        # Once it has loaded.
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
-        # It is asked at any time, between two turns too.
-        while "_turn" not in (await pool.stack(process.model) or ""):
+        stacks: list[str] = []
+        while "_turn" not in "".join(stacks):
+            # It is asked at any time, between two turns too.
+            stack = await pool.stack(process.model)
+            assert stack is not None
+            stacks.append(stack)
+
+
+async def test_processes_end_with_the_front_that_reads_what_they_print(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as first:
+        await call(first, "doubled", numbers(1))
+        (process,) = (await usage_of(first, "doubled")).replicas
+        # The zygote meets a front while it has not seen yet that the one before has gone.
+        connection = zygotes.connection()
+    async with running_pool(ConnectedZygote(connection)) as pool:
+        while {each.model for each in (await usage_of(pool, "doubled")).replicas} <= {process.model}:
             continue
+        await call(pool, "doubled", numbers(1))
+        (process,) = (await usage_of(pool, "doubled")).replicas
+        assert await pool.stack(process.model) is not None
 
 
 async def test_a_function_makes_room_for_another_one_and_comes_back_with_its_next_call(

@@ -426,11 +426,15 @@ class Zygote:
         for worker in [worker for worker in self._workers.values() if worker.front is front]:
             worker.kill()
             self._bury(worker)
+        has_models = front is next(iter(self._fronts), None)
         self._fronts.pop(front, None)
         self._selector.unregister(front)
         front.close()
-        if not self._fronts:
+        if has_models:
+            # Nobody else reads what they print.
             self._models.stop()
+            if self._fronts and not self._is_ending:
+                self._models.start()
 
     def _tell_of_models(self, packet: ModelStarted | ModelEnded | ModelFault, descriptors: Sequence[int]) -> None:
         for front in list(self._fronts):
