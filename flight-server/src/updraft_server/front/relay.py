@@ -7,24 +7,11 @@ own receiver. `updraft_server.front.exchange` decides what the end of a relay me
 
 import asyncio
 import enum
-import math
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import (
-    FunctionNotFoundError,
-    FunctionRefusedError,
-    InternalError,
-    LimitError,
-    PoolUnavailableError,
-    ProtocolError,
-    UpdraftError,
-    UserError,
-    VersionMismatchError,
-    WorkerError,
-    error_from_message,
-)
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.service.exchange import (
     LAST_MESSAGE_TIMEOUT_SECONDS,
@@ -35,14 +22,16 @@ from updraft.service.exchange import (
     request_metadata,
 )
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata
+from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.reply_metadata import ReplyMetadataStart
 from updraft_server.front.request import SERVICE, Request
+from updraft_server.front.timed_load import TimedLoad
 from updraft_server.front.transfer import Transfer
+from updraft_server.front.worker_errors import error_of_worker
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
-from updraft_server.ipc.load import Load
 from updraft_server.pool.leases import Lease, LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -52,23 +41,6 @@ _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 _PROMPT_SECONDS = 0.1
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
-# The first fields of ReplyMetadata, `consumed` and `finish`, by their tags, and all bytes up to the second tag. Nothing
-# else of it is parsed here: what a worker makes up may be many times as large when it is parsed.
-_CONSUMED_TAG, _FINISH_TAG = b"\x08", b"\x1a"
-_FIRST_BYTES = 12
-# Of the others each says something that only a front knows: who calls, what waits, how a worker ended.
-_ERRORS_OF_WORKERS = (
-    UserError,
-    ProtocolError,
-    LimitError,
-    FunctionNotFoundError,
-    FunctionRefusedError,
-    VersionMismatchError,
-    PoolUnavailableError,
-    InternalError,
-)
-# How a model process has ended no front sees: its workers ask the zygote.
-_ERRORS_OF_BATCHED_FUNCTIONS = (*_ERRORS_OF_WORKERS, WorkerError)
 
 
 class Side(enum.Enum):
@@ -125,18 +97,14 @@ class Relay:
         self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
         self._phase = RelayPhase.ASSIGNING
         self._rows_sent = 0
-        # How the worker's last message begins: parsed when somebody asks.
-        self._last_metadata = b""
+        self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
         self._is_functions_fault = False
         self._was_told = False
-        self._load: Load | None = None
-        """What is loaded now: by the worker before it takes the first batch, by a model process whenever it is new."""
-        self._has_loaded = False
-        self._load_timer: asyncio.TimerHandle | None = None
+        self._load = TimedLoad(self.end_for)
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
 
@@ -172,7 +140,7 @@ class Relay:
             return replies.result()
         finally:
             self._handle(RelayEvent.OUTCOME_KNOWN)
-            self._loaded()
+            self._load.end()
             self._lease.death.remove_done_callback(self._worker_died)
             requests.cancel()
             if not self._writing:
@@ -234,7 +202,7 @@ class Relay:
     @property
     def is_loading(self) -> bool:
         """Whether the worker constructs the function: that has a limit of its own, and nothing else counts yet."""
-        return self._load is not None
+        return self._load.is_running
 
     @property
     def turn(self) -> Side | None:
@@ -276,7 +244,7 @@ class Relay:
 
     def _claimed(self) -> int:
         # The first message says that the function has begun with the first batch, not that it wants another one.
-        return _consumed(self._last_metadata) if self._said_by_worker > 1 else 0
+        return self._last_metadata.consumed if self._said_by_worker > 1 else 0
 
     async def settle(self) -> None:
         """Return once nothing is being sent to the client any more, so that an error can be.
@@ -371,16 +339,16 @@ class Relay:
                 match frame.kind:
                     case FrameKind.MESSAGE:
                         self._said_by_worker += 1
-                        self._last_metadata = bytes(frame.app_metadata[:_FIRST_BYTES])
+                        self._last_metadata = ReplyMetadataStart.of(frame.app_metadata)
                         await self._relay_reply(frame)
                         if not frame.data_header:
-                            self._has_finished = _is_finish(self._last_metadata)
+                            self._has_finished = self._last_metadata.is_finish
                         if self._phase is RelayPhase.SETTLING:
                             return LeaseOutcome.BROKEN
                     case FrameKind.LOADING:
                         self._begin_load(frame)
                     case FrameKind.LOADED:
-                        self._loaded()
+                        self._load.end()
                     case FrameKind.DONE:
                         self._transfer.rows += self._rows_sent
                         is_clean = self._phase is RelayPhase.ANSWERING
@@ -389,7 +357,9 @@ class Relay:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
-                        raise self._told(Error.FromString(bytes(frame.app_metadata)))
+                        error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
+                        self._was_told = True
+                        raise error
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
         except PeerClosedError:
@@ -407,25 +377,10 @@ class Relay:
 
         The worker of a batched function runs no code of the author, and waits for each model process that loads it.
         """
-        has_begun = self._has_loaded or self._said_by_worker > 0
-        if self._request.is_session or self._load is not None or (has_begun and not self._request.is_batched):
+        has_begun = self._load.has_been or self._said_by_worker > 0
+        if self._request.is_session or (has_begun and not self._request.is_batched):
             raise FrameError("a worker loads one registered function, once, before it says anything else")
-        try:
-            self._load = load = Load.decode(bytes(frame.app_metadata))
-        except ValueError as error:
-            raise FrameError(str(error)) from None
-        if 0 < load.limit_seconds < math.inf:
-            loop = asyncio.get_running_loop()
-            self._load_timer = loop.call_later(load.limit_seconds, self._load_is_late, load)
-
-    def _load_is_late(self, load: Load) -> None:
-        self.end_for(FunctionRefusedError(load.fault(f"{load.lateness}, and its worker was ended")))
-
-    def _loaded(self) -> None:
-        self._load, self._has_loaded = None, True
-        if self._load_timer is not None:
-            self._load_timer.cancel()
-            self._load_timer = None
+        self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:
         """Pass one message on; plain Flight has no metadata, and nothing for a message that is nothing else."""
@@ -446,14 +401,6 @@ class Relay:
         finally:
             self._writing = False
 
-    def _told(self, message: Error) -> UpdraftError:
-        """An error that the worker tells of; it may not speak for the front."""
-        self._was_told = True
-        error = error_from_message(message)
-        if isinstance(error, _ERRORS_OF_BATCHED_FUNCTIONS if self._request.is_batched else _ERRORS_OF_WORKERS):
-            return error
-        return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
-
     async def _worker_error(self) -> UpdraftError:
         try:
             async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
@@ -463,24 +410,3 @@ class Relay:
         if self._limits.batch_timeout.explains(death):
             return self._limits.batch_timeout.error(self.function)
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
-
-
-def _consumed(metadata: bytes) -> int:
-    """`ReplyMetadata.consumed` from the first bytes of the message; 0 when it says none."""
-    number = 0
-    for position, byte in enumerate(_consumed_bytes(metadata)):
-        number |= (byte & 0x7F) << (7 * position)
-    return number
-
-
-def _is_finish(metadata: bytes) -> bool:
-    """Whether the first bytes of a ReplyMetadata say that it is the last: a worker that says so otherwise did not."""
-    consumed = _consumed_bytes(metadata)
-    return metadata[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
-
-
-def _consumed_bytes(metadata: bytes) -> bytes:
-    if not metadata.startswith(_CONSUMED_TAG):
-        return b""
-    last = next((position for position, byte in enumerate(metadata) if position and byte < 0x80), len(metadata))
-    return metadata[1 : last + 1]
