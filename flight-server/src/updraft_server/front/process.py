@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,12 @@ from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
-from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
+from updraft_server.front.announcement import Announcement
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
@@ -64,7 +64,7 @@ from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.zygote_source import ControlConnection
-from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP, in_words
+from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP
 
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
@@ -102,8 +102,6 @@ class Front:
         )
         self._settings = settings
         self._pool = pool
-        self._announced = pool.functions
-        self._generation = pool.generation
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
@@ -191,6 +189,7 @@ class Front:
         self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
         self.metrics.watch("updraft_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
         self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
+        self._announcement = Announcement(pool, self._places, settings.ready_file, self._functions.loaded_again)
         self._watch()
 
     async def run(self) -> None:
@@ -214,7 +213,7 @@ class Front:
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
             if self.lifecycle.phase is Phase.READY:
-                self._announce()
+                self._announcement.begin()
             await self.lifecycle.drain_requested()
             await self._drain()
 
@@ -342,62 +341,10 @@ class Front:
         known = [name for name in self._health.published if name.startswith(_FUNCTION_HEALTH)]
         await self._health.withdraw(name for name in known if name not in functions)
 
-    def _announce(self) -> None:
-        functions = self._announced_functions()
-        sandbox = in_words(self._pool.sandbox)
-        places = {**self._listeners.addresses, **self._token_places()}
-        _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
-        if self._settings.ready_file is not None:
-            ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
-            ready_file.update()
-            self._pool.subscribe(lambda: _update(ready_file))
-        self._pool.subscribe(self._look_for_new_functions)
-
-    def _look_for_new_functions(self) -> None:
-        """Say which functions there are once they were loaded again, and take none of them for what it was before."""
-        # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
-        if self._pool.functions is self._announced:
-            return
-        is_same_code = self._pool.generation == self._generation
-        self._generation = self._pool.generation
-        if is_same_code and self._pool.functions == self._announced:
-            self._announced = self._pool.functions
-            return
-        self._functions.loaded_again()
-        _log.info("the functions were loaded again", functions=self._announced_functions())
-
-    def _announced_functions(self) -> Sequence[str]:
-        """The names of those that can be called; says of each other one why not."""
-        self._announced = self._pool.functions
-        for function in self._announced:
-            if function.fault:
-                _log.error(
-                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
-                )
-        return [function.name for function in self._announced if not function.fault]
-
-    def _token_places(self) -> dict[str, str]:
-        """Where those find the token for metrics and status who need none from elsewhere."""
-        path = self._neighbours_token_file
-        return {} if path is None else {"metrics_token_file": str(path)}
-
-    def _ready_content(self) -> dict[str, object]:
-        return {
-            **self._listeners.addresses,
-            **self._token_places(),
-            "supervisor": os.getppid(),
-            "front": os.getpid(),
-            "zygote": self._pool.zygote_pid,
-            "workers": {info.worker: info.pid for info in self._pool.workers},
-        }
-
-
-def _update(ready_file: ReadyFile) -> None:
-    """Write down what has changed: the pool, whose change it is, serves on where that fails."""
-    try:
-        ready_file.update()
-    except StartError as error:
-        _log.warning("--ready-file is out of date", reason=str(error))
+    def _places(self) -> dict[str, str]:
+        """Where it listens, and where those find the token for metrics and status who need none from elsewhere."""
+        token = self._neighbours_token_file
+        return {**self._listeners.addresses, **({} if token is None else {"metrics_token_file": str(token)})}
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
