@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from updraft_server.settings import ServeSettings
-from updraft_server.supervisor import supervisor
+from updraft_server.supervisor import zygotes
 from updraft_server.supervisor.supervisor import Supervisor
 
 
@@ -19,7 +19,7 @@ def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
     def refuses(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(supervisor, "start_zygote", refuses)
+    monkeypatch.setattr(zygotes, "start_zygote", refuses)
     settings = ServeSettings()
     serving = Supervisor(front=settings, workers=settings, directory=tmp_path, front_directory=tmp_path)
     children = {"zygote": cast(Any, None)}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of all that became a child of this process, whoever had started it."""
+
+import os
+from collections.abc import Iterable
+
+from updraft_server.linux.descendants import kill_child
+from updraft_server.linux.process_control import kill_group
+
+
+def next_ended() -> int | None:
+    """A child that has ended, still to be reaped."""
+    return _ended_of(os.P_ALL, 0)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether this child has ended, and is still to be reaped."""
+    return _ended_of(os.P_PID, pid) is not None
+
+
+def reap(pid: int) -> int:
+    """End the group of a child that has ended, and forget it; its exit code, or less than zero the signal."""
+    # Not reaped yet, so the number still names its own group.
+    kill_group(pid)
+    _, wait_status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(wait_status)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill children, each with its group."""
+    for pid in pids:
+        kill_group(pid)
+        # A daemon is in a group whose leader is gone.
+        kill_child(pid)
+
+
+def _ended_of(kind: int, which: int) -> int | None:
+    try:
+        ended = os.waitid(kind, which, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return ended.si_pid if ended is not None else None

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
+
+They are among the supervisor's children, which it watches and reaps.
+"""
+
+import dataclasses
+import socket
+
+from updraft.service.child import Child, describe_exit
+from updraft_server.ipc.control import packet_pair
+from updraft_server.ipc.load import Load
+from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.supervisor.broken_loads import BrokenLoads
+from updraft_server.supervisor.children import start_zygote
+from updraft_server.supervisor.stderr import say
+from updraft_server.supervisor.zygote_child import ZygoteChild
+
+FRONT = "front"
+ZYGOTE = "zygote"
+"""The one that serves."""
+_SUCCESSOR = "next zygote"
+
+
+class Zygotes:
+    """One serves at a time; a successor takes its place once it has loaded the functions."""
+
+    def __init__(self, settings: ZygoteSettings, children: dict[str, Child]) -> None:
+        """None is started yet.
+
+        Args:
+            settings: What each of them is told.
+            children: The supervisor's, by their names.
+        """
+        self.settings = settings
+        self.door: socket.socket | None = None
+        """Leads to the one that serves; None where there is none to meet a front."""
+        self._children = children
+        self._successors_door: socket.socket | None = None
+        self._generation = 0
+        """How often functions were loaded again."""
+        self._broken_loads = BrokenLoads()
+
+    def start(self) -> None:
+        """Start the one that serves, in place of one that has ended."""
+        # The next one loads what is there now.
+        self.drop_successor()
+        self.close_door()
+        # What has retired still serves the models of its workers.
+        has_retired = bool(self._children.keys() - {FRONT, ZYGOTE})
+        self.door, zygotes_end = packet_pair()
+        with zygotes_end:
+            self._children[ZYGOTE] = start_zygote(self._as_now(is_successor=has_retired), zygotes_end)
+
+    def reload(self) -> None:
+        """Start one that loads the functions as they are now; the one that is there serves until it has."""
+        self.drop_successor()
+        self._broken_loads.forget()
+        self._generation += 1
+        self._start_successor()
+
+    def succeed(self) -> bool:
+        """Let one that has loaded the functions again serve; whether there was one, which now has to meet the front.
+
+        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked.
+        """
+        successor = self._children.get(_SUCCESSOR)
+        if successor is None or not successor.has_started:
+            return False
+        retired = self._children.pop(ZYGOTE)
+        self._children[f"retired zygote {retired.pid}"] = retired
+        self._children[ZYGOTE] = self._children.pop(_SUCCESSOR)
+        self.close_door()
+        self.door, self._successors_door = self._successors_door, None
+        return True
+
+    def kill_excessive(self, name: str, zygote: ZygoteChild) -> bool:
+        """Kill one whose load takes more than it may, and leave that out from now on; whether there is such a load."""
+        if (excess := zygote.excess) is None:
+            return False
+        self._broken_loads.exceeded(excess.load, excess.reason)
+        say(f"the {name} is killed: {excess.load.fault(excess.reason)}")
+        zygote.kill()
+        return True
+
+    @property
+    def is_running_code(self) -> bool:
+        """Whether the one that serves ran an author's code when it was looked at last, or when it ended."""
+        return _load_of(self._children[ZYGOTE]) is not None
+
+    def ended(self, code: int) -> str:
+        """The one that serves has ended: why what it was loading is left out from now on; mostly nothing is."""
+        return self._broken_loads.ended(_load_of(self._children[ZYGOTE]), code)
+
+    def other_ended(self, name: str, code: int, *, is_wanted: bool) -> bool:
+        """One that does not serve has ended; whether it had workers, which live on.
+
+        Args:
+            name: Which.
+            code: How.
+            is_wanted: Whether functions are still to be loaded again.
+        """
+        zygote = self._children.pop(name)
+        if name != _SUCCESSOR:
+            if code:
+                say(f"the {name} {describe_exit(code)}")
+            return bool(code)
+        self.drop_successor()
+        if not (fault := self._broken_loads.ended(_load_of(zygote), code)):
+            say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
+        elif is_wanted:
+            say(f"{fault}: another {name} is started without it")
+            self._start_successor()
+        return False
+
+    def drop_successor(self) -> None:
+        """Have one that has not taken over yet ended, if it lives."""
+        if self._successors_door is not None:
+            self._successors_door.close()
+            self._successors_door = None
+        successor = self._children.pop(_SUCCESSOR, None)
+        if successor is not None:
+            successor.kill()
+            successor.forget()
+
+    def close_door(self) -> None:
+        """No front comes to the one that serves any more."""
+        if self.door is not None:
+            self.door.close()
+            self.door = None
+
+    def _start_successor(self) -> None:
+        try:
+            self._successors_door, zygotes_end = packet_pair()
+            with zygotes_end:
+                self._children[_SUCCESSOR] = start_zygote(self._as_now(is_successor=True), zygotes_end)
+        except OSError as error:
+            self.drop_successor()
+            say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the functions serve on as they were")
+
+    def _as_now(self, *, is_successor: bool) -> ZygoteSettings:
+        """The settings of one that is started now."""
+        return dataclasses.replace(
+            self.settings,
+            generation=self._generation,
+            is_successor=is_successor,
+            broken_loads=list(self._broken_loads.faults.items()),
+        )
+
+
+def _load_of(zygote: Child) -> Load | None:
+    """What it was loading when it was looked at last, or when it ended."""
+    return zygote.load if isinstance(zygote, ZygoteChild) else None
