@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from tests.cli.conftest import Run
+from tests.contract.python_clients import flight_table
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.writer import LocalWriter
@@ -26,6 +28,14 @@ def model(x: int) -> int: return x
 
 @function(load="zygote", name="untrained")
 class Untrained:
+    def __init__(self) -> None:
+        raise OSError("the weights are missing")
+
+    def __call__(self, x: int) -> int:
+        return x
+
+@function(name="unweighted")
+class Unweighted:
     def __init__(self) -> None:
         raise OSError("the weights are missing")
 
@@ -86,7 +96,7 @@ def test_a_name_that_the_pool_does_not_have_is_answered_with_those_that_it_has(s
     ended = updraft("functions", "describe", "unknown", "--endpoint", shop.tcp_endpoint)
     assert ended.returncode == 1
     assert (
-        "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, untrained, words"
+        "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, untrained, unweighted, words"
         in ended.stderr
     )
 
@@ -96,6 +106,20 @@ def test_one_that_cannot_be_called_is_described_with_the_reason(shop: LocalPool,
     assert re.search(
         "^fault +function 'untrained' cannot be loaded: OSError: the weights are missing$", shown, re.MULTILINE
     ), shown
+
+
+def test_one_whose_calls_are_tried_is_not_said_to_refuse_them(shop: LocalPool, updraft: Run) -> None:
+    with pytest.raises(pa.ArrowException, match="the weights are missing"):
+        flight_table(shop, "unweighted", [pa.array([1])])
+    said = "function 'unweighted' cannot be loaded: OSError: the weights are missing"
+    shown = updraft("functions", "describe", "unweighted", "--endpoint", shop.tcp_endpoint).stdout
+    assert re.search(f"^unhealthy +{said}", shown, re.MULTILINE), shown
+    listed = updraft("functions", "--endpoint", shop.tcp_endpoint).stdout
+    assert f"unhealthy: {said}" in listed
+    assert "cannot be called: function 'untrained'" in listed
+    found = updraft("functions", "--endpoint", shop.tcp_endpoint, "--output", "json").stdout
+    functions = {function["name"]: function for function in json.loads(found)[0]["functions"]}
+    assert [functions[name]["fault_is_final"] for name in ("untrained", "unweighted")] == [True, False]
 
 
 def test_a_writer_has_no_functions(tmp_path: Path, updraft: Run) -> None:

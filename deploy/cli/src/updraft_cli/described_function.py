@@ -73,6 +73,7 @@ class DescribedFunction:
             "tags": list(description.tags),
             "deterministic": description.deterministic,
             "fault": description.fault,
+            "fault_is_final": description.fault_is_final,
             "calls": dict(self._calls()),
         }
 
@@ -86,7 +87,7 @@ class DescribedFunction:
     def _facts(self) -> Iterator[tuple[str, str]]:
         description = self._description
         if description.fault:
-            yield "fault", description.fault
+            yield "fault" if description.fault_is_final else "unhealthy", description.fault
         if description.version:
             yield "version", description.version + (", the default" if self._is_default else "")
         yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
@@ -127,13 +128,18 @@ def described(name: str, functions: Sequence[FunctionDescription]) -> list[Descr
     ]
 
 
+def at_fault(reason: str, *, is_final: bool) -> str:
+    """What is wrong with a function, in a line: calls of an unhealthy one are tried. Old pools never say "final"."""
+    return f"cannot be called: {reason}" if is_final else f"unhealthy: {reason}"
+
+
 def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
-    """A line for each function that a pool has of its own: the signature, or why it cannot be called."""
+    """A line for each function that a pool has of its own: the signature, or what is wrong with it."""
     defaults = {function.name: function for function in functions}
     for function in functions:
         is_default = function is defaults[function.name]
         if function.fault:
-            yield f"cannot be called: {function.name}: {function.fault}"
+            yield at_fault(f"{function.name}: {function.fault}", is_final=function.fault_is_final)
         elif function.name != _OF_EVERY_POOL:
             signature = DescribedFunction(function, is_default=is_default).signature
             yield signature if is_default else f"{signature}, version {function.version}"

@@ -169,6 +169,7 @@ def _as_report(status: PoolStatus) -> Status:
                 "doc": function.doc,
                 "owner": function.owner,
                 "fault": function.fault,
+                "fault_is_final": function.fault_is_final,
             }
             for function in status.functions
         ],

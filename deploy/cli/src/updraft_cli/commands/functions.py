@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`updraft functions`: the registered functions of pools, and whether pools allow session functions."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -8,7 +9,7 @@ from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 
 from updraft.service.settings import setting
 from updraft_cli.cluster import Cluster, ClusterError
-from updraft_cli.described_function import described
+from updraft_cli.described_function import at_fault, described
 from updraft_cli.options import ClusterOptions, PoolOptions
 from updraft_cli.output import print_json, print_line, print_table
 from updraft_cli.service import Status
@@ -73,7 +74,7 @@ class Functions(ClusterOptions):
                 pool,
                 function["name"],
                 function["version"],
-                f"cannot be called: {function['fault']}" if function["fault"] else function["doc"].partition("\n")[0],
+                _at_fault(function) if function["fault"] else function["doc"].partition("\n")[0],
             )
             for pool, status in pools.items()
             for function in status["functions"]
@@ -109,6 +110,11 @@ class Functions(ClusterOptions):
             reasons = "; ".join(f"{pool} {reason}" for pool, reason in silent.items()) or "no pod is ready"
             raise ClusterError(f"no pool in namespace {cluster.namespace} answers: {reasons}")
         return pools
+
+
+def _at_fault(function: Mapping[str, Any]) -> str:
+    # The status.json of an old pool does not say whether it is final.
+    return at_fault(function["fault"], is_final=function.get("fault_is_final", False))
 
 
 def _functions(status: Status) -> dict[str, Any]:

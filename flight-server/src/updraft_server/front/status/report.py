@@ -97,6 +97,8 @@ class FunctionRow:
     owner: str
     fault: str
     """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
+    fault_is_final: bool
+    """With a fault: whether every call is refused until the pool has loaded its functions again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,8 @@ class Sampler:
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
             functions=[
-                FunctionRow(each.name, each.version, each.doc, each.owner, each.fault) for each in status.functions
+                FunctionRow(each.name, each.version, each.doc, each.owner, each.fault, each.fault_is_final)
+                for each in status.functions
             ],
             models=[_model_row(usage) for usage in self._models()],
             exchanges_open=len(open_exchanges),
