@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a decorator makes of a definition, and which definitions it refuses before anybody calls them."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -136,6 +137,19 @@ def null_in_numpy(x: NumPy[int | None]) -> NumPy[int]:
     return x
 
 
+@dataclasses.dataclass
+class Counted:
+    count: int
+
+
+def null_inside_numpy(x: NumPy[list[int | None]]) -> NumPy[int]:
+    return x
+
+
+def null_struct_in_numpy(x: NumPy[Counted | None]) -> NumPy[int]:
+    return x
+
+
 def wrong_default(x: int = 1.5) -> int:  # type: ignore[assignment]  # that is the error
     return x
 
@@ -187,6 +201,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "async_generator": (generated, {}, "async generator"),
     "iterator_of_values": (iterator_of_values, {}, "iterator of single values"),
     "null_in_numpy": (null_in_numpy, {}, "NumPy has no null of int64"),
+    "null_inside_numpy": (null_inside_numpy, {}, "nulls inside, and NumPy has no null of int64: use Pandas or Arrow"),
+    "null_struct_in_numpy": (null_struct_in_numpy, {}, "nulls inside, and NumPy has no null of int64"),
     "wrong_default": (wrong_default, {}, "default of argument 'x'"),
     "null_default": (null_default, {}, "hint it as T | None"),
     "not_callable": (NotCallable, {}, "a class without __call__"),

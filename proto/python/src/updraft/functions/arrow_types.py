@@ -58,14 +58,8 @@ def _null_inside(array: pa.Array, field: pa.Field) -> str:
 
 def _allows_all_nulls(kind: pa.DataType) -> bool:
     """Whether no field inside the type is declared without nulls."""
-    if kinds.is_struct(kind):
-        members = list(kind)
-    elif kinds.is_map(kind):
-        members = [kind.item_field]
-    elif is_list(kind) or kinds.is_fixed_size_list(kind):
-        members = [kind.value_field]
-    else:
-        return True
+    # A key is never null, whatever its type allows.
+    members = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
     return all(member.nullable and _allows_all_nulls(member.type) for member in members)
 
 
@@ -91,19 +85,60 @@ def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if array.type.equals(kind):
         return array
+    inside = [_read_as(child, field.type) for child, field in zip(_children(array), fields_inside(kind), strict=True)]
+    return _with_children(array, kind, inside)
+
+
+def nan_as_null(array: pa.Array) -> pa.Array:
+    """The array with a null for each NaN among the items of a list, where its type allows a null there."""
+    kind = array.type
+    has_items = is_list(kind) or kinds.is_fixed_size_list(kind)
+    children = _children(array)
+    inside = [
+        _without_nan(child) if has_items and field.nullable and kinds.is_floating(field.type) else nan_as_null(child)
+        for child, field in zip(children, fields_inside(kind), strict=True)
+    ]
+    is_same = all(new is old for new, old in zip(inside, children, strict=True))
+    return array if is_same else _with_children(array, kind, inside)
+
+
+def _without_nan(numbers: pa.Array) -> pa.Array:
+    # An import of `updraft.functions` does not wait for it.
+    import pyarrow.compute as pc
+
+    is_nan = pc.is_nan(numbers)
+    return pc.if_else(is_nan, pa.scalar(None, numbers.type), numbers) if is_nan.true_count else numbers
+
+
+def fields_inside(kind: pa.DataType) -> list[pa.Field]:
+    """The members of a struct, key and value of a map, the items of a list."""
     if kinds.is_struct(kind):
-        # Members come without the offset of their struct.
-        validity = array.is_valid().buffers()[1] if array.null_count else None
-        members = [_read_as(array.field(number), member.type) for number, member in enumerate(kind)]
-        return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=members)
+        return list(kind)
     if kinds.is_map(kind):
-        pairs = [_read_as(array.keys, kind.key_type), _read_as(array.items, kind.item_type)]
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    """Of each of `fields_inside`; members come without the offset of their struct."""
+    kind = array.type
+    if kinds.is_struct(kind):
+        return [array.field(number) for number in range(kind.num_fields)]
+    if kinds.is_map(kind):
+        return [array.keys, array.items]
+    return [array.values] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
+
+
+def _with_children(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """The array as one of another type, with other children; those are as `_children` has them."""
+    if kinds.is_struct(kind):
+        validity = array.is_valid().buffers()[1] if array.null_count else None
+        return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=children)
+    if kinds.is_map(kind):
         entry = pa.struct([kind.key_field, kind.item_field])
-        values = pa.Array.from_buffers(entry, len(pairs[0]), [None], 0, children=pairs)
-    else:
-        values = _read_as(array.values, kind.value_type)
+        children = [pa.Array.from_buffers(entry, len(children[0]), [None], 0, children=children)]
     buffers = array.buffers()[: 1 if kinds.is_fixed_size_list(kind) else 2]
-    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, [values])
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children)
 
 
 @functools.lru_cache(maxsize=1024)

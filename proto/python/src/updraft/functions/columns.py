@@ -42,7 +42,8 @@ def _series_reader(value: Hinted) -> Reader:
     if value.nullable and exact:
         # NumPy has no null of these, and would make floats of large numbers.
         return lambda column: column.to_pandas(types_mapper=_nullable_type)
-    return lambda column: column.to_pandas()
+    # Inside lists, maps and structs too.
+    return lambda column: column.to_pandas(integer_object_nulls=True)
 
 
 def _nullable_type(kind: pa.DataType) -> Any:

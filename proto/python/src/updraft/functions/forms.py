@@ -32,13 +32,15 @@ else:
     class Pandas(Generic[_T]):
         """`Pandas[T]` in a hint: a pandas.Series of the values of one batch.
 
-        A nullable int or bool has pandas' nullable type. In a result of a nullable type NaN means null.
+        A nullable int or bool has pandas' nullable type. A list is an ndarray, in which a null among floats is NaN. In
+        results NaN means null wherever the type allows one, except in dicts.
         """
 
     class NumPy(Generic[_T]):
         """`NumPy[T]` in a hint: a one-dimensional numpy.ndarray of the values of one batch.
 
-        NumPy has no null: a nullable float is NaN, other nullable numbers are refused.
+        NumPy has no null: a nullable float is NaN, in a list too, and other nullable numbers are refused. In results
+        NaN means null wherever the type allows one, except in dicts.
         """
 
 

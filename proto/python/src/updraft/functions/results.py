@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same_type
+from updraft.functions.arrow_types import forbidden_null, is_list, nan_as_null, retyped, same_type
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
@@ -112,7 +112,7 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
     """A column of an array of Python's objects; raises UserError."""
     try:
         listed = values.tolist()
-        return to_column(_with_nulls(listed) if value.nullable else listed, value.type)
+        return nan_as_null(to_column(_with_nulls(listed) if value.nullable else listed, value.type))
     except Exception as error:
         # Comparing a value may run code of the author.
         raise wrong_result(f"{what} returned what is no {value.type}: {error}") from error

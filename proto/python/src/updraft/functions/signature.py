@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.functions.arrow_types import forbidden_null
+from updraft.functions.arrow_types import fields_inside, forbidden_null
 from updraft.functions.declaration_error import DeclarationError
 from updraft.functions.forms import FORMS, Form
 from updraft.functions.hints import Hinted, hinted
@@ -139,6 +139,12 @@ def _columns(hints: Sequence[tuple[str, Any]], what: str) -> tuple[Form, Sequenc
     if form is Form.NUMPY:
         for (name, _, _), value in zip(formed, values, strict=True):
             check_numpy(value, f"the argument {name!r} of {what}")
+            inside = _nullable_integer(value.type, may_be_null=value.nullable)
+            if inside is not None:
+                raise DeclarationError(
+                    f"the argument {name!r} of {what} may have nulls inside, and NumPy has no null of {inside}:"
+                    " use Pandas or Arrow"
+                )
     return form, values
 
 
@@ -147,6 +153,17 @@ def check_numpy(value: Hinted, what: str) -> None:
     exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
     if value.nullable and exact:
         raise DeclarationError(f"{what} may be null, and NumPy has no null of {value.type}: use Pandas or Arrow")
+
+
+def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | None:
+    """A type of integers inside that may have nulls, those below a null struct among them: floats would come of all."""
+    if kinds.is_integer(kind):
+        return kind if may_be_null else None
+    # A null list has no items, and a key is never null.
+    passes_on = may_be_null and (kinds.is_struct(kind) or kinds.is_fixed_size_list(kind))
+    fields = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
+    found = (_nullable_integer(field.type, may_be_null=field.nullable or passes_on) for field in fields)
+    return next((each for each in found if each is not None), None)
 
 
 def _hints(call: Callable[..., Any], what: str) -> dict[str, Any]:
