@@ -154,17 +154,6 @@ def test_rows_of_equal_keys_are_one_group(kind: str, batch_rows: int) -> None:
     assert counted.column("key").combine_chunks().equals(KEYS[kind].take(pa.array([0, 1, 3]))) or kind == "float"
 
 
-@pytest.mark.parametrize("batch_rows", [0, 2])
-def test_keys_of_a_dictionary_are_grouped_by_their_values(batch_rows: int) -> None:
-    codes = pa.array([0, 1, 2, None, 3], pa.int32())
-    keys = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b", "a", None]))
-    rows = pa.record_batch({"key": keys})
-    batches = [rows.slice(start, batch_rows) for start in range(0, 5, batch_rows)] if batch_rows else [rows]
-    counted = run(Rows, Stage.WHOLE, *batches, key_columns=1)
-    assert counted.to_pydict() == {"key": ["a", "b", None], "result": [2, 1, 2]}
-    assert counted.column("key").type == keys.type
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 3) | st.none(), st.sampled_from("abc"), st.integers(0, 9)), max_size=40),
     st.integers(1, 7),

@@ -101,9 +101,6 @@ def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
 
 def _coded_key(key: pa.Array) -> tuple[pa.Array, pa.Array]:
     """A number for each row, from 0 in the order in which values come; and those values."""
-    if kinds.is_dictionary(key.type):
-        # A client's own may have a value twice, and have nulls in two places.
-        key = key.dictionary_decode()
     try:
         encoded = pc.dictionary_encode(key, null_encoding="encode")
     except pa.ArrowNotImplementedError:
