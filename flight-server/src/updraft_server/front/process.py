@@ -44,7 +44,7 @@ from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges, longest_processor_seconds
+from updraft_server.front.running_exchanges import RunningExchanges, longest_processor_seconds
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
@@ -52,6 +52,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
+from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
@@ -131,7 +132,7 @@ class Front:
                 scratch_files=settings.worker_scratch_files,
             ),
             batch_processor_seconds=_batch_processor_seconds(settings),
-            longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
+            longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
             limit_bytes=settings.queue_bytes,

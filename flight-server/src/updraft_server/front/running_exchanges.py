@@ -21,6 +21,7 @@ from updraft_server.front.batch_use import WorkTime
 from updraft_server.front.lost_memory import LostMemory
 from updraft_server.front.relay import Relay, Side
 from updraft_server.front.worker_limits import WorkerLimits
+from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.linux.processor_time import ProcessorTime
 
@@ -30,13 +31,10 @@ _log = structlog.get_logger(__name__)
 _LIMITS_LOOK_SECONDS = 0.25
 _IMPORTS_SECONDS = 30.0
 
-LONGEST_BATCH_SECONDS = 86_400.0
-"""For one batch where the operator has said nothing: more than honest work takes, but a worker is not lost for ever."""
-
 
 def longest_processor_seconds() -> float:
     """CPU time for one batch where the operator has said nothing: all CPUs of the machine for the longest batch."""
-    return LONGEST_BATCH_SECONDS * (os.cpu_count() or 1)
+    return LONGEST_WORK_SECONDS * (os.cpu_count() or 1)
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +62,7 @@ class RunningExchanges:
         limits: Callable[[], WorkerLimits],
         memory_limit_bytes: Callable[[], int],
         batch_processor_seconds: float = 0.0,
-        longest_batch_seconds: float = LONGEST_BATCH_SECONDS,
+        longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
         """Of a pool that tells by `measure` what workers use, and by `memory_limit_bytes` what they share.
 

@@ -13,6 +13,7 @@ from updraft.functions import Function
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
+from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.missing_modules import explain_missing_module
 from updraft_server.worker.model.function import BatchedFunction
@@ -23,8 +24,6 @@ Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
 """Entered with what is loaded while that runs."""
 
 _MAX_FAULT_BYTES = 1024
-# For a model process: more than honest work takes, but a worker is not lost for ever.
-_LONGEST_WAIT_SECONDS = 86_400.0
 
 
 def unnoted(_load: Load) -> AbstractContextManager[None]:
@@ -43,8 +42,8 @@ class RegisteredFunction:
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # Whoever has started its processes limits that; a worker waits for its turn too.
-            limit_seconds = _LONGEST_WAIT_SECONDS
+            # The zygote limits the load itself; the worker also waits for its turn.
+            limit_seconds = LONGEST_WORK_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Its constructor, where it is a class."""
         self._loaded: Loaded | None = None
