@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a zygote may take for one load, and when an operator hears of it: looks are made by the tests."""
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -91,6 +92,20 @@ def test_what_has_taken_most_is_at_fault(note: LoadingNote, memory: list[int], b
         with note.of(Load(module)):
             watch.look()
     assert (watch.excess and watch.excess.load.module) == blamed
+
+
+def test_what_has_taken_most_is_known_among_any_number_of_loads(note: LoadingNote) -> None:
+    loads = [Load("at_once"), *(Load(f"small{number}") for number in range(300)), *[Load("in_parts")] * 8]
+    growth = [5, *[2] * 300, *[1] * 8]
+    held = itertools.accumulate(growth)
+    watch = LoadWatch(note, lambda: next(held), sum(growth))
+    for load in loads:
+        with note.of(load):
+            watch.look()
+    assert watch.excess is not None
+    assert watch.excess.load == Load("in_parts")
+    assert "it took 8 bytes" in watch.excess.reason
+    assert len(watch._grown_bytes) == 100
 
 
 @pytest.mark.parametrize(("limit_seconds", "limit"), [(600.0, "the limit is 600"), (0.0, "there is no limit")])

@@ -13,6 +13,8 @@ from updraft_server.linux.process_trees import process_trees
 
 # Of all that there is. With more than all, the kernel may end the whole container.
 _MOST_MEMORY = 0.9
+# Of those that have run, the ones that took the most memory: only one of these is ever at fault.
+_MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
 
@@ -48,7 +50,7 @@ class LoadWatch:
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
-        """By how much memory has grown while each has been running."""
+        """By how much memory has grown while each has been running, of at most `_MOST_LOADS`."""
 
     def look(self) -> None:
         """Look once more."""
@@ -71,10 +73,13 @@ class LoadWatch:
     def _too_large(self, load: Load) -> Excess | None:
         before_bytes, self._held_bytes = self._held_bytes, self._memory_bytes()
         self._grown_bytes[load] = self._grown_bytes.get(load, 0) + self._held_bytes - before_bytes
+        if len(self._grown_bytes) > _MOST_LOADS:
+            others = (each for each in self._grown_bytes if each != load)
+            del self._grown_bytes[min(others, key=lambda each: self._grown_bytes[each])]
         most_bytes = int(_MOST_MEMORY * self._all_bytes)
         if self._held_bytes <= most_bytes:
             return None
-        largest = max(self._grown_bytes, key=lambda load: self._grown_bytes[load])
+        largest = max(self._grown_bytes, key=lambda each: self._grown_bytes[each])
         return Excess(
             largest,
             f"it took {self._grown_bytes[largest]} bytes of memory, and with it all that is loaded took more than "
