@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.jdk.OptionConverters._
 
 import org.apache.spark.SparkException
-import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.updraft.SessionConf
 
 import io.updraft.client.PoolCheck
 import io.updraft.proto.v1.FunctionDescription
@@ -32,7 +32,7 @@ final class Pools(catalog: String, named: Map[String, String]) {
     case Some(address) => Pools.setting(catalog, pool).read(_ => Some(address)).getOrElse(address)
     case None =>
       UpdraftConf.endpoint
-        .read(key => Option(SQLConf.get.getConfString(key, null)))
+        .read(key => Option(SessionConf.get.getConfString(key, null)))
         .getOrElse(
           throw new IllegalArgumentException(
             s"no pool is named $pool: set ${UpdraftConf.endpoint.key} or ${Pools.setting(catalog, pool).key}"
@@ -64,7 +64,7 @@ object Pools {
   )
 
   private def ask(address: String): Seq[FunctionDescription] = {
-    val settings = UpdraftConf.settingsAt(address, SQLConf.get)
+    val settings = UpdraftConf.settingsAt(address, SessionConf.get)
     val known = answers.get(settings.connection)
     if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known.functions
     else {
