@@ -8,16 +8,99 @@ from collections.abc import Iterator
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.e2e.named import naming_session, values
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT
+from tests.support.spark import ENDPOINT, SPARK_VERSION
+
+_ORDER = "spark.sql.functionResolution.sessionOrder"
+_PATH = "spark.sql.path.enabled"
+_TEMPORARY = [
+    "CREATE TEMPORARY FUNCTION rebate(price DOUBLE, percent DOUBLE DEFAULT 1) RETURNS DOUBLE RETURN -1",
+    "CREATE TEMPORARY FUNCTION words(text STRING) RETURNS TABLE(word STRING) RETURN SELECT 'temporary'",
+]
+_CALLS = [
+    "SELECT rebate(100D, 20)",
+    "SELECT rebate(percent => 20, price => 100)",
+    "SELECT word FROM words('a')",
+    "SELECT word FROM words(text => 'a')",
+]
+_OF_POOL = [80.0, 80.0, "a", "a"]
+_OF_SESSION = [-1.0, -1.0, "temporary", "temporary"]
+
+has_path = pytest.mark.skipif(SPARK_VERSION < (4, 2), reason="Spark has an order and a path since 4.2")
 
 
 @pytest.fixture
 def session(spark: SparkSession, deployed: LocalPool) -> Iterator[SparkSession]:
     with naming_session(spark, deployed) as naming:
         yield naming
+
+
+def called(session: SparkSession) -> list[object]:
+    return [value for call in _CALLS for value in values(session, call)]
+
+
+def is_described(session: SparkSession) -> bool:
+    """Whether DESCRIBE FUNCTION shows the pool's functions."""
+    first = [values(session, f"DESCRIBE FUNCTION {name}")[0] for name in ("rebate", "words")]
+    (shown,) = {line.startswith(("rebate(price DOUBLE", "words(text STRING")) for line in first}
+    return bool(shown)
+
+
+def test_temporary_functions_go_before_those_of_the_current_namespace(session: SparkSession) -> None:
+    session.sql("USE updraft.default")
+    assert (called(session), is_described(session)) == (_OF_POOL, True)
+    for statement in _TEMPORARY:
+        session.sql(statement)
+    assert (called(session), is_described(session)) == (_OF_SESSION, False)
+
+
+@has_path
+@pytest.mark.parametrize(("order", "found"), [("first", _OF_SESSION), ("second", _OF_SESSION), ("last", _OF_POOL)])
+def test_temporary_functions_come_when_the_session_says(session: SparkSession, order: str, found: list[object]) -> None:
+    session.conf.set(_ORDER, order)
+    session.sql("USE updraft.default")
+    for statement in _TEMPORARY:
+        session.sql(statement)
+    assert (called(session), is_described(session)) == (found, found == _OF_POOL)
+
+
+@has_path
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("system.builtin, updraft.default", _OF_POOL),
+        ("updraft.other, system.session, system.builtin", _OF_POOL),
+        ("system.builtin, spark_catalog.default, updraft.default, system.session", _OF_POOL),
+        ("system.session, updraft.default, system.builtin", _OF_SESSION),
+    ],
+)
+def test_functions_are_found_on_the_path_in_its_order(session: SparkSession, path: str, found: list[object]) -> None:
+    for statement in _TEMPORARY:
+        session.sql(statement)
+    session.conf.set(_PATH, "true")
+    session.sql(f"SET PATH = {path}")
+    assert (called(session), is_described(session)) == (found, found == _OF_POOL)
+
+
+@has_path
+def test_what_is_not_on_the_path_is_not_found(session: SparkSession) -> None:
+    session.conf.set(_PATH, "true")
+    session.sql("USE updraft.default")
+    session.sql("SET PATH = system.builtin, system.session")
+    for call in _CALLS:
+        with pytest.raises(PySparkException, match=r"rebate|words"):
+            session.sql(call)
+
+
+def test_a_view_has_the_functions_of_the_namespace_in_which_it_was_made(session: SparkSession) -> None:
+    session.sql("USE updraft.default")
+    for number, call in enumerate(_CALLS):
+        session.sql(f"CREATE TEMPORARY VIEW view{number} AS {call}")
+    session.sql("USE spark_catalog.default")
+    assert [value for number in range(len(_CALLS)) for value in values(session, f"FROM view{number}")] == _OF_POOL
 
 
 def test_a_view_calls_the_pool_of_the_session_that_reads_it(session: SparkSession) -> None:
@@ -29,3 +112,10 @@ def test_a_view_calls_the_pool_of_the_session_that_reads_it(session: SparkSessio
             session.sql("SELECT price FROM spark_catalog.default.priced")
     finally:
         session.sql("DROP VIEW spark_catalog.default.priced")
+
+
+def test_functions_that_spark_calls_itself_are_not_looked_for_in_a_pool(session: SparkSession) -> None:
+    session.sql("USE updraft.default")
+    session.conf.set("spark.updraft.udf.connectTimeout", "1s")
+    session.conf.set(ENDPOINT, "grpc://127.0.0.1:1")
+    assert session.range(1, 4).select(F.product("id")).collect()[0][0] == 6.0

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark
 
+import scala.annotation.tailrec
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
   UnresolvedAlias,
@@ -12,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpre
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.toPrettySQL
-import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, SparksOwn, TableCall}
+import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionPlace, FunctionText, TableCall}
 
 import io.updraft.spark.functions.{
   NamedArguments,
@@ -28,11 +30,11 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.resolveOperatorsUp {
-      case table: UnresolvedTableValuedFunction if !SparksOwn.givesTable(session, table.name) =>
-        find(table.name).fold[LogicalPlan](table)(tableCall(_, table.functionArgs))
-      case describe @ DescribeFunction(function: UnresolvedFunctionName, _)
-          if !SparksOwn.is(session, function.multipartIdentifier) =>
-        find(function.multipartIdentifier)
+      case table: UnresolvedTableValuedFunction =>
+        find(table.name, hasTable)
+          .fold[LogicalPlan](table)(tableCall(_, table.functionArgs))
+      case describe @ DescribeFunction(function: UnresolvedFunctionName, _) =>
+        find(function.multipartIdentifier, place => hasValue(place) || hasTable(place))
           .fold[LogicalPlan](describe)(unbound => FunctionText(unbound.description()))
     }.resolveExpressions {
       case call: UnresolvedFunction if call.arguments.exists(isNamed) =>
@@ -49,15 +51,41 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   private def ofPool(call: UnresolvedFunction): Option[UnboundPoolFunction] =
-    if (SparksOwn.givesValue(session, call.nameParts)) None else find(call.nameParts)
+    // Spark's internal functions are in no namespace.
+    if (call.isInternal) None else find(call.nameParts, hasValue)
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 
-  private def find(name: Seq[String]): Option[UnboundPoolFunction] =
-    TableCall.catalogOf(session, name) match {
-      case (catalog: FunctionCatalog, rest) => catalog.find(rest)
-      case _ => None
-    }
+  private def hasValue(place: FunctionPlace) = FunctionPlace.hasValue(session, place)
+
+  private def hasTable(place: FunctionPlace) = FunctionPlace.hasTable(session, place)
+
+  /** The function of a pool that a name means; None where Spark finds another one before it. */
+  private def find(
+      name: Seq[String],
+      isFoundIn: FunctionPlace => Boolean
+  ): Option[UnboundPoolFunction] = first(FunctionPlace.of(session, name), isFoundIn)
+
+  @tailrec
+  private def first(
+      places: Seq[FunctionPlace],
+      isFoundIn: FunctionPlace => Boolean
+  ): Option[UnboundPoolFunction] = places match {
+    case FunctionPlace.Catalog(catalog: FunctionCatalog, name) +: others =>
+      catalog.find(name) match {
+        case None => first(others, isFoundIn)
+        case found => found
+      }
+    // Others are asked only where a pool could come after them.
+    case place +: others if others.exists(isOfPools) && !isFoundIn(place) =>
+      first(others, isFoundIn)
+    case _ => None
+  }
+
+  private def isOfPools(place: FunctionPlace) = place match {
+    case FunctionPlace.Catalog(_: FunctionCatalog, _) => true
+    case _ => false
+  }
 
   private def tableCall(unbound: UnboundPoolFunction, arguments: Seq[Expression]): LogicalPlan = {
     val function: PoolFunction = unbound.function

@@ -5,7 +5,6 @@ import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.connector.catalog.CatalogPlugin
 import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.types.StructType
 
@@ -25,13 +24,4 @@ object TableCall {
     PythonEvalType.SQL_ARROW_TABLE_UDF,
     deterministic
   ).builder(arguments, session.sessionState.sqlParser)
-
-  /** The catalog in which Spark looks for a function of this name, and the name there. */
-  def catalogOf(session: SparkSession, name: Seq[String]): (CatalogPlugin, Seq[String]) = {
-    val catalogs = session.sessionState.catalogManager
-    if (name.length > 1 && catalogs.isCatalogRegistered(name.head))
-      (catalogs.catalog(name.head), name.tail)
-    else if (name.length > 1) (catalogs.currentCatalog, name)
-    else (catalogs.currentCatalog, catalogs.currentNamespace.toSeq ++ name)
-  }
 }

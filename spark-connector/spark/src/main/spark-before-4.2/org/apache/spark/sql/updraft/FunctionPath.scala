@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.SparkSession
+
+/** The order in which Spark looks for functions: before 4.2 its own, then the current namespace. */
+object FunctionPath {
+
+  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] = {
+    val inCatalog = FunctionPlace.inCatalog(session, name)
+    if (name.length > 1) Seq(inCatalog) else Seq(FunctionPlace.System(name), inCatalog)
+  }
+
+  def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =
+    session.sessionState.catalog.lookupBuiltinOrTempFunction(name.last).isDefined
+
+  def systemHasTable(session: SparkSession, name: Seq[String]): Boolean =
+    session.sessionState.catalog.lookupBuiltinOrTempTableFunction(name.last).isDefined
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, FunctionResolution}
+import org.apache.spark.sql.connector.catalog.CatalogManager
+import org.apache.spark.sql.internal.SQLConf
+
+/** The order in which Spark looks for functions: as `spark.sql.functionResolution.sessionOrder` and
+  * `SET PATH` have it.
+  */
+object FunctionPath {
+
+  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] =
+    if (name.length == 1) path(session).map(namespace => place(session, namespace ++ name))
+    else if (name.length == 2 && FunctionResolution.sessionNamespaceKind(name).isDefined) {
+      val places = Seq(
+        FunctionPlace.System(CatalogManager.SYSTEM_CATALOG_NAME +: name),
+        FunctionPlace.inCatalog(session, name)
+      )
+      if (SQLConf.get.prioritizeSystemCatalog) places else places.reverse
+    } else Seq(place(session, name))
+
+  def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =
+    systemHas(session, name, table = false)
+
+  def systemHasTable(session: SparkSession, name: Seq[String]): Boolean =
+    systemHas(session, name, table = true)
+
+  private def path(session: SparkSession): Seq[Seq[String]] = {
+    val context = AnalysisContext.get
+    session.sessionState.catalogManager
+      .resolutionPathEntriesForAnalysis(context.resolutionPathEntries, context.catalogAndNamespace)
+  }
+
+  private def place(session: SparkSession, name: Seq[String]): FunctionPlace =
+    if (name.length == 3 && name.head.equalsIgnoreCase(CatalogManager.SYSTEM_CATALOG_NAME))
+      FunctionPlace.System(name)
+    else FunctionPlace.inCatalog(session, name)
+
+  private def systemHas(session: SparkSession, name: Seq[String], table: Boolean): Boolean = {
+    val functions = session.sessionState.catalog
+    functions
+      .identifierFromSystemNameParts(name)
+      .exists(functions.lookupFunctionInfoByIdentifier(_, table).isDefined)
+  }
+}
