@@ -148,6 +148,20 @@ def unreadable(text: str) -> Iterator[WordClass]:
     yield LazyWord(text, 1)
 
 
+class UncountedWord(LazyWord):
+    @property
+    def length(self) -> int:
+        return {"words": 1}["lengths"]
+
+    @length.setter
+    def length(self, value: int) -> None:
+        pass
+
+
+def unreadable_by_key(text: str) -> Iterator[WordClass]:
+    yield UncountedWord(text, 1)
+
+
 def other_type(text: str) -> Iterator[Word]:
     yield Word(text, 1.5)  # type: ignore[arg-type]  # that is the error
 
@@ -165,6 +179,7 @@ WRONG = {
     other_class: "gave a row that is no Word but tuple",
     missing_name: "gave a row without 'length'",
     unreadable: "gave a row that cannot be read: not counted",
+    unreadable_by_key: "gave a row that cannot be read: 'lengths'",
     other_type: "'length' of function 'other_type' returned what is no int64",
     nothing: "'NoneType' object is not iterable",
     late: "ValueError: late",

@@ -141,9 +141,9 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
             if is_dict:
                 return [[row[name] for row in rows] for name in names]
             return [[getattr(row, name) for row in rows] for name in names]
-        except KeyError as missing:
-            raise wrong_result(f"function {function.name!r} gave a row without {missing}") from missing
         except Exception as error:
+            if is_dict and isinstance(error, KeyError):
+                raise wrong_result(f"function {function.name!r} gave a row without {error}") from error
             # An attribute may be a property.
             raise wrong_result(f"function {function.name!r} gave a row that cannot be read: {error}") from error
 
