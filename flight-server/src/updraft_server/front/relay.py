@@ -201,7 +201,7 @@ class Relay:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the worker constructs the function: that has a limit of its own, and nothing else counts yet."""
+        """Whether the function is being loaded: that has a limit of its own, and nothing else counts meanwhile."""
         return self._load.is_running
 
     @property
@@ -209,7 +209,7 @@ class Relay:
         """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
 
         They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them. And
-        None while the worker loads the function.
+        None while the function is being loaded.
         """
         if self.is_loading:
             return None
