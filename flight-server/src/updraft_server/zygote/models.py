@@ -121,7 +121,7 @@ class Models:
             each.deaths_in_a_row = 0
         self._start_missing()
 
-    def stop(self, how: str = "was ended with its pool") -> None:
+    def stop(self, how: str = "was ended with its front") -> None:
         """There is no front: end all processes."""
         self._is_running = False
         for _, replica in list(self._living()):
