@@ -1,7 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Property tests run on shared machines: how long an example takes proves nothing."""
-
-from hypothesis import settings
-
-settings.register_profile("without-deadline", deadline=None)
-settings.load_profile("without-deadline")
