@@ -24,7 +24,7 @@ def write(writer: Any, path: Path) -> None:
 
 def records(log: Path, count: int) -> list[dict[str, Any]]:
     give_up_seconds = time.monotonic() + 60
-    while (lines := log.read_text().splitlines()) and len(lines) < count:
+    while len(lines := log.read_text().splitlines()) < count:
         assert time.monotonic() < give_up_seconds, lines
         time.sleep(0.01)
     return [json.loads(line) for line in lines]
