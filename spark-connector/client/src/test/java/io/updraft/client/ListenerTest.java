@@ -26,7 +26,7 @@ final class ListenerTest {
   private static Optional<String> mistaken(int port) throws InterruptedException {
     Endpoint endpoint = Endpoint.parse("grpc://127.0.0.1:" + port);
     return Listener.mistaken(
-        ClientOptions.builder(endpoint).connectTimeout(Duration.ofMillis(500)).build());
+        ClientOptions.builder(endpoint).connectTimeout(Duration.ofSeconds(20)).build());
   }
 
   /** What is said of a port that answers whatever it is sent with these bytes, and hangs up. */

@@ -11,13 +11,16 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
+import java.util.concurrent.TimeUnit;
 
 /** A server in this JVM with one of Flight's methods; its messages are bytes. */
 final class TestServer implements AutoCloseable {
   private final Server server;
+  private final int port;
 
   private TestServer(Server server) {
     this.server = server;
+    this.port = server.getPort();
   }
 
   /** A builder for a port of loopback; zero: any. */
@@ -42,17 +45,24 @@ final class TestServer implements AutoCloseable {
   }
 
   int port() {
-    return server.getPort();
+    return port;
   }
 
   Endpoint endpoint() {
     return Endpoint.parse("grpc://127.0.0.1:" + port());
   }
 
-  /** Breaks every connection, as a killed process would. */
+  /** Breaks every connection, as a killed process would; afterwards nothing listens at its port. */
   @Override
   public void close() {
     server.shutdownNow();
+    try {
+      if (!server.awaitTermination(60, TimeUnit.SECONDS)) {
+        throw new IllegalStateException("the server still listens at port " + port);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
