@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.named import values
+from tests.support.flight import pool_status
 from tests.support.pool import LocalPool
 from tests.support.spark import executed_plan
 from tests.support.waiting import until
@@ -96,12 +97,11 @@ def test_one_row_is_called_as_it_is(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.add(1, 2)") == [3]
 
 
-def test_a_query_that_is_cancelled_during_the_call_ends(named: SparkSession) -> None:
-    tracker = named.sparkContext._jsc.sc().statusTracker()
+def test_a_query_that_is_cancelled_during_the_call_ends(named: SparkSession, deployed: LocalPool) -> None:
     frame = named.range(10).select(U.call("naps", F.lit(60.0)))
     with ThreadPoolExecutor(1) as threads:
         collected = threads.submit(frame.collect)
-        until("the function is called", lambda: len(tracker.getActiveJobIds()) > 0)
+        until("the function is called", lambda: pool_status(deployed.tcp_address).workers_busy > 0)
         named.sparkContext.cancelAllJobs()
         with pytest.raises(Py4JJavaError, match="SPARK_JOB_CANCELLED"):
             collected.result(timeout=30)

@@ -31,9 +31,11 @@ Away = Callable[[], AbstractContextManager[tuple[str, str]]]
 
 @contextmanager
 def _refusing() -> Iterator[tuple[str, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
-    yield f"grpc://{address}", f"connection refused: nothing listens at {address}"
+    # Bound, so that nobody else gets the port.
+    with socket.socket() as unserved:
+        unserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unserved.getsockname()[1]}"
+        yield f"grpc://{address}", f"connection refused: nothing listens at {address}"
 
 
 @contextmanager
@@ -142,12 +144,12 @@ def test_a_writer_that_is_away_fails_tasks_with_what_was_seen(spark: SparkSessio
 
 def test_a_pool_that_has_answered_before_is_waited_for_as_its_setting_says(spark: SparkSession) -> None:
     with LocalPool(workers=1) as pool:
-        confs = {**_confs(_UDF, pool.tcp_endpoint), f"{_UDF}.acquireTimeout": "2s"}
-        with runtime_confs(spark, confs):
+        with runtime_confs(spark, {ENABLED: "true", ENDPOINT: pool.tcp_endpoint}):
             assert len(_plus_one(spark).collect()) == 10
-            pool.stop()
-            with pytest.raises(FAILURES) as caught:
-                _plus_one(spark).collect()
+        pool.stop()
+        confs = {**_confs(_UDF, pool.tcp_endpoint), f"{_UDF}.acquireTimeout": "2s"}
+        with runtime_confs(spark, confs), pytest.raises(FAILURES) as caught:
+            _plus_one(spark).collect()
     text = str(caught.value)
     assert f"within 2.0 s ({_UDF}.acquireTimeout)" in text
     assert f"connection refused: nothing listens at {pool.tcp_address}" in text

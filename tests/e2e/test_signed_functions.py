@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import time
+import os
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from signing import Driver
 
 from tests.e2e.applications.running import differences
 from tests.e2e.sides import Query, Sides
-from tests.support.killer import Killer
 from tests.support.pool import LocalPool
 from tests.support.signing import KEY_FILE, Signing, new_signing
 from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, executed_plan, runtime_confs
@@ -216,23 +216,23 @@ def _collected(frame: DataFrame) -> list[Row] | None:
     return rows
 
 
-def test_a_replay_on_another_worker_needs_no_new_signature(
-    signed: Sides, signer: Signing, signing_pool: LocalPool
-) -> None:
-    def slow(numbers: pd.Series) -> pd.Series:
-        # Long enough for the killer to find it at work.
-        time.sleep(0.2)
+def test_a_replay_on_another_worker_needs_no_new_signature(signed: Sides, signer: Signing, tmp_path: Path) -> None:
+    struck = tmp_path / "struck"
+
+    def dies_once(numbers: pd.Series) -> pd.Series:
+        if numbers.max() >= _ROWS // 2 and not struck.exists():
+            struck.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return numbers + 1
 
     def query(spark: SparkSession) -> DataFrame:
-        return _numbers(spark).select(F.pandas_udf(slow, "bigint")("id").alias("x"))
+        return spark.range(0, _ROWS, 1, 1).select(F.pandas_udf(dies_once, "bigint")("id").alias("x"))
 
     confs = {**signer.confs, "spark.sql.execution.arrow.maxRecordsPerBatch": "4", "spark.updraft.udf.batchBytes": "1k"}
-    with Killer(signing_pool.workers, every_seconds=0.5) as killer:
-        answer = signed.updraft(query, confs={**confs, "spark.updraft.udf.maxReplays": "20"})
+    answer = signed.updraft(query, confs=confs)
     assert answer.error is None, answer.error
     assert [row[0] for row in answer.rows] == list(range(1, _ROWS + 1))
-    assert killer.killed
+    assert struck.exists()
 
 
 def test_one_function_is_revoked_by_its_digest(signed: Sides, signer: Signing) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tests.e2e.sides import Sides
 from tests.support.plan_metrics import metrics_of
-from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, runtime_confs, stock_confs
+from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, runtime_confs, stock_confs, wait_for_listeners
 from tests.support.waiting import until
 
 _UNPICKLING_SECONDS, _WORKING_SECONDS = 0.3, 0.2
@@ -145,6 +145,8 @@ def test_the_times_of_python_are_shown_in_the_sql_tab(sides: Sides, spark: Spark
     store = spark._jsparkSession.sharedState().statusStore()
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
         _in_arrow(spark.range(0, 1, 1, 1), _SlowToUnpickle()).collect()
+
+    wait_for_listeners(spark)
 
     def shown() -> set[str]:
         executions = store.executionsList()

@@ -70,7 +70,7 @@ def _doubled(spark: SparkSession) -> DataFrame:
 
 def test_the_spans_of_a_job_form_one_tree(traced: SparkSession, collector: Collector, tmp_path: Path) -> None:
     _doubled(traced).write.format("updraft-parquet").save(str(tmp_path / "files"))
-    spans = collector.until("a span of each kind", lambda so_far: {span.name for span in so_far} >= _PARENTS.keys())
+    spans = collector.until("a span of each kind, and its parent", _is_a_tree)
     by_id = {span.id: span for span in spans}
     assert len({span.trace for span in spans}) == 1
     assert {span.name: by_id[span.parent].name if span.parent else "" for span in spans} == _PARENTS
@@ -112,6 +112,12 @@ def test_a_collector_that_is_gone_fails_nothing(traced: SparkSession) -> None:
         nobody = f"http://127.0.0.1:{unserved.getsockname()[1]}"
         with runtime_confs(traced, {_TRACE: nobody}):
             assert len(_doubled(traced).collect()) == 1000
+
+
+def _is_a_tree(spans: Sequence[CollectedSpan]) -> bool:
+    """Of each kind there is a span, and none still waits for the one of which it is a part."""
+    parents, ids = {span.parent for span in spans} - {""}, {span.id for span in spans}
+    return {span.name for span in spans} >= _PARENTS.keys() and parents <= ids
 
 
 def _count(spans: Sequence[CollectedSpan]) -> Counter[str]:

@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 from tests.e2e.sides import Answer, Query, Sides
 from tests.support.kinds_of_spark import needs_spark
 from tests.support.pool import LocalPool
-from tests.support.spark import SPARK_VERSION, runtime_confs
+from tests.support.spark import SPARK_VERSION, runtime_confs, wait_for_listeners
+from tests.support.waiting import until
 
 _ROWS = 40
 _LOGGING = "spark.sql.pyspark.worker.logging.enabled"
@@ -84,6 +85,7 @@ def test_the_task_is_that_of_the_job(sides: Sides, spark: SparkSession) -> None:
     spark.sparkContext.setJobGroup("the-task", "looks at its task")
     try:
         rows = sides.updraft(pickled(task)).rows
+        wait_for_listeners(spark)
         tracker = spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("the-task")]
     finally:
@@ -183,11 +185,17 @@ def test_worker_logs_are_collected_for_the_session(
         return str(x)
 
     sides.assert_same(kind(logs), confs={_LOGGING: "true"})
-    mine = sorted(entry for entry in _worker_logs(spark) if kind.__name__ in entry[2])
     warning = ("WARNING", "of.the.function", f"a warning about 3 in {kind.__name__}")
     printed = ("INFO", "stdout", f"printed in {kind.__name__}")
     # Once by stock and once by the pool.
-    assert mine == [printed, printed, warning, warning]
+    expected = [printed, printed, warning, warning]
+
+    def logged() -> list[tuple[str, ...]]:
+        found = sorted(entry for entry in _worker_logs(spark) if kind.__name__ in entry[2])
+        return found if len(found) >= len(expected) else []
+
+    # Spark may read what a worker has logged after it has read the rows.
+    assert until("all is logged", logged) == expected
 
 
 def _logged_contexts(spark: SparkSession, message: str) -> list[str]:
@@ -240,7 +248,12 @@ def test_worker_logs_name_the_function_that_logged_as_stock_does(
     def contexts(side: Callable[..., Answer], **options: Any) -> list[str]:
         before = Counter(_logged_contexts(spark, message))
         assert side(query, **options).error is None
-        return sorted((Counter(_logged_contexts(spark, message)) - before).elements())
+
+        def logged() -> list[str]:
+            found = sorted((Counter(_logged_contexts(spark, message)) - before).elements())
+            return found if len(found) >= _ROWS else []
+
+        return until("each row is logged", logged)
 
     stock, ours = contexts(sides.stock, confs={_LOGGING: "true"}), contexts(sides.updraft, confs={_LOGGING: "true"})
     assert len(stock) == _ROWS

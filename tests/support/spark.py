@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tests
 from tests.support.paths import BUILD, PYTHON, connector_jar
-from tests.support.waiting import until
+from tests.support.waiting import HANG_SECONDS, until
 
 SPARK_VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
@@ -101,6 +101,11 @@ def another_session(spark: SparkSession) -> Iterator[SparkSession]:
     finally:
         # The session that has made a frame of values last is the active one, by whose confs UDFs are planned.
         spark.createDataFrame([(0,)], "x int")
+
+
+def wait_for_listeners(spark: SparkSession) -> None:
+    """Until the status stores know of everything so far: they hear of a job or a query after it has ended."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(HANG_SECONDS * 1000))
 
 
 def cancel_jobs(spark: SparkSession) -> None:

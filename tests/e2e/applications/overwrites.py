@@ -11,7 +11,7 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.support.spark import SHORT_LIVED_JVM, local_spark
+from tests.support.spark import SHORT_LIVED_JVM, local_spark, wait_for_listeners
 
 CONFS = {
     "spark.master": "local-cluster[1,1,1024]",
@@ -33,6 +33,7 @@ def differences(spark: SparkSession, endpoint: str, path: Path) -> dict[str, str
     overwrite(spark, endpoint, path, 10)
     if (rows := spark.read.parquet(str(path)).count()) != 10:
         found["a healthy overwrite"] = f"{rows} rows"
+    wait_for_listeners(spark)
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
     if not any("WriterCheck" in jobs.apply(index).name() for index in range(jobs.size())):
         found["the ask"] = "no executor asked the writer"

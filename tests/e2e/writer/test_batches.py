@@ -18,8 +18,9 @@ from pyspark.sql import types as T
 from tests.e2e.writer.conftest import UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, both, write
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT, runtime_confs
+from tests.support.spark import ENDPOINT, runtime_confs, wait_for_listeners
 from tests.support.waiting import until
+from tests.support.writer import LocalWriter
 
 _ROWS = 3_000
 # Files begin and end inside of batches.
@@ -61,6 +62,7 @@ def scan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataF
 
 def _plan_of_last_write(spark: SparkSession) -> tuple[int, str]:
     """The number and the plan of the query that Spark ran last."""
+    wait_for_listeners(spark)
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
     last = max((found.apply(index) for index in range(found.size())), key=lambda execution: execution.executionId())
     return last.executionId(), last.physicalPlanDescription()
@@ -115,9 +117,12 @@ def test_sparks_own_writer_reads_batches_as_rows(spark: SparkSession, scan: Data
     assert ours.rows(spark) == stock.rows(spark)
 
 
-def test_a_function_that_fails_leaves_no_file(spark: SparkSession, scan: DataFrame, place: Path) -> None:
+def test_a_function_that_fails_leaves_no_file(
+    spark: SparkSession, writer: LocalWriter, scan: DataFrame, place: Path
+) -> None:
     with pytest.raises(FAILURES, match="boom"):
         write(scan.withColumn("more", failing("id")), place / "data", "updraft-parquet")
+    writer.becomes_empty()
     assert not list((place / "data").rglob("*.parquet*"))
 
 

@@ -17,7 +17,7 @@ from tests.e2e.applications.running import differences
 from tests.e2e.writer.conftest import DELIVERY, ENDPOINT, UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, rows
 from tests.support.pool import LocalPool
-from tests.support.spark import runtime_confs
+from tests.support.spark import runtime_confs, wait_for_listeners
 from tests.support.writer import LocalWriter
 
 CONNECT_TIMEOUT = "spark.updraft.write.connectTimeout"
@@ -157,14 +157,20 @@ def faults(
 @contextmanager
 def nothing_changes(table: Table, message: str) -> Iterator[None]:
     """The block fails with the message, deletes nothing and starts no job."""
-    context, before = table.spark.sparkContext, table.state()
+    context, before, jobs = table.spark.sparkContext, table.state(), _jobs_of_overwrites(table.spark)
     context.setJobGroup("overwrites", "an overwrite that fails")
-    jobs = len(context.statusTracker().getJobIdsForGroup("overwrites"))
-    with pytest.raises(FAILURES, match=message):
-        yield
-    assert len(context.statusTracker().getJobIdsForGroup("overwrites")) == jobs
-    context.setLocalProperty("spark.jobGroup.id", None)
+    try:
+        with pytest.raises(FAILURES, match=message):
+            yield
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert _jobs_of_overwrites(table.spark) == jobs
     assert table.state() == before
+
+
+def _jobs_of_overwrites(spark: SparkSession) -> set[int]:
+    wait_for_listeners(spark)
+    return set(spark.sparkContext.statusTracker().getJobIdsForGroup("overwrites"))
 
 
 @pytest.mark.parametrize("overwrite", OVERWRITES)

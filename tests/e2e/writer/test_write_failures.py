@@ -75,8 +75,8 @@ def test_a_failed_task_leaves_no_file(spark: SparkSession, writer: LocalWriter, 
     confs = {DELIVERY: delivery, "spark.updraft.write.batchBytes": "64k"}
     with runtime_confs(spark, confs), pytest.raises(FAILURES, match="boom"):
         write(_failing(spark), place / "data", "updraft-parquet")
-    assert not list((place / "data").rglob("*.parquet*"))
     writer.becomes_empty()
+    assert not list((place / "data").rglob("*.parquet*"))
 
 
 @pytest.mark.parametrize("delivery", ["direct", "return"])
@@ -154,10 +154,12 @@ def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
 
     with grpc.insecure_channel(writer.tcp_address) as channel:
         call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(requests())
-        next(call)
-        yield
-        done.set()
-        call.cancel()
+        try:
+            next(call)
+            yield
+        finally:
+            done.set()
+            call.cancel()
 
 
 def test_a_full_quota_is_waited_for_and_then_named(spark: SparkSession, place: Path) -> None:
