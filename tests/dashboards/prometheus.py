@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import math
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from urllib.request import urlopen
 
 import yaml
 
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 NAMESPACE = "data"
@@ -42,7 +42,7 @@ class Prometheus:
     def __init__(self, directory: Path, services: Mapping[str, Any]) -> None:
         self._directory = directory
         self._configure(services)
-        self.address = f"http://127.0.0.1:{_free_port()}"
+        self.address = f"http://127.0.0.1:{next(free_ports())}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, services: Mapping[str, Any]) -> None:
@@ -110,9 +110,3 @@ class Prometheus:
             return False
         up = self.samples("up")
         return bool(up) and all(up)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from tests.faults.victims import VICTIMS, wait_until_gone, wait_until_whole
 from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.paths import SERVER
 from tests.support.pool import LocalPool
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 _LOOP = "while true; do {command}; done"
@@ -30,7 +30,7 @@ class RestartLoop:
     """A pool at fixed places under the plainest platform there is: a shell that starts it again whenever it ends."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = _free_port()
+        self.port = next(free_ports())
         self._ready_file = directory / "ready.json"
         command = (
             f"{SERVER} serve --listen 127.0.0.1:{self.port} --listen-unix {directory}/pool.sock --admin-listen ''"
@@ -71,12 +71,6 @@ def loop(tmp_path: Path) -> Iterator[RestartLoop]:
         running = RestartLoop(Path(directory))
         yield running
         running.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_killed_supervisor_takes_the_pool_with_it(pool: LocalPool) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import BUILD
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 _BUILT = BUILD / "kube-tools"
@@ -93,9 +94,7 @@ def running(
 
 def free_port() -> int:
     """A free port, for a program that cannot report the port it got."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    return next(free_ports())
 
 
 def _listens(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.paths import PYTHON
+from tests.support.ports import free_ports
 from tests.support.waiting import HANG_SECONDS, until
-
-_NOT_GIVEN_BY_CHANCE = range(10_000, 32_000)
 
 
 class Console:
@@ -80,26 +77,11 @@ class Console:
 
 
 class OtherPorts:
-    """Ports of this machine that are free, in the place of those that a guide names.
-
-    They lie below those that the kernel gives to connections and to whoever binds port 0: nobody takes one by chance
-    before the guide's service does.
-    """
+    """Ports of this machine that are free, in the place of those that a guide names."""
 
     def __init__(self, *named: int) -> None:
-        candidates = iter(random.sample(_NOT_GIVEN_BY_CHANCE, len(_NOT_GIVEN_BY_CHANCE)))
-        free = (port for port in candidates if _is_free(port))
-        self._instead = {str(port): str(next(free)) for port in named}
+        self._instead = {str(port): str(free) for port, free in zip(named, free_ports(), strict=False)}
 
     def into(self, text: str) -> str:
         """The text with them."""
         return re.sub(r"\b\d{4,5}\b", lambda match: self._instead.get(match[0], match[0]), text)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -13,6 +13,7 @@ import pytest
 
 from tests.smoke.command import MakeCommand
 from tests.support.paths import PYTHON
+from tests.support.ports import free_ports
 
 _TIMEOUT_SECONDS = 300
 _OFFSETS = (0, 10, 1010)
@@ -118,13 +119,7 @@ def test_a_taken_port_is_said_before_anything_else(target: str, variable: str, t
 
 def _free_port() -> int:
     """A port that is free together with those that `make pool` and `make writer` derive from it."""
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port + max(_OFFSETS) < 2**16 and all(_is_free(port + offset) for offset in _OFFSETS):
-            return port
-    raise AssertionError("no free ports")
+    return next(port for port in free_ports() if all(_is_free(port + offset) for offset in _OFFSETS))
 
 
 def _is_free(port: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_ac
 from pyarrow import fs
 
 from tests.support.paths import BUILD
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 
 BUCKET = "tables"
@@ -51,7 +51,7 @@ class ObjectStore:
 @contextmanager
 def s3(directory: Path) -> Iterator[ObjectStore]:
     """S3; credentials are those of the environment, which s3rver wants to be S3RVER."""
-    port = _free_port()
+    port = next(free_ports())
     listen = ["--address", "127.0.0.1", "--port", str(port), "--directory", str(directory)]
     with _running(["s3rver", "--silent", *listen, "--configure-bucket", BUCKET], f"http://127.0.0.1:{port}/"):
         options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
@@ -62,7 +62,7 @@ def s3(directory: Path) -> Iterator[ObjectStore]:
 @contextmanager
 def gs(_directory: Path) -> Iterator[ObjectStore]:
     """Google Cloud Storage, without credentials."""
-    port = _free_port()
+    port = next(free_ports())
     address = f"127.0.0.1:{port}"
     listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     command = ["fake-gcs-server", *listen, "-public-host", address, "-external-url", f"http://{address}"]
@@ -76,7 +76,7 @@ def gs(_directory: Path) -> Iterator[ObjectStore]:
 @contextmanager
 def abfs(directory: Path) -> Iterator[ObjectStore]:
     """Azure Blob Storage, by a signature."""
-    port = _free_port()
+    port = next(free_ports())
     address = f"127.0.0.1:{port}"
     listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(directory)]
     # It knows no version of the protocol that is newer than itself.
@@ -151,9 +151,3 @@ def _process(command: Sequence[str], is_up: Callable[[], bool]) -> Iterator[None
     finally:
         process.terminate()
         process.wait(_STOP_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

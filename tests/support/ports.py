@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports of this machine for services that have to know their port before they listen."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+
+_NOT_GIVEN_BY_CHANCE = range(10_000, 31_000)
+
+
+def free_ports() -> Iterator[int]:
+    """Ports at which nothing listens, each once.
+
+    They lie below those that the kernel gives to connections and to whoever binds port 0: nobody takes one by chance
+    before the service does, or while it starts again.
+    """
+    return filter(_is_free, random.sample(_NOT_GIVEN_BY_CHANCE, len(_NOT_GIVEN_BY_CHANCE)))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
