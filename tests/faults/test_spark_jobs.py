@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,9 @@ from tests.faults.conftest import WORKERS
 from tests.faults.victims import VICTIMS, is_whole, kill, wait_until_whole
 from tests.support.killer import Killer
 from tests.support.pool import LocalPool
+from tests.support.ports import free_ports
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, until
 
 _ROWS = 400_000
 _PARTITIONS = 4
@@ -173,6 +173,7 @@ def test_a_session_function_that_kills_its_workers_kills_two_for_each_try_of_its
     confs = {**_CONFS, ENDPOINT: pool.tcp_endpoint}
     with runtime_confs(spark, confs), pytest.raises(Exception, match=blamed):
         spark.range(0, 100, 1, 1).select(F.arrow_udf(function, "bigint", F.ArrowUDFType.SCALAR)("id")).collect()
+    until("the pool has said so", lambda: pool.log().count("WorkerError") >= 2 * _TRIES)
     assert pool.log().count("WorkerError") == 2 * _TRIES
     _assert_right(_scalar, spark, pool)
 
@@ -196,11 +197,9 @@ def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_ans
 
 
 def test_a_pool_that_restarts_costs_a_query_time_and_nothing_else(spark: SparkSession) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-    arguments = ["--listen", f"127.0.0.1:{port}"]
-    confs = {**_CONFS, ENDPOINT: f"grpc://127.0.0.1:{port}", "spark.updraft.udf.connectTimeout": "500ms"}
+    address = f"127.0.0.1:{next(free_ports())}"
+    arguments = ["--listen", address]
+    confs = {**_CONFS, ENDPOINT: f"grpc://{address}", "spark.updraft.udf.connectTimeout": "2s"}
     with runtime_confs(spark, confs), ThreadPoolExecutor(1) as thread:
         with LocalPool(arguments=arguments):
             assert len(_scalar(spark).limit(1).collect()) == 1

@@ -43,7 +43,8 @@ def has_ended(process: psutil.Process) -> bool:
 def is_whole(pool: LocalPool, workers: int) -> bool:
     """Whether the pool has a front that answers, a zygote and its workers, busy or idle."""
     assert not has_ended(psutil.Process(pool.pid)), f"the supervisor has given up:\n{pool.log()}"
-    if pool.zygote() is None or pool.front() is None:
+    # Live ones: the front counts a dead worker among its workers until it hears of the death.
+    if pool.zygote() is None or pool.front() is None or len(pool.workers()) < workers:
         return False
     try:
         status = pool_status(pool.tcp_address)

@@ -88,7 +88,8 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _name(process: psutil.Process) -> str:
+    """Empty for a process that is gone or a zombie."""
     try:
-        return process.name()
+        return process.name() if process.status() != psutil.STATUS_ZOMBIE else ""
     except psutil.NoSuchProcess:
         return ""
