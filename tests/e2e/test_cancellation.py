@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,15 +110,27 @@ def test_a_failed_task_frees_its_workers(sides: Sides, pool: LocalPool) -> None:
 
 def test_a_task_with_a_full_window_waits_longer_for_a_worker_than_for_a_connection(sides: Sides) -> None:
     plus_one = F.pandas_udf(lambda x: x + 1, "bigint")
-    with LocalPool(workers=1, notes=NOTES) as small, flight.connect(f"grpc://{small.tcp_address}") as client:
+
+    def give_the_worker_back() -> None:
+        until("the task waits", lambda: pool_status(small.tcp_address).exchanges_waiting == 1)
+        # Longer than a connection may take.
+        time.sleep(3)
+        writer.close()
+
+    with (
+        LocalPool(workers=1, notes=NOTES) as small,
+        flight.connect(f"grpc://{small.tcp_address}") as client,
+        ThreadPoolExecutor(1) as beside,
+    ):
         writer, _ = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
         writer.begin(pa.schema([("x", pa.int64())]))
         until("the worker is taken", lambda: pool_status(small.tcp_address).workers_busy == 1)
-        threading.Timer(6, writer.close).start()
+        given_back = beside.submit(give_the_worker_back)
         answer = sides.updraft(
             lambda spark: spark.range(0, 400_000, 1, 1).select(plus_one("id").alias("x")).agg(F.sum("x")),
-            confs={ENDPOINT: small.tcp_endpoint, "spark.updraft.udf.connectTimeout": "5s"},
+            confs={ENDPOINT: small.tcp_endpoint, "spark.updraft.udf.connectTimeout": "2s"},
         )
+        given_back.result()
     assert answer.error is None, answer.error
     assert answer.rows == [(sum(range(1, 400_001)),)]
 
