@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import updraft.spark
+from tests.faults.victims import has_ended
 from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.waiting import until
 from tests.support.web import fetched
@@ -45,11 +46,19 @@ def test_it_ends_with_the_program_that_started_it(service: str, end: str, tmp_pa
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         pid, log = json.loads(started.stdout.readline())
-        supervisor = psutil.Process(pid) if psutil.pid_exists(pid) else None
+        supervisor = _process(pid)
     assert started.returncode == {"raises": 3, "is killed": -signal.SIGKILL}.get(end, 0)
-    until("the service has ended", lambda: supervisor is None or not supervisor.is_running())
+    until("the service has ended", lambda: supervisor is None or has_ended(supervisor))
     if end != "is killed":
         assert not Path(log).parent.exists()
+
+
+def _process(pid: int) -> psutil.Process | None:
+    """None for one that has ended already."""
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def test_a_pool_answers_on_a_socket_that_is_its_users_alone() -> None:
