@@ -49,7 +49,7 @@ class ServedModule(LocalPool):
 
 
 class ModuleFiles:
-    """The Python files of a module or a package, and when each was written."""
+    """The Python files of a module or a package, and what shows that one was written."""
 
     def __init__(self, module: str) -> None:
         """Raises ServeError where there is no such module."""
@@ -65,12 +65,14 @@ class ModuleFiles:
         now = self._written()
         return sorted(path.name for path in now.keys() | self._seen.keys() if now.get(path) != self._seen.get(path))
 
-    def _written(self) -> dict[Path, int]:
-        found = {}
+    def _written(self) -> dict[Path, tuple[int, ...]]:
+        found: dict[Path, tuple[int, ...]] = {}
         for path in self._place.rglob("*.py") if self._place.is_dir() else [self._place]:
             # An editor may be replacing it.
             with contextlib.suppress(FileNotFoundError):
-                found[path] = path.stat().st_mtime_ns
+                stat = path.stat()
+                # An editor may write twice within a tick of the file system's clock, or restore an older time.
+                found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size)
         return found
 
 
