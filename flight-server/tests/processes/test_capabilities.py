@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from other_processes import named
 from served_pool import Server, echo
 
 from updraft.service.capabilities import KEPT
@@ -37,7 +38,7 @@ def test_who_sees_clients_keeps_what_opens_files_and_ports_and_a_worker_nothing(
         assert not any(found & ~_KEPT for found in front)
         # Namespaces and mounts for each worker are made here.
         assert _effective() in held(ready["zygote"])
-        workers = [child for child in psutil.Process(ready["zygote"]).children() if "worker" in child.name()]
+        workers = named(psutil.Process(ready["zygote"]).children(), "updraft-worker")
         assert workers
         assert [held(worker.pid) for worker in workers] == [{0}] * len(workers)
     finally:

@@ -4,15 +4,14 @@
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from other_processes import eventually, lives, named
 from pyarrow import flight
 from served_pool import (
     ECHO,
@@ -28,14 +27,6 @@ from served_pool import (
 )
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
-
-
-def eventually(condition: Callable[[], Any]) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < HANG_SECONDS
-        time.sleep(0.01)
 
 
 LEAVING = """
@@ -99,23 +90,16 @@ class Workers:
         """Kill the half and wait for all of it: what outlives its parent for a moment still makes files."""
         family = self.family() if self.process.poll() is None else []
         kill(self.process)
-        eventually(lambda: all(map(has_ended, family)))
+        eventually(lambda: not any(map(lives, family)))
 
     def forked(self) -> list[psutil.Process]:
-        return [member for member in self.family() if "updraft-worker" in member.name()]
+        return named(self.family(), "updraft-worker")
 
 
 def kill(*processes: subprocess.Popen[bytes]) -> None:
     for process in processes:
         process.kill()
         process.wait()
-
-
-def has_ended(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.fixture
@@ -145,7 +129,7 @@ def test_each_half_waits_for_the_other_and_outlives_its_death(directory: Path) -
         eventually(lambda: len(workers.forked()) == 2)
         forked = workers.forked()
         kill(front.process)
-        eventually(lambda: all(map(has_ended, forked)))
+        eventually(lambda: not any(map(lives, forked)))
         front = Front(directory)
         eventually(front.is_ready)
         with front.client() as client:
@@ -186,7 +170,7 @@ def test_workers_that_are_told_to_load_their_functions_again_drop_no_exchange(di
             writer.write_batch(batch(2))
             assert reader.read_chunk().data == batch(2)
             assert finish(writer, reader) == "OK"
-        eventually(lambda: all(map(has_ended, before)))
+        eventually(lambda: not any(map(lives, before)))
         # The successor too ends with its front.
         kill(front.process)
         front = Front(directory)
@@ -217,9 +201,9 @@ def test_nothing_of_the_workers_half_outlives_its_front_but_who_waits_for_the_ne
         daemon = psutil.Process(int((directory / "daemon").read_text()))
         family = workers.family()
         assert daemon in family
-        assert any("updraft-zygote" in member.name() for member in family)
+        assert named(family, "updraft-zygote")
         kill(front.process)
-        eventually(lambda: all(map(has_ended, [*family, daemon])))
+        eventually(lambda: not any(map(lives, [*family, daemon])))
         assert workers.process.poll() is None
         client.close()
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from other_processes import eventually
 from pyarrow import flight
 from served_pool import (
     ECHO,
@@ -38,14 +39,6 @@ class Started:
 
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < HANG_SECONDS
-        time.sleep(0.01)
 
 
 def outcome_of_echo(client: flight.FlightClient) -> str:

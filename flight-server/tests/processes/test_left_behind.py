@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from other_processes import eventually, lives
 from pyarrow import flight
 from served_pool import HANG_SECONDS, SCHEMA, Server, batch, finish
 
@@ -131,21 +131,6 @@ class Leaving:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self.seen.append(psutil.Process(int(note.stem)))
         return self.seen
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < HANG_SECONDS
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -317,6 +318,7 @@ asyncio.run(main())
         running = subprocess.Popen([sys.executable, "-c", script, directory], env=environment)
         while not (note.exists() and note.read_text().endswith("\n")):
             assert running.poll() is None
+            time.sleep(0.01)
         worker = os.pidfd_open(int(note.read_text()))
         running.send_signal(signal.SIGKILL)
         running.wait()

@@ -2,15 +2,15 @@
 """Where the Python of workers is, asked of a pool while their functions go on."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from other_processes import eventually
 from pyarrow import flight
-from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, finish
+from served_pool import SCHEMA, Server, batch, echo, finish
 
 _MODULE = """
 import os
@@ -26,12 +26,12 @@ here = pathlib.Path({here!r})
 
 @function
 def waits(batch: pa.RecordBatch) -> pa.RecordBatch:
-    (here / "waits").touch()
     where_it_waits()
     return batch
 
 
 def where_it_waits():
+    (here / "waits").touch()
     while not (here / "go").exists():
         time.sleep(0.01)
 
@@ -44,14 +44,6 @@ def fills_its_pipe(batch: pa.RecordBatch) -> pa.RecordBatch:
     except BlockingIOError:
         return waits(batch)
 """
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < HANG_SECONDS
-        time.sleep(0.01)
 
 
 def stacks(client: flight.FlightClient, worker: str = "") -> dict[str, str]:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole `updraft-server serve`, whose processes are killed one by one."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from other_processes import HANG_SECONDS, eventually, lives, named
 from pyarrow import flight
 
 COMMAND = str(Path(sys.executable).with_name("updraft-server"))
-# Only a hang reaches it.
-DEADLINE_SECONDS = 60.0
 
 
 class Server:
@@ -43,15 +42,17 @@ class Server:
         return found[0]
 
     def children(self, module: str) -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process(self.process.pid).children()
-            if f"updraft_server.{module}.process" in child.cmdline() and os.getsid(child.pid) != child.pid
-        ]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            # It may have ended meanwhile.
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if f"updraft_server.{module}.process" in child.cmdline() and os.getsid(child.pid) != child.pid:
+                    found.append(child)
+        return found
 
     def workers(self) -> list[psutil.Process]:
         """All of them: one whose zygote died is the supervisor's child and works on."""
-        return [member for member in self.family() if os.getsid(member.pid) == member.pid]
+        return named(self.family(), "updraft-worker")
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -75,14 +76,6 @@ class Server:
     def stop(self) -> None:
         self.process.kill()
         self.process.communicate()
-
-
-def eventually(condition) -> None:
-    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < DEADLINE_SECONDS
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -124,16 +117,18 @@ def test_a_killed_supervisor_leaves_nobody_behind(server: Server) -> None:
     assert len(family) == 4
     server.process.kill()
     server.process.wait()
-    eventually(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+    eventually(lambda: not any(map(lives, family)))
 
 
 SLOW_FUNCTIONS = """
 import time
+from pathlib import Path
 import pyarrow as pa
 from updraft import function
 
 @function
 def sleep(batch: pa.RecordBatch) -> pa.RecordBatch:
+    Path(__file__).with_name("sleeps").touch()
     time.sleep(60)
 """
 
@@ -161,10 +156,10 @@ def test_a_killed_supervisor_takes_workers_that_are_busy_in_a_function_with_it(
     family = server.family()
     with flight.connect(f"grpc://{server._address}") as client:
         call = call_sleep(client)
-        eventually(lambda: any(worker.status() == psutil.STATUS_SLEEPING for worker in server.workers()))
+        eventually((tmp_path / "sleeps").exists)
         server.process.kill()
         server.process.communicate()
-        eventually(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+        eventually(lambda: not any(map(lives, family)))
         with pytest.raises(flight.FlightUnavailableError):
             call[0].close()
 
@@ -199,7 +194,7 @@ def test_a_module_that_cannot_be_imported_is_named_and_the_pool_starts_without_i
     server.wait_until_ready()
     assert server.answers()
     server.process.terminate()
-    _, errors = server.process.communicate(timeout=DEADLINE_SECONDS)
+    _, errors = server.process.communicate(timeout=HANG_SECONDS)
     assert server.process.returncode == 0
     (line,) = (line for line in errors.splitlines() if line.startswith(b"updraft-server: "))
     assert line.startswith(b"updraft-server: the module 'broken_functions' of --functions cannot be imported: ")
@@ -209,15 +204,15 @@ def test_a_module_that_cannot_be_imported_is_named_and_the_pool_starts_without_i
 def test_a_signal_drains_and_ends_everything_with_success(server: Server) -> None:
     family = server.family()
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(DEADLINE_SECONDS) == 0
-    assert not any(member.is_running() and member.status() != "zombie" for member in family)
+    assert server.process.wait(HANG_SECONDS) == 0
+    assert not any(map(lives, family))
 
 
 def test_a_front_that_cannot_start_ends_the_pool_with_its_reason(server: Server, tmp_path: Path) -> None:
     second = subprocess.run(
         [COMMAND, "serve", "--listen", server._address, "--admin-listen", "", "--metrics-listen", "", "--workers", "1"],
         stderr=subprocess.PIPE,
-        timeout=DEADLINE_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert second.returncode == 2

@@ -2,13 +2,13 @@
 """The scratch directories of a zygote's workers, from outside."""
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from other_processes import eventually
 from pool_driver import Zygotes
-from zygote_fronts import HANG_SECONDS, Front, ends
+from zygote_fronts import Front, ends
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -28,14 +28,6 @@ def front(zygotes: Zygotes) -> Iterator[Front]:
     connected = Front(zygotes.connection())
     yield connected
     connected.close()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Ask again until it is so: another process brings it about, and nothing here could wake us."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < HANG_SECONDS
-        time.sleep(0.01)
 
 
 def kill(front: Front, worker: str) -> None:
