@@ -15,20 +15,23 @@ from updraft_server.pool.testing import FakePool
 
 
 class Clock:
-    """The event loop's, put forward by a test."""
+    """Stands still unless a test moves it: a turn does not end because the machine is slow."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._extra_seconds = 0.0
-        now = asyncio.get_running_loop().time
-        patch.setattr(Admission, "_now", lambda _: now() + self._extra_seconds)
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def __call__(self) -> float:
+        return self._seconds
 
     def pass_seconds(self, seconds: float) -> None:
-        self._extra_seconds += seconds
+        self._seconds += seconds
 
 
-@pytest.fixture
-async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(Admission, "_now", lambda _: made())
+    return made
 
 
 async def test_an_idle_worker_is_granted_at_once(pool_of: PoolOf) -> None:

@@ -171,8 +171,9 @@ async def running_exchange(front: RunningFront, **command: object) -> Any:
     call = front.exchange()
     await call.write(command_request(echo_command(**command)))
     await call.write(batch(1))
-    await call.read()
-    await call.read()
+    # That it was admitted, the schema, and the batch.
+    for _ in range(3):
+        await call.read()
     return call
 
 
