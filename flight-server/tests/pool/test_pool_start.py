@@ -85,7 +85,7 @@ async def test_a_pool_without_a_zygote_says_so_when_it_does_not_start(tmp_path: 
 async def test_a_pool_waits_for_a_zygote_for_as_long_as_that_loads(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path / "z.sock")
     zygote.has_loaded.clear()
-    settings = PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock"), start_timeout_seconds=0.5)
+    settings = PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock"), start_timeout_seconds=1.5)
     pool = Pool(settings, lambda _: None, lambda _: None)
     async with asyncio.timeout(60):
         starting = asyncio.create_task(pool.start())
