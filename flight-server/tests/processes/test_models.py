@@ -7,11 +7,12 @@ import os
 import select
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import model_functions
+import pool_driver
 import pyarrow as pa
 import pytest
 from pool_driver import (
@@ -22,7 +23,6 @@ from pool_driver import (
     numbers,
     receive_reply,
     requests,
-    running_pool,
     send_command,
     send_requests,
 )
@@ -65,6 +65,16 @@ def zygotes_with_a_budget(tmp_path: Path) -> Iterator[Zygotes]:
     """Of 100 MiB, where each large model takes 60."""
     with zygotes_in(tmp_path, model_memory_bytes=100 << 20) as started:
         yield started
+
+
+@contextlib.asynccontextmanager
+async def running_pool(zygotes: Zygotes, **settings: Any) -> AsyncIterator[Pool]:
+    """A pool whose processes are all its own: those of a front that the zygote has not seen go yet would end later."""
+    async with pool_driver.running_pool(zygotes, **settings) as pool:
+        own = pool._models._current._processes
+        while not all(replica.model in own for each in await pool.measure_models() for replica in each.replicas):
+            continue
+        yield pool
 
 
 def record_of(usage: ModelUsage) -> BatchRecord:
@@ -405,7 +415,7 @@ async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Z
 
 async def test_a_process_has_a_name_in_process_lists_and_ends_with_the_front(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        # Before it has loaded it may not have run yet, or be that of the front before this one.
+        # Before it has loaded it may not have run yet.
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
         assert name_of(process.pid) == "updraft-model\n"
@@ -441,7 +451,7 @@ async def test_processes_end_with_the_front_that_reads_what_they_print(zygotes: 
         (process,) = (await usage_of(first, "doubled")).replicas
         # The zygote meets a front while it has not seen yet that the one before has gone.
         connection = zygotes.connection()
-    async with running_pool(ConnectedZygote(connection)) as pool:
+    async with pool_driver.running_pool(ConnectedZygote(connection)) as pool:
         while {each.model for each in (await usage_of(pool, "doubled")).replicas} <= {process.model}:
             continue
         await call(pool, "doubled", numbers(1))
