@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -209,6 +210,20 @@ async def test_a_batch_that_is_larger_than_the_functions_comes_in_parts_and_is_a
 ) -> None:
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "batch_rows", numbers(250))
+    assert values(reply) == [[100] * 200 + [50] * 50]
+
+
+async def test_such_a_batch_is_answered_whole_by_the_successor_of_a_process_that_died(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        lease = await leased(pool, None, REGISTERED)
+        await send_command(lease, NUMBERS, command("batch_rows"))
+        while connections(await pool.measure_models(), "batch_rows") < 1:
+            continue
+        (process,) = (await usage_of(pool, "batch_rows")).replicas
+        os.kill(process.pid, signal.SIGKILL)
+        await send_requests(lease, requests([numbers(250).rename_columns(NUMBERS.names)]))
+        reply = await receive_reply(lease)
+        lease.release(LeaseOutcome.BROKEN)
     assert values(reply) == [[100] * 200 + [50] * 50]
 
 

@@ -130,8 +130,14 @@ def test_results_that_wait_for_more_are_not_those_of_the_functions_next_call(con
 
 def test_a_suspect_is_known_by_its_batch(connection: Connection) -> None:
     suspect = request_of(connection, 1, is_suspect=True)
-    assert ModelBatch([Piece(suspect, 0, 1)], Model(), 0.0, Watchdog()).suspect is suspect
-    assert ModelBatch([Piece(request_of(connection, 1), 0, 1)], Model(), 0.0, Watchdog()).suspect is None
+    assert ModelBatch([Piece(suspect, 0, 1)], Model(), 0.0, Watchdog()).started is suspect
+    assert ModelBatch([Piece(request_of(connection, 1), 0, 1)], Model(), 0.0, Watchdog()).started is None
+
+
+def test_a_suspect_in_several_batches_is_started_with_the_first_of_them(connection: Connection) -> None:
+    suspect = request_of(connection, 1, 2, 3, is_suspect=True)
+    pieces = Piece(suspect, 0, 2), Piece(suspect, 2, 1)
+    assert [ModelBatch([piece], Model(), 0.0, Watchdog()).started for piece in pieces] == [suspect, None]
 
 
 def test_what_is_no_batch_of_the_functions_columns_is_refused(connection: Connection) -> None:

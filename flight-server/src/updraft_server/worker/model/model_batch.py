@@ -68,10 +68,10 @@ class ModelBatch:
         self._watchdog = watchdog
 
     @property
-    def suspect(self) -> ModelRequest | None:
-        """The request whose rows these are, where it has to be alone."""
-        first = self._pieces[0].request
-        return first if first.is_suspect else None
+    def started(self) -> ModelRequest | None:
+        """The request whose first rows these are, where it has to be alone: its worker hears of them once."""
+        first = self._pieces[0]
+        return first.request if first.request.is_suspect and first.start == 0 else None
 
     def run(self) -> Iterator[ModelRequest]:
         """Each request, once it has its results or its error."""

@@ -170,8 +170,8 @@ class ModelProcess:
 
     def _run_batch(self) -> None:
         batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds, self._watchdog)
-        if batch.suspect is not None:
-            self._send(batch.suspect, MessageKind.STARTED)
+        if batch.started is not None:
+            self._send(batch.started, MessageKind.STARTED)
         for request in batch.run():
             if request.connection.is_closed:
                 continue
