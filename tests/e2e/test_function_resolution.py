@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.named import naming_session, values
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT, SPARK_VERSION
+from tests.support.spark import ENDPOINT, SPARK_VERSION, another_session
 
 _ORDER = "spark.sql.functionResolution.sessionOrder"
 _PATH = "spark.sql.path.enabled"
@@ -93,6 +94,27 @@ def test_what_is_not_on_the_path_is_not_found(session: SparkSession) -> None:
     for call in _CALLS:
         with pytest.raises(PySparkException, match=r"rebate|words"):
             session.sql(call)
+
+
+@has_path
+def test_a_catalog_behind_the_place_of_a_function_is_not_loaded(session: SparkSession) -> None:
+    session.conf.set("spark.sql.catalog.broken", "no.such.Catalog")
+    session.conf.set(_PATH, "true")
+    session.sql("SET PATH = system.builtin, updraft.default, broken.default")
+    assert values(session, "SELECT upper('a')") == ["A"]
+    assert called(session) == _OF_POOL
+    with pytest.raises(Py4JJavaError, match=r"no\.such\.Catalog"):
+        session.sql("SELECT no_function(1)")
+
+
+def test_a_view_needs_no_catalog_whose_functions_it_does_not_call(spark: SparkSession, session: SparkSession) -> None:
+    session.sql("USE updraft.default")
+    session.sql("CREATE VIEW spark_catalog.default.plain AS SELECT id FROM range(2)")
+    try:
+        with another_session(spark) as without_pools:
+            assert values(without_pools, "FROM spark_catalog.default.plain") == [0, 1]
+    finally:
+        session.sql("DROP VIEW spark_catalog.default.plain")
 
 
 def test_a_view_has_the_functions_of_the_namespace_in_which_it_was_made(session: SparkSession) -> None:

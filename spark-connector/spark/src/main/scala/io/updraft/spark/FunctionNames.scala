@@ -76,8 +76,10 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         case None => first(others, isFoundIn)
         case found => found
       }
-    // Others are asked only where a pool could come after them.
-    case place +: others if others.exists(isOfPools) && !isFoundIn(place) =>
+    case (place: FunctionPlace.System) +: others if !isFoundIn(place) => first(others, isFoundIn)
+    // Other catalogs are asked only where a pool could come after them.
+    case (place: FunctionPlace.Catalog) +: others
+        if others.exists(isOfPools) && !isFoundIn(place) =>
       first(others, isFoundIn)
     case _ => None
   }

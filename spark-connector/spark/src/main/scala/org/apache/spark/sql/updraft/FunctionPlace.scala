@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, FunctionCatalog, Identifier}
@@ -15,18 +17,25 @@ object FunctionPlace {
 
   final case class Catalog(catalog: CatalogPlugin, name: Seq[String]) extends FunctionPlace
 
-  /** Where Spark looks for a function of this name, in that order. */
-  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] =
+  /** A catalog that the session does not have or cannot load: Spark says so if it gets there. */
+  case object Unknown extends FunctionPlace
+
+  /** Where Spark looks for a function of this name, in that order. A catalog is loaded when its
+    * place is looked at.
+    */
+  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
     FunctionPath.of(session, name)
 
   def hasValue(session: SparkSession, place: FunctionPlace): Boolean = place match {
     case System(name) => FunctionPath.systemHasValue(session, name)
     case other: Catalog => has(other)
+    case Unknown => false
   }
 
   def hasTable(session: SparkSession, place: FunctionPlace): Boolean = place match {
     case System(name) => FunctionPath.systemHasTable(session, name)
     case other: Catalog => has(other)
+    case Unknown => false
   }
 
   /** The place of a name that may begin with a catalog. In a view that is the one in which the view
@@ -35,14 +44,16 @@ object FunctionPlace {
   private[updraft] def inCatalog(session: SparkSession, name: Seq[String]): FunctionPlace = {
     val catalogs = session.sessionState.catalogManager
     val inView = AnalysisContext.get.catalogAndNamespace
-    val catalog = inView.headOption.fold(catalogs.currentCatalog)(catalogs.catalog(_))
-    if (name.length > 1 && catalogs.isCatalogRegistered(name.head))
-      Catalog(catalogs.catalog(name.head), name.tail)
-    else if (name.length > 1) Catalog(catalog, name)
-    else Catalog(
-      catalog,
-      inView.headOption.fold(catalogs.currentNamespace.toSeq)(_ => inView.tail) ++ name
-    )
+    def catalog = inView.headOption.fold(catalogs.currentCatalog)(catalogs.catalog(_))
+    try
+      if (name.length > 1 && catalogs.isCatalogRegistered(name.head))
+        Catalog(catalogs.catalog(name.head), name.tail)
+      else if (name.length > 1) Catalog(catalog, name)
+      else Catalog(
+        catalog,
+        inView.headOption.fold(catalogs.currentNamespace.toSeq)(_ => inView.tail) ++ name
+      )
+    catch { case NonFatal(_) => Unknown }
   }
 
   private def has(place: Catalog): Boolean = place.catalog match {

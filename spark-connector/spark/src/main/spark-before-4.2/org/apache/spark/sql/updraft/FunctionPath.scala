@@ -6,9 +6,9 @@ import org.apache.spark.sql.SparkSession
 /** The order in which Spark looks for functions: before 4.2 its own, then the current namespace. */
 object FunctionPath {
 
-  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] = {
-    val inCatalog = FunctionPlace.inCatalog(session, name)
-    if (name.length > 1) Seq(inCatalog) else Seq(FunctionPlace.System(name), inCatalog)
+  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] = {
+    val inCatalog = FunctionPlace.inCatalog(session, name) #:: LazyList.empty[FunctionPlace]
+    if (name.length > 1) inCatalog else FunctionPlace.System(name) #:: inCatalog
   }
 
   def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =

@@ -11,21 +11,21 @@ import org.apache.spark.sql.internal.SQLConf
   */
 object FunctionPath {
 
-  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] =
-    if (name.length == 1) path(session).map(namespace => place(session, namespace ++ name))
-    else if (name.length == 2 && FunctionResolution.sessionNamespaceKind(name).isDefined) {
-      val places = Seq(
-        FunctionPlace.System(CatalogManager.SYSTEM_CATALOG_NAME +: name),
-        FunctionPlace.inCatalog(session, name)
-      )
-      if (SQLConf.get.prioritizeSystemCatalog) places else places.reverse
-    } else Seq(place(session, name))
+  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
+    candidates(session, name).to(LazyList).map(place(session, _))
 
   def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =
     systemHas(session, name, table = false)
 
   def systemHasTable(session: SparkSession, name: Seq[String]): Boolean =
     systemHas(session, name, table = true)
+
+  private def candidates(session: SparkSession, name: Seq[String]): Seq[Seq[String]] =
+    if (name.length == 1) path(session).map(_ ++ name)
+    else if (name.length == 2 && FunctionResolution.sessionNamespaceKind(name).isDefined) {
+      val both = Seq(CatalogManager.SYSTEM_CATALOG_NAME +: name, name)
+      if (SQLConf.get.prioritizeSystemCatalog) both else both.reverse
+    } else Seq(name)
 
   private def path(session: SparkSession): Seq[Seq[String]] = {
     val context = AnalysisContext.get
