@@ -97,6 +97,21 @@ def test_what_is_not_on_the_path_is_not_found(session: SparkSession) -> None:
 
 
 @has_path
+def test_table_functions_that_no_pool_has_are_found_behind_pools(session: SparkSession) -> None:
+    session.sql("CREATE TEMPORARY FUNCTION one() RETURNS TABLE(word STRING) RETURN SELECT 'one'")
+    session.sql("CREATE FUNCTION spark_catalog.default.two() RETURNS TABLE(word STRING) RETURN SELECT 'two'")
+    session.conf.set(_PATH, "true")
+    session.sql("SET PATH = updraft.default, system.session, system.builtin, spark_catalog.default")
+    try:
+        assert values(session, "SELECT id FROM range(2)") == [0, 1]
+        assert values(session, "SELECT col FROM VALUES (array(1, 2)) AS t(a), LATERAL explode(a)") == [1, 2]
+        assert values(session, "SELECT word FROM one()") == ["one"]
+        assert values(session, "SELECT word FROM two()") == ["two"]
+    finally:
+        session.sql("DROP FUNCTION spark_catalog.default.two")
+
+
+@has_path
 def test_a_catalog_behind_the_place_of_a_function_is_not_loaded(session: SparkSession) -> None:
     session.conf.set("spark.sql.catalog.broken", "no.such.Catalog")
     session.conf.set(_PATH, "true")

@@ -32,7 +32,7 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     plan.resolveOperatorsUp {
       case table: UnresolvedTableValuedFunction =>
         find(table.name, hasTable)
-          .fold[LogicalPlan](table)(tableCall(_, table.functionArgs))
+          .fold[LogicalPlan](behindPools(table))(tableCall(_, table.functionArgs))
       case describe @ DescribeFunction(function: UnresolvedFunctionName, _) =>
         find(function.multipartIdentifier, place => hasValue(place) || hasTable(place))
           .fold[LogicalPlan](describe)(unbound => FunctionText(unbound.description()))
@@ -82,6 +82,22 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         if others.exists(isOfPools) && !isFoundIn(place) =>
       first(others, isFoundIn)
     case _ => None
+  }
+
+  /** By its full name where it comes after a pool: Spark asks a catalog that gives it no tables for
+    * one, and goes no further.
+    */
+  private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
+    val (before, from) = FunctionPlace.of(session, table.name).span {
+      case FunctionPlace.Unknown => false
+      case place => isOfPools(place) || !hasTable(place)
+    }
+    from.headOption match {
+      case Some(FunctionPlace.System(name)) if before.exists(isOfPools) => table.copy(name = name)
+      case Some(FunctionPlace.Catalog(catalog, name)) if before.exists(isOfPools) =>
+        table.copy(name = catalog.name +: name)
+      case _ => table
+    }
   }
 
   private def isOfPools(place: FunctionPlace) = place match {
