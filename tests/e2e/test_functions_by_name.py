@@ -57,6 +57,12 @@ def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
 
 
+@pytest.mark.parametrize("call", ["rebate')(percent => 25, price => 100)", "scaled_sum')(factor => 3, value => 1)"])
+def test_names_of_arguments_behind_identifier_are_refused_before_a_task_runs(named: SparkSession, call: str) -> None:
+    with pytest.raises(PySparkException, match="instead of IDENTIFIER"):
+        named.sql(f"SELECT IDENTIFIER('updraft.default.{call}")
+
+
 @pytest.mark.parametrize(
     ("call", "arguments"),
     [

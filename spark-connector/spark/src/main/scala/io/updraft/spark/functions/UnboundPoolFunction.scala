@@ -2,7 +2,7 @@
 package io.updraft.spark.functions
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
 import org.apache.spark.sql.connector.catalog.functions._
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
@@ -99,10 +99,16 @@ trait PoolCalled extends BoundFunction {
   def actual: Seq[DataType]
 
   /** The arguments of the call, which raise an error where a cast does not fit a value. */
-  def strict(arguments: Seq[Expression]): Seq[Expression] =
+  def strict(arguments: Seq[Expression]): Seq[Expression] = {
+    if (arguments.exists(_.exists(_.isInstanceOf[NamedArgumentExpression])))
+      // The function was an expression itself when names were put in order.
+      throw new UnsupportedOperationException(
+        s"$name cannot be called so: write its name instead of IDENTIFIER to give arguments by theirs"
+      )
     arguments.zip(actual).map { case (argument, dataType) =>
       ArgumentCast.strict(argument, dataType)
     }
+  }
 
   override def inputTypes(): Array[DataType] =
     function.arguments.take(actual.length).map(_.dataType).toArray
