@@ -2,8 +2,10 @@
 """What the process of a batched function may do and take, and when it ends."""
 
 import asyncio
+import contextlib
 import os
 import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +145,17 @@ async def test_processes_end_with_the_front_that_reads_what_they_print(zygotes: 
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
         assert await pool.stack(process.model) is not None
+
+
+async def test_a_front_that_is_served_to_its_end_has_processes_of_its_own(tmp_path: Path) -> None:
+    with zygotes_in(tmp_path) as zygotes:
+        async with contextlib.AsyncExitStack() as second:
+            async with running_pool(zygotes) as first:
+                await call(first, "doubled", numbers(1))
+                pool = await second.enter_async_context(pool_driver.running_pool(zygotes))
+                # The zygote is to end with the last front.
+                os.kill(zygotes.process.pid, signal.SIGTERM)
+            assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
 
 
 async def test_a_function_makes_room_for_another_one_and_comes_back_with_its_next_call(

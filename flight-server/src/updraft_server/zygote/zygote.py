@@ -165,7 +165,8 @@ class Zygote:
         self._is_ending = True
         self._unwatch(self._lifeline)
         self._close_door()
-        for front in list(self._fronts):
+        # The one that has the models last: none are started for another one.
+        for front in reversed(list(self._fronts)):
             self._let_go(front)
 
     def _end_everything(self) -> None:
@@ -433,7 +434,7 @@ class Zygote:
         if has_models:
             # Nobody else reads what they print.
             self._models.stop()
-            if self._fronts and not self._is_ending:
+            if self._fronts:
                 self._models.start()
 
     def _tell_of_models(self, packet: ModelStarted | ModelEnded | ModelFault, descriptors: Sequence[int]) -> None:
