@@ -14,7 +14,14 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpre
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.toPrettySQL
-import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionPlace, FunctionText, TableCall}
+import org.apache.spark.sql.updraft.{
+  DeclaredArgument,
+  FunctionLookup,
+  FunctionPath,
+  FunctionPlace,
+  FunctionText,
+  TableCall
+}
 
 import io.updraft.spark.functions.{
   NamedArguments,
@@ -56,15 +63,15 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 
-  private def hasValue(place: FunctionPlace) = FunctionPlace.hasValue(session, place)
+  private def hasValue(place: FunctionPlace) = FunctionLookup.hasValue(session, place)
 
-  private def hasTable(place: FunctionPlace) = FunctionPlace.hasTable(session, place)
+  private def hasTable(place: FunctionPlace) = FunctionLookup.hasTable(session, place)
 
   /** The function of a pool that a name means; None where Spark finds another one before it. */
   private def find(
       name: Seq[String],
       isFoundIn: FunctionPlace => Boolean
-  ): Option[UnboundPoolFunction] = first(FunctionPlace.of(session, name), isFoundIn)
+  ): Option[UnboundPoolFunction] = first(FunctionPath.of(session, name), isFoundIn)
 
   @tailrec
   private def first(
@@ -88,7 +95,7 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     * one, and goes no further.
     */
   private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
-    val (before, from) = FunctionPlace.of(session, table.name).span {
+    val (before, from) = FunctionPath.of(session, table.name).span {
       case FunctionPlace.Unknown => false
       case place => isOfPools(place) || !hasTable(place)
     }

@@ -5,9 +5,9 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext
-import org.apache.spark.sql.connector.catalog.{CatalogPlugin, FunctionCatalog, Identifier}
+import org.apache.spark.sql.connector.catalog.CatalogPlugin
 
-/** A place in which Spark looks for a function. */
+/** A place in which Spark looks for a function: `FunctionPath` has their order. */
 sealed trait FunctionPlace
 
 object FunctionPlace {
@@ -19,24 +19,6 @@ object FunctionPlace {
 
   /** A catalog that the session does not have or cannot load: Spark says so if it gets there. */
   case object Unknown extends FunctionPlace
-
-  /** Where Spark looks for a function of this name, in that order. A catalog is loaded when its
-    * place is looked at.
-    */
-  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
-    FunctionPath.of(session, name)
-
-  def hasValue(session: SparkSession, place: FunctionPlace): Boolean = place match {
-    case System(name) => FunctionPath.systemHasValue(session, name)
-    case other: Catalog => has(other)
-    case Unknown => false
-  }
-
-  def hasTable(session: SparkSession, place: FunctionPlace): Boolean = place match {
-    case System(name) => FunctionPath.systemHasTable(session, name)
-    case other: Catalog => has(other)
-    case Unknown => false
-  }
 
   /** The place of a name that may begin with a catalog. In a view that is the one in which the view
     * was made.
@@ -54,11 +36,5 @@ object FunctionPlace {
         inView.headOption.fold(catalogs.currentNamespace.toSeq)(_ => inView.tail) ++ name
       )
     catch { case NonFatal(_) => Unknown }
-  }
-
-  private def has(place: Catalog): Boolean = place.catalog match {
-    case functions: FunctionCatalog =>
-      functions.functionExists(Identifier.of(place.name.init.toArray, place.name.last))
-    case _ => false
   }
 }

@@ -6,6 +6,9 @@ import org.apache.spark.sql.SparkSession
 /** The order in which Spark looks for functions: before 4.2 its own, then the current namespace. */
 object FunctionPath {
 
+  /** Where Spark looks for a function of this name. A catalog is loaded when its place is looked
+    * at.
+    */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] = {
     val inCatalog = FunctionPlace.inCatalog(session, name) #:: LazyList.empty[FunctionPlace]
     if (name.length > 1) inCatalog else FunctionPlace.System(name) #:: inCatalog

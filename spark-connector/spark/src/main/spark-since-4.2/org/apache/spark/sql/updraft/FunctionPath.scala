@@ -11,6 +11,9 @@ import org.apache.spark.sql.internal.SQLConf
   */
 object FunctionPath {
 
+  /** Where Spark looks for a function of this name. A catalog is loaded when its place is looked
+    * at.
+    */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
     candidates(session, name).to(LazyList).map(place(session, _))
 
