@@ -57,6 +57,12 @@ def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
 
 
+def test_a_default_of_a_column_calls_no_pool(named: SparkSession) -> None:
+    column = "price DOUBLE DEFAULT updraft.default.rebate(100, 20)"
+    with pytest.raises(PySparkException, match=r"rebate runs on a pool: .* cannot be called in DEFAULT or VALUES"):
+        named.sql(f"CREATE TABLE spark_catalog.default.with_default ({column}) USING parquet")
+
+
 @pytest.mark.parametrize("call", ["rebate')(percent => 25, price => 100)", "scaled_sum')(factor => 3, value => 1)"])
 def test_names_of_arguments_behind_identifier_are_refused_before_a_task_runs(named: SparkSession, call: str) -> None:
     with pytest.raises(PySparkException, match="instead of IDENTIFIER"):

@@ -120,7 +120,8 @@ trait PoolCalled extends BoundFunction {
   override def canonicalName(): String = s"updraft.${called.endpoint}.${called.fullName}"
 
   protected def notHere: UnsupportedOperationException = new UnsupportedOperationException(
-    s"$name runs on a pool: add io.updraft.spark.UpdraftExtensions to spark.sql.extensions"
+    s"$name runs on a pool: it needs io.updraft.spark.UpdraftExtensions in spark.sql.extensions, and cannot be " +
+      "called in DEFAULT or VALUES, which Spark computes itself"
   )
 }
 
