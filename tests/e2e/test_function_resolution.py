@@ -156,3 +156,13 @@ def test_functions_that_spark_calls_itself_are_not_looked_for_in_a_pool(session:
     session.conf.set("spark.updraft.udf.connectTimeout", "1s")
     session.conf.set(ENDPOINT, "grpc://127.0.0.1:1")
     assert session.range(1, 4).select(F.product("id")).collect()[0][0] == 6.0
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("spark_catalog.default", "updraft.default.rebate"), ("updraft.default", "rebate")]
+)
+def test_functions_that_are_made_in_sql_call_none_of_a_pool(session: SparkSession, namespace: str, name: str) -> None:
+    session.sql(f"USE {namespace}")
+    with pytest.raises(PySparkException, match=r"IDENTIFIER_TOO_MANY_NAME_PARTS|ROUTINE_NOT_FOUND"):
+        session.sql(f"CREATE TEMPORARY FUNCTION half(price DOUBLE) RETURNS DOUBLE RETURN {name}(price, 50D)")
+        values(session, "SELECT half(2D)")

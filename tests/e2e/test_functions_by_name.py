@@ -206,7 +206,7 @@ def test_a_function_that_could_not_be_loaded_is_called_again_and_works_when_it_c
     def are_at_fault(at_fault: bool) -> bool:
         # A pool is asked anew every two seconds.
         described = (values(named, f"DESCRIBE FUNCTION updraft.default.{name}") for name in calls)
-        return all(any(line.startswith("fault: ") for line in lines) is at_fault for lines in described)
+        return all(any(line.startswith("unhealthy: ") for line in lines) is at_fault for lines in described)
 
     with before_tables(named) as catalog:
         calls = {

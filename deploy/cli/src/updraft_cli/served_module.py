@@ -72,7 +72,7 @@ class ModuleFiles:
             with contextlib.suppress(FileNotFoundError):
                 stat = path.stat()
                 # An editor may write twice within a tick of the file system's clock, or restore an older time.
-                found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size)
+                found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
         return found
 
 

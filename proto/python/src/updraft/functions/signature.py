@@ -143,7 +143,7 @@ def _columns(hints: Sequence[tuple[str, Any]], what: str) -> tuple[Form, Sequenc
             if inside is not None:
                 raise DeclarationError(
                     f"the argument {name!r} of {what} may have nulls inside, and NumPy has no null of {inside}:"
-                    " use Pandas or Arrow"
+                    " use Pandas or Arrow, or declare a type that has no nulls there"
                 )
     return form, values
 

@@ -90,7 +90,7 @@ final case class PoolFunction(
       "owner" -> description.getOwner,
       "tags" -> description.getTagsList.asScala.mkString(", "),
       "deterministic" -> (if (isDeterministic) "" else "no"),
-      "fault" -> description.getFault
+      (if (description.getFaultIsFinal) "fault" else "unhealthy") -> description.getFault
     ).collect { case (what, value) if value.nonEmpty => s"$what: $value" }
     (Seq(signature, description.getDoc).filter(_.nonEmpty) ++ said).mkString("\n")
   }

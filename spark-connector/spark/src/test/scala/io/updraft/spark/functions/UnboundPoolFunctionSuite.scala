@@ -63,7 +63,7 @@ class UnboundPoolFunctionSuite extends AnyFunSuite {
     assert(scalar.bind(one).isInstanceOf[PoolScalar])
     assert(unbound(FunctionKind.FUNCTION_KIND_AGGREGATE).bind(one).isInstanceOf[PoolAggregate])
     assert(unbound(FunctionKind.FUNCTION_KIND_TABLE).called.name == "f")
-    assert(scalar.description().contains("fault: no weights"))
+    assert(scalar.description().contains("unhealthy: no weights"))
   }
 
   test("a module that could not be imported says so, not that it takes any columns") {
