@@ -165,4 +165,3 @@ def test_functions_that_are_made_in_sql_call_none_of_a_pool(session: SparkSessio
     session.sql(f"USE {namespace}")
     with pytest.raises(PySparkException, match=r"IDENTIFIER_TOO_MANY_NAME_PARTS|ROUTINE_NOT_FOUND"):
         session.sql(f"CREATE TEMPORARY FUNCTION half(price DOUBLE) RETURNS DOUBLE RETURN {name}(price, 50D)")
-        values(session, "SELECT half(2D)")
