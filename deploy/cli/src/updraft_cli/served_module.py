@@ -71,7 +71,7 @@ class ModuleFiles:
             # An editor may be replacing it.
             with contextlib.suppress(FileNotFoundError):
                 stat = path.stat()
-                # An editor may write twice within a tick of the file system's clock, or restore an older time.
+                # What is moved or copied here may bring a time of its own.
                 found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
         return found
 

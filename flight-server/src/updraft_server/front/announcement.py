@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Announcement:
-    """Of one front, as long as it serves."""
+    """What one front announces, from when its pool is ready until it ends."""
 
     def __init__(
         self,

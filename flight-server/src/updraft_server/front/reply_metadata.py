@@ -31,7 +31,7 @@ class ReplyMetadataStart(NamedTuple):
 
     @property
     def is_finish(self) -> bool:
-        """Whether the message is the last: a worker that says so in other places of it has not said so."""
+        """Whether the message is the last. Only a field in the place where workers write it counts."""
         consumed = self._consumed_bytes
         return self.start[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker says has gone wrong, of which the client believes no more than a worker can know."""
+"""The errors that workers tell of: a front passes on those alone of which a worker can know."""
 
 from updraft.errors import (
     FunctionNotFoundError,

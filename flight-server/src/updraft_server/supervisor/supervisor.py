@@ -166,7 +166,7 @@ class Supervisor:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
-                if not (isinstance(child, ZygoteChild) and self._zygotes and self._zygotes.kill_excessive(name, child)):
+                if self._zygotes is None or not self._zygotes.kill_excessive(name, child):
                     turns = SILENT_TURNS if child.has_started else LOADING_TURNS
                     say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
                     child.kill()

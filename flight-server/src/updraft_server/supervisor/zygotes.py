@@ -74,13 +74,14 @@ class Zygotes:
         self.door, self._successors_door = self._successors_door, None
         return True
 
-    def kill_excessive(self, name: str, zygote: ZygoteChild) -> bool:
-        """Kill one whose load takes more than it may, and leave that out from now on; whether there is such a load."""
-        if (excess := zygote.excess) is None:
+    def kill_excessive(self, name: str, child: Child) -> bool:
+        """Kill a zygote whose load takes more than it may, and leave that out from now on; whether this is one."""
+        excess = child.excess if isinstance(child, ZygoteChild) else None
+        if excess is None:
             return False
         self._broken_loads.exceeded(excess.load, excess.reason)
         say(f"the {name} is killed: {excess.load.fault(excess.reason)}")
-        zygote.kill()
+        child.kill()
         return True
 
     @property
@@ -89,7 +90,7 @@ class Zygotes:
         return _load_of(self._children[ZYGOTE]) is not None
 
     def ended(self, code: int) -> str:
-        """The one that serves has ended: why what it was loading is left out from now on; mostly nothing is."""
+        """The one that serves has ended: why what it was loading is left out from now on; empty where nothing is."""
         return self._broken_loads.ended(_load_of(self._children[ZYGOTE]), code)
 
     def other_ended(self, name: str, code: int, *, is_wanted: bool) -> bool:
