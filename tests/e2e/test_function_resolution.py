@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -11,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.named import naming_session, values
+from tests.e2e.named import CATALOG, naming_session, values
+from tests.support.paths import EXAMPLES
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, SPARK_VERSION, another_session
+from tests.support.tokens import TokenFiles
 
 _ORDER = "spark.sql.functionResolution.sessionOrder"
 _PATH = "spark.sql.path.enabled"
@@ -149,6 +154,18 @@ def test_a_view_calls_the_pool_of_the_session_that_reads_it(session: SparkSessio
             session.sql("SELECT price FROM spark_catalog.default.priced")
     finally:
         session.sql("DROP VIEW spark_catalog.default.priced")
+
+
+def test_a_view_asks_a_guarded_pool_with_the_token_of_the_session(session: SparkSession, tmp_path: Path) -> None:
+    tokens = TokenFiles(tmp_path)
+    pool = LocalPool(arguments=("--functions", "shop", "--token-file", str(tokens.service)))
+    with mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)), pool:
+        session.conf.set("spark.updraft.udf.tokenFile", str(tokens.client))
+        session.conf.set(f"{CATALOG}.pool.guarded", pool.tcp_endpoint)
+        session.sql("CREATE TEMPORARY VIEW priced AS SELECT updraft.guarded.discount(100, 20) AS price")
+        assert values(session, "SELECT price FROM priced") == values(
+            session, "SELECT updraft.guarded.discount(100, 20)"
+        )
 
 
 def test_functions_that_spark_calls_itself_are_not_looked_for_in_a_pool(session: SparkSession) -> None:
