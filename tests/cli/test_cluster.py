@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server that fails for a while means; what a real one says is tested in tests/kube."""
+"""Failures of an API server, and pods that have ended; tests/kube asks a real one."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,11 +19,12 @@ from updraft_cli.cluster import Cluster, ClusterError, MissingError
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Answers with these statuses, one after the other, and then with the last."""
+    """Answers with these statuses, one after the other, and then with the last, and with the JSON of `answer`."""
 
     def __init__(self, *statuses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.statuses = list(statuses)
+        self.answer: Any = {}
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -30,8 +33,11 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         statuses = self.server.statuses
         self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
-        self.send_header("Content-Length", "0")
+        content = json.dumps(self.server.answer).encode()
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        self.wfile.write(content)
 
     def log_message(self, *_arguments: object) -> None:
         """Tests are silent."""
@@ -75,3 +81,20 @@ def test_a_pod_that_is_not_there_is_told_from_one_that_cannot_be_asked_for(api_s
     with pytest.raises(ClusterError, match="cannot find pod-1") as refused:
         Cluster("", "", 5.0).pod("pod-1")
     assert not isinstance(refused.value, MissingError)
+
+
+def _pod(name: str, phase: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/instance": "air", "app.kubernetes.io/component": "pool-default"}
+    ports = [{"name": "metrics", "containerPort": 9825}]
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "front", "ports": ports}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_pods_that_have_ended_are_left_out(api_server: ApiServer) -> None:
+    api_server.statuses = [200]
+    pods = [_pod("evicted", "Failed"), _pod("shut-down", "Succeeded"), _pod("new", "Pending"), _pod("old", "Running")]
+    api_server.answer = {"items": pods}
+    assert [pod.name for pod in Cluster("", "", 5.0).pods("air")] == ["new", "old"]

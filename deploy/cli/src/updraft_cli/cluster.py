@@ -25,7 +25,7 @@ EVERY_RELEASE = "app.kubernetes.io/part-of=updraft"
 _RELEASE, _COMPONENT = "instance", "component"
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _POLL_SECONDS = 1.0
-_NOT_READY_YET = (400, 503)
+_ENDED = ("Failed", "Succeeded")
 
 
 class ClusterError(Exception):
@@ -86,12 +86,14 @@ class Cluster:
         return other
 
     def pods(self, release: str) -> list[Pod]:
-        """Pods of a release, or of every release of the chart; raises ClusterError."""
+        """Return the pods of a release, or of every release, that have not ended; raise ClusterError."""
         selector = f"app.kubernetes.io/{_RELEASE}={release}" if release else EVERY_RELEASE
         found = self._asked(
             "list pods", self._core.list_namespaced_pod, namespace=self.namespace, label_selector=selector
         )
-        pods = [pod for pod in map(pod_of, found.items) if pod is not None]
+        # A pod that was evicted stays in the list until somebody deletes it; its Deployment has another one.
+        running = (pod for pod in found.items if pod.status.phase not in _ENDED)
+        pods = [pod for pod in map(pod_of, running) if pod is not None]
         return sorted(pods, key=lambda pod: (pod.release, pod.component, pod.name))
 
     def status(self, pod: Pod) -> Status | str:
