@@ -7,6 +7,7 @@ from typing import Any
 
 EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "registry"}],
+    "commonLabels": {"owner": "data"},
     "common": {
         "tls": {"mode": "certManager", "clientCertificates": True, "issuerRef": {"name": "ours"}},
         "autoscaling": {"mode": "hpa", "waiting": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}},
@@ -20,6 +21,8 @@ EVERYTHING: dict[str, Any] = {
         },
         "clientNamespaces": ["etl"],
         "service": {"type": "LoadBalancer", "annotations": {"cloud/balancer": "internal"}},
+        "revisionHistoryLimit": 2,
+        "hostUsers": False,
         "podLabels": {"team": "etl"},
         "podAnnotations": {"note": "none"},
         "nodeSelector": {"disk": "fast"},

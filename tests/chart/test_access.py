@@ -154,7 +154,8 @@ def test_service_accounts_have_no_token_and_can_be_replaced() -> None:
     accounts = {
         each["metadata"]["name"]: each["automountServiceAccountToken"] for each in release.all("ServiceAccount")
     }
-    assert accounts == {_POOL: False, "air-updraft-tokens": False}
+    owners_of_secrets = {f"{_POOL}-token": False, f"{_WRITER}-token": False}
+    assert accounts == {_POOL: False, "air-updraft-tokens": False, **owners_of_secrets}
     assert release.pod(_WRITER)["serviceAccountName"] == "storage"
 
 

@@ -68,7 +68,7 @@ def test_it_may_change_what_it_copies_and_nothing_else_there() -> None:
         ("secrets", "create"): None,
         ("secrets", "get"): [f"{_POOL}-token"],
         ("secrets", "patch"): [f"{_POOL}-token"],
-        ("serviceaccounts", "get"): [_TOKENS],
+        ("serviceaccounts", "get"): [f"{_POOL}-token"],
     }
     assert there["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": _TOKENS, "namespace": "data"}]
     assert not there["ServiceAccount"]["automountServiceAccountToken"]

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from typing import Any
+from xml.etree import ElementTree
 
 import kubernetes_validate
 import pytest
+import yaml
 
-from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, lint, render
+from tests.chart.chart import CHART, NEWEST_KUBERNETES, ChartError, Manifest, lint, render
 from tests.chart.everything import EVERYTHING
 
 _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
@@ -52,7 +55,6 @@ def test_an_older_kubernetes_is_refused() -> None:
     ("mistake", "named"),
     [
         ({"pool": {}}, "pool"),
-        ({"common": {"replica": 3}}, "replica"),
         ({"common": {"replicas": -1}}, "replicas"),
         ({"common": {"replicas": "three"}}, "replicas"),
         ({"pools": {"Upper_Case": {}}}, "Upper_Case"),
@@ -90,6 +92,12 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
         ({"pools": {"default": {"front": {"volumes": []}}}}, "volumes"),
         ({"monitoring": {"intervalSeconds": 0}}, "intervalSeconds"),
+        # Misspelt names.
+        ({"common": {"replica": 3}}, "common: Additional property replica is not allowed"),
+        ({"writer": {"rots": []}}, "writer: Additional property rots is not allowed"),
+        ({"pools": {"red": {"worker": {}}}}, r"pools\.red: Additional property worker is not allowed"),
+        ({"poolDefaults": {"front": {"signer": ""}}}, r"poolDefaults\.front: Additional property signer"),
+        ({"pools": {"Red": {}}}, r"pools\.Red: the name of a pool is part of the names of its resources"),
         ({"fullnameOverride": "x" * 40, "pools": {"of-the-whole-house": {}}}, "of-the-whole-house-cluster is longer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -97,6 +105,27 @@ def test_an_older_kubernetes_is_refused() -> None:
 def test_a_mistake_is_refused_by_naming_it(mistake: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render(mistake)
+
+
+def test_the_schema_has_no_rule_whose_violations_newer_helm_reports_elsewhere() -> None:
+    """Helm from 3.18 on reports a violated `propertyNames` at the path of another value."""
+    assert "propertyNames" not in (CHART / "values.schema.json").read_text()
+
+
+def test_every_resource_and_pod_has_the_organisations_labels() -> None:
+    release = render({**EVERYTHING, "commonLabels": {"owner": "data", "app.kubernetes.io/name": "other"}})
+    labelled = [manifest for manifest in release.manifests if manifest["metadata"]["name"] != "ours"]
+    labelled += [deployment["spec"]["template"] for deployment in release.all("Deployment")]
+    for manifest in labelled:
+        labels = manifest["metadata"]["labels"]
+        assert (labels["owner"], labels["app.kubernetes.io/name"]) == ("data", "updraft")
+
+
+def test_catalogs_of_charts_show_an_icon() -> None:
+    icon = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"]
+    kind, _, data = icon.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert ElementTree.fromstring(b64decode(data)).tag == "{http://www.w3.org/2000/svg}svg"
 
 
 @pytest.mark.parametrize(

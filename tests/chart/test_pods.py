@@ -112,6 +112,24 @@ def test_a_rollout_fails_no_sooner_than_a_pod_that_does_not_come_up(name: str, s
     assert release.one("Deployment", name)["spec"]["progressDeadlineSeconds"] == seconds + 300
 
 
+@_BOTH
+def test_a_pod_without_workers_turns_unready_within_a_second(name: str) -> None:
+    probe = render().container(name)["readinessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 1
+
+
+@_BOTH
+def test_pods_have_a_user_namespace_where_the_platform_wants_one(name: str) -> None:
+    assert "hostUsers" not in render().pod(name)
+    assert render(_of(name, hostUsers=False)).pod(name)["hostUsers"] is False
+
+
+@_BOTH
+def test_old_versions_are_kept_for_a_rollback(name: str) -> None:
+    assert render().one("Deployment", name)["spec"]["revisionHistoryLimit"] == 10
+    assert render(_of(name, revisionHistoryLimit=2)).one("Deployment", name)["spec"]["revisionHistoryLimit"] == 2
+
+
 @pytest.mark.parametrize("probe", [{"startup": {"failureThreshold": 3}}, {"liveness": {"grpc": {"port": 1}}}])
 def test_probes_ask_what_the_chart_says(probe: dict[str, Any]) -> None:
     with pytest.raises(ChartError, match=next(iter(probe))):

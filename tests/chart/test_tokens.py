@@ -70,12 +70,37 @@ def test_it_may_make_secrets_and_read_those_of_the_release_alone() -> None:
     assert rights == {
         ("secrets", "create"): None,
         ("secrets", "get"): _OWN,
-        ("serviceaccounts", "get"): [_NAME],
+        ("serviceaccounts", "get"): _OWN,
     }
     (subject,) = release.one("RoleBinding", _NAME)["subjects"]
     assert (subject["kind"], subject["name"], subject["namespace"]) == ("ServiceAccount", _NAME, "data")
     assert _pod(release)["serviceAccountName"] == _NAME
     assert not release.one("ServiceAccount", _NAME)["automountServiceAccountToken"]
+
+
+def test_a_removed_pool_takes_its_secrets_with_it() -> None:
+    """The owner of each Secret is a service account of its name, in each namespace that has it."""
+
+    def owners(release: Release) -> set[tuple[str, str]]:
+        accounts = release.all("ServiceAccount")
+        found = {(each["metadata"].get("namespace", "data"), each["metadata"]["name"]) for each in accounts}
+        return {(namespace, name) for namespace, name in found if name.endswith("-token")}
+
+    values = {"common": {"clientNamespaces": ["etl"]}}
+    with_red = render({**values, "pools": {"red": {}}})
+    red = {(namespace, "air-updraft-pool-red-token") for namespace in ("data", "etl")}
+    assert owners(with_red) == owners(render(values)) | red
+    assert "--owned" in _pod(with_red)["containers"][0]["args"]
+    assert not any(
+        account["automountServiceAccountToken"]
+        for account in with_red.all("ServiceAccount")
+        if account["metadata"]["name"].endswith("-token")
+    )
+
+
+def test_the_pod_that_others_wait_for_fits_on_a_full_node() -> None:
+    (container,) = _pod(render())["containers"]
+    assert container["resources"]["requests"] == {"cpu": "0", "memory": "0"}
 
 
 def test_no_team_chooses_what_runs_with_these_rights() -> None:
@@ -94,9 +119,10 @@ def test_no_team_chooses_what_runs_with_these_rights() -> None:
 
 def test_its_arguments_are_those_of_the_command() -> None:
     (container,) = _pod(render())["containers"]
-    options = dict(option.removeprefix("--").split("=", 1) for option in container["args"] if option.startswith("--"))
+    options = [option for option in container["args"] if option.startswith("--")]
     assert container["command"] == ["updraft", "tokens"]
-    assert Tokens(names=_made(render()), **options).owner == _NAME
+    assert options == ["--namespace=data", "--owned"]
+    assert {"namespace", "owned"} < Tokens.model_fields.keys()
 
 
 def test_what_it_does_otherwise_is_another_job() -> None:

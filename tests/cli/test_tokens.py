@@ -18,15 +18,15 @@ from kubernetes.config import kube_config
 from updraft_cli.cluster import ClusterError, MissingError
 from updraft_cli.commands.tokens import Tokens
 
-_OWNER = {"metadata": {"name": "air-tokens", "uid": "u-1", "labels": {"app.kubernetes.io/instance": "air"}}}
+_LABELS = {"app.kubernetes.io/instance": "air"}
 
 
 def _owner(name: str) -> Any:
-    return _OWNER if name == "air-tokens" else None
+    return {"metadata": {"name": name, "uid": f"uid-of-{name}", "labels": _LABELS}} if name != "c-token" else None
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Secrets by name, in other namespaces than `data` by namespace/name, and one service account.
+    """Secrets by name (outside the namespace `data` by namespace/name), and service accounts of any name but c-token.
 
     `refusal` is the status of every answer instead, if it is not 0.
     """
@@ -126,34 +126,35 @@ def test_a_secret_without_what_is_read_from_it_is_an_error(api_server: ApiServer
         Tokens(names=["a-token"]).cli_cmd()
 
 
-def test_secrets_end_with_their_owner_and_have_its_labels(api_server: ApiServer) -> None:
-    Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
-    metadata = api_server.secrets["a-token"]["metadata"]
-    (reference,) = metadata["ownerReferences"]
-    assert (reference["kind"], reference["name"], reference["uid"]) == ("ServiceAccount", "air-tokens", "u-1")
-    assert metadata["labels"] == {"app.kubernetes.io/instance": "air"}
+def test_each_secret_ends_with_the_service_account_of_its_name_and_has_its_labels(api_server: ApiServer) -> None:
+    Tokens(names=["a-token", "b-token"], owned=True).cli_cmd()
+    for name in ("a-token", "b-token"):
+        metadata = api_server.secrets[name]["metadata"]
+        (reference,) = metadata["ownerReferences"]
+        assert (reference["kind"], reference["name"], reference["uid"]) == ("ServiceAccount", name, f"uid-of-{name}")
+        assert metadata["labels"] == _LABELS
 
 
 def test_an_owners_own_secret_stays_as_it_is(api_server: ApiServer) -> None:
     for _ in range(2):
-        Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
+        Tokens(names=["a-token"], owned=True).cli_cmd()
     assert list(api_server.secrets) == ["a-token"]
 
 
-_OF_ONE_THAT_WENT = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "air-tokens", "uid": "u-0"}
+_OF_ONE_THAT_WENT = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "a-token", "uid": "another"}
 
 
 @pytest.mark.parametrize("references", [[], [_OF_ONE_THAT_WENT]])
 def test_a_secret_that_somebody_else_has_made_is_an_error(api_server: ApiServer, references: list[Any]) -> None:
     data = {"token": "dA==", "tokens": "dA=="}
     api_server.secrets["a-token"] = {"metadata": {"name": "a-token", "ownerReferences": references}, "data": data}
-    with pytest.raises(ClusterError, match="a-token was not made for air-tokens, and whoever made it knows its token"):
-        Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
+    with pytest.raises(ClusterError, match="a-token was not made for a-token, and whoever made it knows its token"):
+        Tokens(names=["a-token"], owned=True).cli_cmd()
 
 
 def test_without_its_owner_no_secret_is_made(api_server: ApiServer) -> None:
-    with pytest.raises(MissingError, match="cannot find nobody in namespace data"):
-        Tokens(names=["a-token"], owner="nobody").cli_cmd()
+    with pytest.raises(MissingError, match="cannot find c-token in namespace data"):
+        Tokens(names=["c-token"], owned=True).cli_cmd()
     assert api_server.secrets == {}
 
 
@@ -165,7 +166,7 @@ def test_what_the_cluster_refuses_is_an_error(api_server: ApiServer, status: int
 
 
 def _copy_once(**given: Any) -> None:
-    Tokens(names=["a-token", "b-token"], copies=["etl/a-token"], owner="air-tokens", **given).cli_cmd()
+    Tokens(names=["a-token", "b-token"], copies=["etl/a-token"], owned=True, **given).cli_cmd()
 
 
 def test_a_copy_for_jobs_elsewhere_has_what_they_present_alone(
@@ -175,7 +176,7 @@ def test_a_copy_for_jobs_elsewhere_has_what_they_present_alone(
     secrets = api_server.secrets
     assert set(secrets) == {"a-token", "b-token", "etl/a-token"}
     assert secrets["etl/a-token"]["data"] == {"token": secrets["a-token"]["data"]["token"]}
-    assert secrets["etl/a-token"]["metadata"]["ownerReferences"][0]["name"] == "air-tokens"
+    assert secrets["etl/a-token"]["metadata"]["ownerReferences"][0]["name"] == "a-token"
     assert "Secret a-token in etl has the token." in capsys.readouterr().out
 
 
@@ -193,7 +194,7 @@ def test_a_copy_follows_a_token_that_was_rotated(api_server: ApiServer, capsys: 
 def test_a_secret_of_somebody_else_is_not_overwritten_by_a_copy(api_server: ApiServer) -> None:
     theirs = {"metadata": {"name": "a-token"}, "data": {"token": "dA=="}}
     api_server.secrets["etl/a-token"] = theirs
-    with pytest.raises(ClusterError, match="a-token was not made for air-tokens"):
+    with pytest.raises(ClusterError, match="a-token was not made for a-token"):
         _copy_once()
     assert theirs["data"] == {"token": "dA=="}
 

@@ -25,6 +25,9 @@ workers are together here; those of each alone are with its container.
 {{- include "updraft.checkEarlierValues" . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$" $name) -}}
+{{- fail (printf "pools.%s: the name of a pool is part of the names of its resources: use at most 20 lowercase letters, digits and hyphens, beginning with a letter and not ending with a hyphen" $name) -}}
+{{- end -}}
 {{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
 {{- $places := dict "common.settings" $root.Values.common.settings "front.settings" $pool.front.settings "workers.settings" $pool.workers.settings -}}
 {{- include "updraft.checkSettings" (dict "root" $root "component" (printf "pool-%s" $name) "places" $places) -}}
@@ -107,12 +110,14 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{/* Labels of a resource: (dict "root" $ "component" "pool-default" "more" a user's own for this kind of resource) */}}
 {{- define "updraft.labels" -}}
-{{ include "updraft.selector" . }}
-app.kubernetes.io/part-of: updraft
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "updraft"
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- toYaml (merge (include "updraft.selector" . | fromYaml) $own (default dict .more) .root.Values.commonLabels) -}}
 {{- end }}
 
 {{/* An image from several places, the last one first. A digest is of one image: whoever names another drops it. */}}

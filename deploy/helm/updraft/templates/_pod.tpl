@@ -6,6 +6,9 @@
 serviceAccountName: {{ include "updraft.serviceAccount" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- if not (kindIs "invalid" $values.hostUsers) }}
+hostUsers: {{ $values.hostUsers }}
+{{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

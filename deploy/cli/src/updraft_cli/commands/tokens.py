@@ -2,7 +2,7 @@
 """`updraft tokens`: make the Secrets from which pools and writers read their tokens, each once."""
 
 import secrets
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_settings import CliPositionalArg
@@ -30,9 +30,10 @@ class Tokens(BaseModel):
 """
 
     names: CliPositionalArg[list[str]] = setting("Names of the Secrets.", min_length=1)
-    owner: str = setting(
-        "Service account with which the Secrets end, and from which they take their labels; by default they stay.",
-        default="",
+    owned: bool = setting(
+        "Make the service account of the same name each Secret's owner: Kubernetes deletes the Secret with it. Each "
+        "Secret takes its labels. By default Secrets stay.",
+        default=False,
     )
     copies: list[str] = setting(
         "Secret in another namespace that gets the key `token` of one of these, as namespace/name, for the jobs "
@@ -47,11 +48,11 @@ class Tokens(BaseModel):
     def cli_cmd(self) -> None:
         """Make what is missing, and say which."""
         cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
-        owner = cluster.service_account(self.owner) if self.owner else None
         made: list[str] = []
         kept: list[str] = []
         for name in self.names:
             token = secrets.token_urlsafe(_RANDOM_BYTES)
+            owner = self._owner(cluster, name)
             (made if cluster.add_secret(name, dict.fromkeys(_FILES, token), owner) else kept).append(name)
             if self.output == "table":
                 print_line(f"Secret {name} {'has a new token' if name in made else 'was there, and stays as it is'}.")
@@ -60,11 +61,13 @@ class Tokens(BaseModel):
             if name not in self.names:
                 raise ClusterError(f"--copies {place}: {name or 'nothing'} is not one of the Secrets that this makes")
             there = cluster.within(namespace)
-            copied = there.copy_secret(
-                name, "token", cluster, there.service_account(self.owner) if self.owner else None
-            )
+            copied = there.copy_secret(name, "token", cluster, self._owner(there, name))
             (made if copied else kept).append(place)
             if self.output == "table":
                 print_line(f"Secret {name} in {namespace} {'has the token' if copied else 'has the token already'}.")
         if self.output == "json":
             print_json({"made": made, "kept": kept})
+
+    def _owner(self, cluster: Cluster, name: str) -> Any:
+        """Return the service account that owns a Secret; raise ClusterError if it is missing."""
+        return cluster.service_account(name) if self.owned else None
