@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from tests.chart.chart import CHART, ChartError, render
+from updraft_server.chart_values import value_of as value_in_pools
 from updraft_server.settings import SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
+from updraft_writer.chart_values import value_of as value_in_the_writer
 from updraft_writer.settings import ServeSettings as WriterSettings
 
 _PLACES = yaml.safe_load((CHART / "settings.yaml").read_text())
@@ -27,6 +29,17 @@ def _names(*places: str) -> list[str]:
 def test_every_setting_of_a_pool_has_one_place() -> None:
     pools = _flags(ServerSettings) | _flags(SeparateWorkersSettings) | {"root"}
     assert sorted(_names("front.settings", "workers.settings", "chart")) == sorted(pools)
+
+
+def test_errors_name_each_setting_by_the_value_that_sets_it() -> None:
+    for values, settings in ((value_in_pools, ServerSettings), (value_in_the_writer, WriterSettings)):
+        for name in settings.model_fields:
+            place, _, setting = str(values(name)).rpartition(".")
+            if place.endswith("settings") and setting not in _PLACES["chart"]:
+                assert setting in _PLACES[place if place != "settings" else "writer.settings"], name
+    release = render({"pools": {"etl-2": {}}})
+    assert release.environment("air-updraft-pool-etl-2")["UPDRAFT_CHART_COMPONENT"] == "pools.etl-2"
+    assert release.environment("air-updraft-writer")["UPDRAFT_CHART_COMPONENT"] == "writer"
 
 
 def test_every_setting_of_the_writer_has_one_place() -> None:

@@ -196,8 +196,13 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
         await all_replies(running)
 
 
-async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) -> None:
-    async with running_front(FakePool(script=Gate().script), drain_timeout_seconds=0.2) as front:
+@pytest.mark.parametrize(
+    ("component", "setting"),
+    [("", "--drain-timeout-seconds"), ("pools.etl", "pools.etl.drainTimeoutSeconds of the chart")],
+)
+async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running, component: str, setting: str) -> None:
+    pool = FakePool(script=Gate().script)
+    async with running_front(pool, drain_timeout_seconds=0.2, chart_component=component) as front:
         running = front.exchange()
         await running.write(command_request(echo_command()))
         await running.read()
@@ -207,8 +212,9 @@ async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) ->
     in_band = reply_metadata(replies[-1]).error
     assert in_band.kind == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
     assert "draining and ended the exchange" in in_band.message
-    assert "--drain-timeout-seconds" in in_band.message
+    assert setting in in_band.message
     assert error is not None
+    assert setting in str(error.details())
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert front.pool.leases[0].outcome is not LeaseOutcome.CLEAN
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from updraft.errors import UpdraftError
+from updraft.service.chart_values import ChartValues
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -67,6 +68,7 @@ class Exchanges:
     metrics: WriterMetrics
     tracer: Tracer
     early_reads: EarlyReads
+    chart_values: ChartValues
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def serve(self, call: Call) -> None:
@@ -87,7 +89,8 @@ class Exchanges:
         record = _Record(time.monotonic(), span)
         try:
             async with within_deadline(call, "file"):
-                receipt = await self._write(call, replies, record)
+                with self.chart_values.in_errors():
+                    receipt = await self._write(call, replies, record)
             # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)

@@ -14,6 +14,7 @@ import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.chart_values import ChartValues
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
@@ -26,6 +27,7 @@ from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
+from updraft_writer.chart_values import value_of
 from updraft_writer.default_quota import default_quota, stream_bytes
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
@@ -76,7 +78,14 @@ class Writer:
         )
         self._service = WriterService(
             exchanges=Exchanges(
-                self.quota, self.files, self.factory, settings, self.metrics, self._tracer, self._early_reads
+                self.quota,
+                self.files,
+                self.factory,
+                settings,
+                self.metrics,
+                self._tracer,
+                self._early_reads,
+                ChartValues(settings.chart_component, value_of),
             ),
             quota=self.quota,
             files=self.files,
@@ -119,7 +128,7 @@ class Writer:
                 PoolUnavailableError(
                     f"the writer is draining and ended the file, which was not finished {limit_seconds:g} seconds "
                     "after the drain began: nothing was published, and another writer can take it; for files that "
-                    "need longer raise --drain-timeout-seconds (drainTimeoutSeconds of the chart)"
+                    "need longer raise --drain-timeout-seconds"
                 )
             )
             await self._idle(_CLOSING_SECONDS)

@@ -317,9 +317,15 @@ def test_a_file_that_is_given_up_does_not_wait_for_a_storage_that_does_not_answe
         assert len(writer.writer.files) == 1
 
 
-def test_a_drain_says_that_another_writer_can_take_the_file_though_the_storage_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("component", "setting"),
+    [("", "--drain-timeout-seconds"), ("writer", "writer.drainTimeoutSeconds of the chart")],
+)
+def test_a_drain_says_that_another_writer_can_take_the_file_though_the_storage_hangs(
+    tmp_path: Path, component: str, setting: str
+) -> None:
     with (
-        running_writer(tmp_path, drain_timeout_seconds=0.2) as writer,
+        running_writer(tmp_path, drain_timeout_seconds=0.2, chart_component=component) as writer,
         hanging_storage(writer, "write") as gate,
         writer.client() as client,
     ):
@@ -335,7 +341,7 @@ def test_a_drain_says_that_another_writer_can_take_the_file_though_the_storage_h
         finishing.join(WITHIN_SECONDS)
     assert isinstance(failure[0], PoolUnavailableError)
     assert "another writer can take it" in failure[0].message
-    assert "--drain-timeout-seconds" in failure[0].message
+    assert setting in failure[0].message
 
 
 def raised_by(action: Callable[[], Any]) -> BaseException:

@@ -18,6 +18,7 @@ import structlog
 
 from updraft.errors import FunctionRefusedError, UpdraftError, WorkerError
 from updraft.protocol import DATABEND_TENANT_HEADER
+from updraft.service.chart_values import ChartValues
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -34,6 +35,7 @@ from updraft.service.exchange import (
 from updraft.service.identity import Scope
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
+from updraft_server.chart_values import value_of
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.admission import Admission
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
@@ -96,6 +98,7 @@ class Exchanges:
         self.early_reads = early_reads
         self._signatures = signatures
         self._functions = functions
+        self._chart_values = ChartValues(settings.chart_component, value_of)
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -114,20 +117,21 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            early = self.early_reads.of(call)
-            first = await first_message(early, self._message_limits)
-            request = parse_request(first, call.header)
-            exchange.identity = request.log_context
-            exchange.span.describe(exchange.identity)
-            call.record.describe(**exchange.identity)
-            # Before anything is said of what there is.
-            call.identity.require(*_scope_of(request))
-            request = resolve(request, self._capabilities())
-            structlog.contextvars.bind_contextvars(**exchange.identity)
-            schema = bytes(await schema_header(early, first, self._message_limits))
-            # The message may be large, and the exchange long.
-            del first
-            await self._run(call, replace(request, schema=schema), exchange)
+            with self._chart_values.in_errors():
+                early = self.early_reads.of(call)
+                first = await first_message(early, self._message_limits)
+                request = parse_request(first, call.header)
+                exchange.identity = request.log_context
+                exchange.span.describe(exchange.identity)
+                call.record.describe(**exchange.identity)
+                # Before anything is said of what there is.
+                call.identity.require(*_scope_of(request))
+                request = resolve(request, self._capabilities())
+                structlog.contextvars.bind_contextvars(**exchange.identity)
+                schema = bytes(await schema_header(early, first, self._message_limits))
+                # The message may be large, and the exchange long.
+                del first
+                await self._run(call, replace(request, schema=schema), exchange)
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.status_message()

@@ -266,7 +266,7 @@ class Front:
             PoolUnavailableError(
                 f"the pool is draining and ended the exchange, which was not finished {limit_seconds:g} seconds after "
                 "the drain began: another pool can take it; for exchanges that need longer raise "
-                "--drain-timeout-seconds (drainTimeoutSeconds of the chart)"
+                "--drain-timeout-seconds"
             )
         )
         with contextlib.suppress(TimeoutError):

@@ -97,6 +97,12 @@ class ServiceSettings(Settings):
         "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
     )
 
+    chart_component: str = setting(
+        "Values of the Helm chart that configure the service, such as pools.default. Errors then name values instead "
+        "of options. The chart sets it.",
+        default="",
+    )
+
     audit_file: Path | None = setting(
         "File to which a JSON line is appended before each exchange, at its end, and for each refusal: who, which "
         "function or file, from which address, and the outcome. - is standard output. A file that a log collector has "

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of the Helm chart that set a pool up, below `pools.NAME`: `make docs` writes the chart's list from here."""
+
+from updraft.service.chart_values import camel_case
+from updraft_server.settings import ServeSettings
+
+# Limits of workers are here although the front enforces most of them: a worker could lift its own.
+WORKERS_SETTINGS = (
+    "fresh_workers",
+    "extra_workers",
+    "max_exchanges_per_worker",
+    "load_timeout_seconds",
+    "model_memory_bytes",
+    "profile",
+    "restricted_functions",
+    "worker_memory_bytes",
+    "worker_processes",
+    "worker_threads",
+    "worker_scratch_bytes",
+    "worker_scratch_files",
+    "worker_file_bytes",
+    "worker_descriptors",
+    "output_lines_per_second",
+    "held_back_after_deaths",
+    "batch_timeout_seconds",
+    "batch_cpu_seconds",
+    "worker_silence_seconds",
+    "writable_paths",
+    "hidden_paths",
+    "require",
+)
+"""Settings under `workers.settings`; the others are under `front.settings`."""
+
+OWN_VALUES = {
+    "drain_timeout_seconds": "drainTimeoutSeconds",
+    "workers": "workers.count",
+    "functions": "workers.functions.modules",
+    "session_functions": "workers.sessionFunctions",
+    "signers_file": "front.signers",
+}
+"""Settings that have a value of their own."""
+
+
+def value_of(setting: str) -> str | None:
+    """Return the value that sets `setting`, as a path below `pools.NAME`; None for what is no setting of a pool."""
+    if setting in OWN_VALUES:
+        return OWN_VALUES[setting]
+    if setting not in ServeSettings.model_fields:
+        return None
+    return f"{'workers' if setting in WORKERS_SETTINGS else 'front'}.settings.{camel_case(setting)}"
