@@ -20,6 +20,12 @@ _POOL, _WRITER = "air-updraft-pool-default", "air-updraft-writer"
 _BOTH = pytest.mark.parametrize("name", [_POOL, _WRITER])
 
 
+def test_null_removes_a_pool_that_the_chart_has_not() -> None:
+    deployments = render({"pools": {"red": None, "blue": {}}}).all("Deployment")
+    names = {deployment["metadata"]["name"] for deployment in deployments}
+    assert names == {"air-updraft-pool-default", "air-updraft-pool-blue", "air-updraft-writer"}
+
+
 def test_without_values_there_is_one_pool_and_one_writer() -> None:
     assert [manifest["metadata"]["name"] for manifest in render().all("Deployment")] == [_POOL, _WRITER]
 

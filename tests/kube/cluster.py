@@ -150,6 +150,11 @@ class Release:
         secret = self._namespace.core.read_namespaced_secret(f"{NAME}-updraft-{component}-token", NAMESPACE)
         return b64decode(secret.data["token"]).decode()
 
+    def has_secret(self, component: str) -> bool:
+        """Return whether a component has a Secret that was made in the cluster."""
+        secrets = self._namespace.core.list_namespaced_secret(NAMESPACE).items
+        return f"{NAME}-updraft-{component}-token" in [secret.metadata.name for secret in secrets]
+
     def tokens_are_made(self) -> bool:
         """Whether the Job that makes tokens is there and has succeeded."""
         return [job.status.succeeded for job in self._token_jobs()] == [1]

@@ -88,3 +88,11 @@ def test_tokens_are_kept_when_the_release_is_upgraded(release: Release) -> None:
     release.upgrade(**{"writer.podDisruptionBudget.maxUnavailable": "2"})
     until("tokens have been looked for again", release.tokens_are_made, timeout_seconds=_JOB_SECONDS)
     assert [release.token(component) for component in components] == before
+
+
+def test_the_secret_of_a_removed_pool_is_removed(release: Release) -> None:
+    release.upgrade(**{"pools.gone.replicas": "0"})
+    until("the Job has made its Secret", lambda: release.has_secret("pool-gone"), timeout_seconds=_JOB_SECONDS)
+    release.upgrade()
+    until("Kubernetes has removed it", lambda: not release.has_secret("pool-gone"), timeout_seconds=_JOB_SECONDS)
+    assert release.has_secret("pool-default")

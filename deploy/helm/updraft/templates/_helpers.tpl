@@ -25,20 +25,22 @@ workers are together here; those of each alone are with its container.
 {{- include "updraft.checkEarlierValues" . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
+{{- /* Helm itself removes only what the chart's own values name. */ -}}
+{{- if not (kindIs "invalid" $values) -}}
 {{- if not (regexMatch "^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$" $name) -}}
 {{- fail (printf "pools.%s: the name of a pool is part of the names of its resources: use at most 20 lowercase letters, digits and hyphens, beginning with a letter and not ending with a hyphen" $name) -}}
 {{- end -}}
-{{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
+{{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy $values) -}}
 {{- $places := dict "common.settings" $root.Values.common.settings "front.settings" $pool.front.settings "workers.settings" $pool.workers.settings -}}
 {{- include "updraft.checkSettings" (dict "root" $root "component" (printf "pool-%s" $name) "places" $places) -}}
 {{- $own := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) (deepCopy $pool.workers) -}}
 {{- $front := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) -}}
 {{- $workers := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.workers) -}}
 {{- $default := $root.Values.poolDefaults -}}
-{{- $layers := list $root.Values.common.image $default.workers.image (dig "workers" "image" dict (default dict $values)) -}}
+{{- $layers := list $root.Values.common.image $default.workers.image (dig "workers" "image" dict $values) -}}
 {{- $_ := set $workers "image" (include "updraft.imageOf" $layers | fromYaml) -}}
 {{- $_ := set $own "image" $workers.image -}}
-{{- $_ := set $front "image" (include "updraft.imageOf" (concat $layers (list $default.front.image (dig "front" "image" dict (default dict $values)))) | fromYaml) -}}
+{{- $_ := set $front "image" (include "updraft.imageOf" (concat $layers (list $default.front.image (dig "front" "image" dict $values))) | fromYaml) -}}
 {{- $_ := set $front.gpu "count" 0 -}}
 {{- $own = set $own "user" $front.user -}}
 {{- $fronts := dict "volume" "front" "path" "/run/updraft" "size" $front.scratchSize -}}
@@ -51,6 +53,7 @@ workers are together here; those of each alone are with its container.
 {{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "port" 8815 "waitingMetric" "updraft_exchanges_waiting" "frontScratchSize" $front.scratchSize -}}
 {{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
 {{- $_ := set $components $fullname (merge $fixed $own) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.writer.enabled -}}
 {{- $places := dict "common.settings" .Values.common.settings "writer.settings" .Values.writer.settings -}}
