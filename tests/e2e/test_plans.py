@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -225,9 +226,30 @@ def test_several_functions_share_one_exchange(sides: Sides, source: str) -> None
     assert sides.compares_stock_with_itself or answer.plan.count("Flight") == 1
 
 
-def test_the_input_file_is_known_beside_a_function(sides: Sides) -> None:
-    # The files are told apart by name alone: their directory is the same for both sides.
-    sides.assert_same(lambda spark: spark.table("columnar").select(plus_one("id").alias("x"), F.input_file_name()))
+@pytest.mark.parametrize("rows", ["columnar", "rows"])
+@pytest.mark.parametrize("kind", ONE_ARGUMENT)
+def test_each_row_knows_its_input_file_beside_a_function(
+    sides: Sides, spark: SparkSession, tmp_path: Path, kind: str, rows: str
+) -> None:
+    """A task reads several files. Stock PySpark, which reads ahead too, gives some rows the name of another file."""
+    directory = tmp_path / "files"
+    columns = "id", "nullif(id % 7, 0) gaps", "concat('text ', id) text", "array(id, null) list", "id % 3 = 0 flag"
+    spark.range(0, 450, 1, 3).selectExpr(*columns).write.parquet(str(directory))
+
+    def query(spark: SparkSession) -> DataFrame:
+        files = spark.read.parquet(str(directory))
+        files = files if rows == "columnar" else files.where("rand() >= 0")
+        return files.select("*", ONE_ARGUMENT[kind]("id"), F.input_file_name())
+
+    in_one_task = {"spark.sql.files.openCostInBytes": "0", "spark.sql.files.minPartitionNum": "1"}
+    answer = sides.updraft(query, confs=in_one_task)
+    sides.assert_ran_on_the_pool(answer)
+    if not sides.compares_stock_with_itself:
+        assert sorted(answer.rows) == sorted(
+            (*row.values(), row["id"] + 1, f"file://{path}")
+            for path in directory.glob("*.parquet")
+            for row in pq.read_table(path).to_pylist()
+        )
 
 
 @pytest.mark.parametrize("source", _SOURCES)

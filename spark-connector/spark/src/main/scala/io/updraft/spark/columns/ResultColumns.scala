@@ -3,7 +3,7 @@ package io.updraft.spark.columns
 
 import org.apache.arrow.vector.{FieldVector, LargeVarBinaryVector, LargeVarCharVector, ValueVector}
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.vectorized.ArrowColumnVector
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -27,6 +27,16 @@ object ResultColumns {
     case _: StringType => new StringColumn(vector)
     case udt: UserDefinedType[_] => wrap(vector, udt.sqlType)
     case _ => new ArrowColumnVector(vector)
+  }
+
+  /** Some rows of a column that [[wrap]] made: a column of the same class, which shares the buffers
+    * and is closed by itself.
+    */
+  def slice(column: ColumnVector, from: Int, rows: Int): ColumnVector = {
+    val vector = column.asInstanceOf[ArrowColumnVector].getValueVector
+    val part = vector.getTransferPair(vector.getAllocator)
+    part.splitAndTransfer(from, rows)
+    wrap(part.getTo.asInstanceOf[FieldVector], column.dataType())
   }
 
   /** Whether [[wrap]] for the declared type reads a vector of the type that was found. */

@@ -38,6 +38,9 @@ final class PickledFeed(
     pickling.listRows,
     pickling.binaryAsBytes
   )
+  private[this] var file: AnyRef = _
+  private[this] var lastFile: AnyRef = _
+  private[this] val laterFiles = Seq.newBuilder[LaterFile]
   private[this] var rows = 0
   private[this] var values = 0
   private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
@@ -46,26 +49,33 @@ final class PickledFeed(
 
   private def keepAndProject(row: InternalRow): InternalRow = {
     passed.append(row)
+    note(files.current)
     rows += 1
     projection(row)
   }
 
+  /** Lists are cut by rows, as PySpark's worker cuts its results: one may hold rows of several
+    * files.
+    */
+  private def note(current: AnyRef): Unit = {
+    if (rows == 0) file = current
+    else if (!current.eq(lastFile)) laterFiles += LaterFile(rows, current)
+    lastFile = current
+  }
+
   override def next(): Option[Request] = {
-    val file = files.ofChild(fill())
-    if (values > 0) Some(finish(file)) else None
+    files.ofChild(fill())
+    if (values > 0) Some(finish()) else None
   }
 
   /** Asking whether there is another list reads its rows, so a full batch must not ask. */
-  private def fill(): AnyRef = {
-    var file: AnyRef = null
+  private def fill(): Unit = {
     var open = true
     while (open && pickled.hasNext) {
       lists.put(pickled.next())
       values += 1
-      if (file == null) file = files.current
-      open = !isFull && file.eq(files.current)
+      open = !isFull
     }
-    file
   }
 
   private def isFull: Boolean = {
@@ -74,15 +84,16 @@ final class PickledFeed(
     passed.byteCount(_ => true) >= spec.limits.heldBytes
   }
 
-  private def finish(file: AnyRef): Request = {
+  private def finish(): Request = {
     aimBytes =
       math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
     val list = lists.finish()
     try {
       val batch = ColumnSet.recordBatch(values, Seq(list))
-      Request(batch, Kept(rows, values, passed.load(rows), file))
+      Request(batch, Kept(rows, values, passed.load(rows), file, laterFiles.result()))
     } finally {
       list.close()
+      laterFiles.clear()
       rows = 0
       values = 0
     }

@@ -22,12 +22,27 @@ final case class Request(
   * @param columns
   *   the child's columns, in its order; empty where the results are all of the output
   * @param inputFile
-  *   the block of a file that the rows come from, as InputFiles gives it
+  *   the block of a file that the first row comes from, as InputFiles gives it
+  * @param laterFiles
+  *   the blocks of further rows, in their order
   */
-final case class Kept(rows: Int, values: Int, columns: Array[ColumnVector], inputFile: AnyRef)
-    extends AutoCloseable {
+final case class Kept(
+    rows: Int,
+    values: Int,
+    columns: Array[ColumnVector],
+    inputFile: AnyRef,
+    laterFiles: Seq[LaterFile] = Nil
+) extends AutoCloseable {
+
+  /** The block of a file that a row comes from. */
+  def fileOf(row: Int): AnyRef =
+    laterFiles.findLast(_.firstRow <= row).fold(inputFile)(_.block)
+
   override def close(): Unit = columns.foreach(_.close())
 }
+
+/** A block of a file that begins within a request. */
+final case class LaterFile(firstRow: Int, block: AnyRef)
 
 /** Makes requests of a task's input, on the task thread. */
 trait RequestSource extends AutoCloseable {

@@ -58,7 +58,8 @@ final class AnsweredRows extends AutoCloseable {
   def columns(rows: Array[Int]): Array[ColumnVector] =
     request.columns.map(new SelectedColumn(_, rows))
 
-  def inputFile: AnyRef = request.inputFile
+  /** The block of a file that a row of the request at hand comes from. */
+  def fileOf(row: Int): AnyRef = request.fileOf(row)
 
   override def close(): Unit = {
     previous.close()

@@ -68,20 +68,24 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private def append(values: ColumnVector, from: Int, until: Int): Unit =
     (from until until).foreach(i => pieces.writeBytes(values.getBinary(i)))
 
-  private def batches(joined: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
+  /** Batches of outputs whose rows come from one file each. */
+  private def batches(outputs: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
     new Iterator[ResultBatch] {
+      private[this] val joined = outputs.buffered
+
       override def hasNext: Boolean = joined.hasNext
 
       override def next(): ResultBatch = {
         val from = Array.newBuilder[Int]
         var count = 0
-        while (joined.hasNext && !isFull(count)) {
+        val file = answered.fileOf(joined.head._1)
+        while (joined.hasNext && answered.fileOf(joined.head._1).eq(file) && !isFull(count)) {
           val (row, values) = joined.next()
           from += row
           rows.append(values)
           count += 1
         }
-        batch(from.result())
+        batch(from.result(), file)
       }
     }
 
@@ -91,10 +95,10 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
       rows.byteCount(_ => true) >= batchBytes
     }
 
-  private def batch(from: Array[Int]): ResultBatch = ResultBatch(
+  private def batch(from: Array[Int], file: AnyRef): ResultBatch = ResultBatch(
     from.length,
     answered.columns(from) ++ rows.load(from.length),
-    answered.inputFile
+    file
   )
 
   /** A function may skip the rest of its input. */

@@ -8,6 +8,7 @@ import org.apache.spark.SparkException
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
+import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.task.input.Kept
 
 /** Rows of the operator's output; whoever takes them closes the columns.
@@ -44,6 +45,7 @@ object Results {
 
   /** One batch of output for each reply: the columns of its partner beside its own. */
   sealed abstract class OfPartners(replies: ReplyReader) extends Results {
+    private[this] val byFile = new ByFile
 
     /** Takes the request that the reply answers from `waiting`. */
     protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept
@@ -61,10 +63,33 @@ object Results {
             request.close()
             throw e
         }
-      Iterator.single(ResultBatch(request.rows, columns, request.inputFile))
+      if (request.laterFiles.isEmpty)
+        Iterator.single(ResultBatch(request.rows, columns, request.inputFile))
+      else byFile.split(request, columns)
     }
 
-    override def close(): Unit = ()
+    override def close(): Unit = byFile.close()
+  }
+
+  /** Splits the results of requests whose rows come from several files; values are not copied. */
+  private final class ByFile extends AutoCloseable {
+    private[this] var columns = Array.empty[ColumnVector]
+
+    def split(request: Kept, all: Array[ColumnVector]): Iterator[ResultBatch] = {
+      close()
+      columns = all
+      val starts = 0 +: request.laterFiles.map(_.firstRow)
+      starts.iterator.zip(starts.tail.iterator ++ Iterator(request.rows)).map {
+        case (from, until) =>
+          val rows = until - from
+          ResultBatch(rows, all.map(ResultColumns.slice(_, from, rows)), request.fileOf(from))
+      }
+    }
+
+    override def close(): Unit = {
+      columns.foreach(_.close())
+      columns = Array.empty
+    }
   }
 
   /** One reply for each request, in order, row for row; `function` names the functions in errors.

@@ -21,7 +21,7 @@ final class TableResults(replies: ReplyReader) extends Results {
     answered.beginReply(waiting)
     val rows = answered.of(reply)
     val columns = answered.columns(rows) ++ replies.read(reply, rows.length, schema)
-    Iterator.single(ResultBatch(rows.length, columns, answered.inputFile))
+    Iterator.single(ResultBatch(rows.length, columns, answered.fileOf(0)))
   }
 
   /** A function may skip the rest of its input. */
