@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
 from updraft_writer.encoders.encoder import Footer
+from updraft_writer.encoders.float_values import FloatValues, is_float
 from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary, has_flags
 from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.option_limits import DEFAULT_ROW_INDEX_STRIDE
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
-from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
+from updraft_writer.encoders.parquet_footer import with_edited_footer, with_whole_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
 from updraft_writer.gpu.engine import DictionaryPolicy, OrcPlan, ParquetPlan, Statistics
 from updraft_writer.reason import NotOnGpuError, ReasonKind
@@ -58,6 +59,8 @@ class ParquetLayout:
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)
+        # The library chooses which columns get a dictionary.
+        self._floats = FloatValues(self._schema, matched_by_bits=range(sum(1 for _ in schema_leaves(self._schema))))
         self.plan = ParquetPlan(
             columns=device_columns(self._schema, int96=self._times.uses_int96),
             codec=codec_name(options.compression),
@@ -68,13 +71,17 @@ class ParquetLayout:
         )
 
     def device_table(self, table: pa.Table) -> pa.Table:
-        """A row group as the device takes it; raises EncodeError."""
+        """The next rows as the device takes them; raises EncodeError."""
+        self._floats.add(table)
         return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
         """The last pieces of the file as Spark wants them, and what they say."""
-        pieces = with_whole_footer(with_named_wall_clocks(pieces, self._wall_clocks))
+        pieces = with_whole_footer(pieces)
         metadata = pq.read_metadata(pa.BufferReader(pieces[-1]))
+        row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        unusable = self._floats.unusable(row_groups)
+        pieces = with_edited_footer(pieces, wall_clocks=self._wall_clocks, unusable=unusable)
         first = metadata.row_group(0)
         chunks = (first.column(index) for index in range(metadata.num_columns))
         dictionaries = tuple(chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page)
@@ -99,6 +106,9 @@ class OrcLayout:
         )
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
+        if any(map(is_float, schema_leaves(schema))):
+            # It leaves NaN out of sums too, by which ORC's Java reader finds out that bounds have left it out.
+            raise NotOnGpuError(ReasonKind.TYPE, "the library's statistics of ORC hide that a column has a NaN")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
         columns = device_columns(self._schema)
@@ -115,7 +125,7 @@ class OrcLayout:
         )
 
     def device_table(self, table: pa.Table) -> pa.Table:
-        """A row group as the device takes it; raises EncodeError."""
+        """The next rows as the device takes them; raises EncodeError."""
         return device_table(stored_table(table, self._schema), self.plan.columns)
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:

@@ -13,6 +13,7 @@ from updraft.service.allocator import clean_freed_memory
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
+from updraft_writer.encoders.float_values import is_float
 from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.option_limits import (
     DEFAULT_ORC_FALSE_POSITIVES,
@@ -122,16 +123,25 @@ class OrcEncoder:
         for column in options.bloom_filter_columns:
             if column not in names:
                 raise WriteOptionError(f"bloom filter over {column!r}: the columns are {', '.join(names)}")
-        if not options.bloom_filter_columns:
+        filtered = [column for column in options.bloom_filter_columns if _is_hashed_alike(self._schema.field(column))]
+        if not filtered:
             return {}
         return {
-            "bloom_filter_columns": [self._column_id(column) for column in options.bloom_filter_columns],
+            "bloom_filter_columns": [self._column_id(column) for column in filtered],
             "bloom_filter_fpp": options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES,
         }
 
     def _column_id(self, name: str) -> int:
         """The number of a column in ORC, which counts every level of nesting, starting with the row itself."""
         return 1 + sum(_levels(field.type) for field in list(self._schema)[: self._schema.names.index(name)])
+
+
+def _is_hashed_alike(field: pa.Field) -> bool:
+    """Whether equal values have one hash in a bloom filter.
+
+    0.0 and -0.0 have two, and so has a date before 1582: the file has it in another calendar than a reader's filter.
+    """
+    return not is_float(field.type) and not pa.types.is_date(field.type)
 
 
 def _without_offsets(table: pa.Table) -> pa.Table:

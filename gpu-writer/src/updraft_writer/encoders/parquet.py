@@ -15,6 +15,7 @@ from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, repeated, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
+from updraft_writer.encoders.float_values import FloatValues, is_float
 from updraft_writer.encoders.leaves import is_text, schema_leaves
 from updraft_writer.encoders.option_limits import (
     DEFAULT_BLOOM_DISTINCT_VALUES,
@@ -23,7 +24,7 @@ from updraft_writer.encoders.option_limits import (
     check_footer_names,
     check_parquet,
 )
-from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
+from updraft_writer.encoders.parquet_footer import with_edited_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
@@ -62,6 +63,7 @@ class ParquetEncoder:
         self._metadata: list[Any] = []
         self._writer: pq.ParquetWriter | None = None
         self._encodings = ColumnEncodings()
+        self._floats = FloatValues(self._schema, matched_by_bits=())
         self._last_row_group_bytes = 0
 
     @property
@@ -85,6 +87,7 @@ class ParquetEncoder:
         try:
             table = self._times.stored_table(table, self._schema)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
+            self._floats.add(table)
         except pa.ArrowException as error:
             self._give_up()
             raise EncodeError(f"a row group cannot be encoded as Parquet: {error}") from error
@@ -99,7 +102,11 @@ class ParquetEncoder:
             writer.close()
         except pa.ArrowException as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        return with_named_wall_clocks(self._output.take(), self._unnamed_wall_clocks)
+        [metadata] = self._metadata
+        row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        return with_edited_footer(
+            self._output.take(), wall_clocks=self._unnamed_wall_clocks, unusable=self._floats.unusable(row_groups)
+        )
 
     def _give_up(self) -> None:
         """Close a failed writer here; otherwise its finalizer does, and fails where nobody can catch it."""
@@ -115,6 +122,7 @@ class ParquetEncoder:
                 "column_encoding": dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
             }
             self._arguments["write_batch_size"] = _values_between_looks(table, self._options.page_bytes)
+            self._floats = FloatValues(self._schema, matched_by_bits=self._leaves_matched_by_bits())
             self._arguments |= worthwhile_codecs(table, self._arguments, self._plain_texts())
             self._writer = pq.ParquetWriter(
                 self._output, self._schema, metadata_collector=self._metadata, **self._arguments
@@ -129,6 +137,11 @@ class ParquetEncoder:
                 return ColumnEncodings()
             case _:
                 return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
+
+    def _leaves_matched_by_bits(self) -> set[int]:
+        """The numbers of the leaf columns with a dictionary or a bloom filter."""
+        paths = {*self._encodings.dictionaries, *(bloom.column for bloom in self._options.bloom_filters)}
+        return {leaf for leaf, path in enumerate(self._paths) if path in paths}
 
     def _plain_texts(self) -> list[str]:
         """The string and binary leaves without a dictionary."""
@@ -158,7 +171,8 @@ class ParquetEncoder:
             "compression": codec_name(options.compression),
             "compression_level": compression_level(options.compression),
             "write_statistics": options.statistics if options.HasField("statistics") else True,
-            "write_page_index": options.page_index,
+            # Without a page index the library puts bounds into the headers of pages, where they cannot be taken out.
+            "write_page_index": options.page_index or any(map(is_float, schema_leaves(self._schema))),
             "write_page_checksum": options.page_checksums,
             "bloom_filter_options": bloom_filters or None,
             "data_page_size": options.page_bytes or None,

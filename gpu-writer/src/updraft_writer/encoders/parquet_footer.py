@@ -1,25 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks columns of a Parquet file as timestamps without a zone, which the library cannot do beside INT96.
+"""Edits the footer of a Parquet file in ways for which the library has no option.
 
-The footer ends a file: FileMetaData in Thrift's compact protocol, its length, `PAR1`. A column is marked by one more
-field at the end of its SchemaElement; everything else stays the same.
+The footer ends a file: FileMetaData in Thrift's compact protocol, its length, `PAR1`. A column is marked as timestamps
+without a zone by one more field at the end of its SchemaElement. Readers ignore a chunk's bounds and bloom filter once
+their fields are removed, and filter by its dictionary only if all its pages use it. Everything else stays the same.
 """
 
+import enum
 import struct
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-from updraft.flight_data import read_varint
+from updraft.flight_data import varint
 from updraft_writer.encoders.encoder import with_end
 
 _TAIL_BYTES = 8
 
 _STOP = 0
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_VARINTS = (_I16, _I32, _I64)
-_FILE_VERSION, _FILE_SCHEMA = 1, 2
+_WIDTHS = {_BYTE: 1, _DOUBLE: 8}
+# FileMetaData, SchemaElement and RowGroup.
+_SCHEMA, _ROW_GROUPS = 2, 4
 _CHILDREN, _LOGICAL_TYPE = 5, 10
+_COLUMNS = 1
+# ColumnChunk, ColumnMetaData and Statistics.
+_METADATA, _COLUMN_INDEX = 3, (6, 7)
+_STATISTICS, _ENCODING_STATISTICS, _BLOOM_FILTER = 12, 13, (14, 15)
+_BOUNDS = (1, 2, 5, 6, 7, 8)
 # LogicalType.TIMESTAMP with isAdjustedToUTC false and the unit MICROS.
 _MICROSECONDS_WITHOUT_ZONE = bytes.fromhex("8c 12 1c 2c 00 00 00 00")
+# PageEncodingStats: no data pages (type 0) in PLAIN (encoding 0).
+_NO_PLAIN_PAGES = bytes.fromhex("15 00 15 00 15 00 00")
+
+Change = Callable[[bytes], bytes | None]
+
+
+class Skipping(enum.Flag):
+    """Parts of a column chunk by which readers skip rows."""
+
+    BOUNDS = enum.auto()
+    """Minimum and maximum of the chunk and of its pages. The number of nulls is kept."""
+    DICTIONARY = enum.auto()
+    BLOOM_FILTER = enum.auto()
 
 
 def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
@@ -28,88 +49,173 @@ def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
     return with_end(pieces, _footer_bytes(tail))
 
 
-def with_named_wall_clocks(pieces: list[bytes], leaves: Sequence[int]) -> list[bytes]:
-    """The last pieces of a file, with the leaf columns of these numbers marked as timestamps without a zone."""
-    if not leaves:
+def with_edited_footer(
+    pieces: list[bytes], *, wall_clocks: Sequence[int], unusable: Mapping[tuple[int, int], Skipping]
+) -> list[bytes]:
+    """The last pieces of a file, with its footer edited.
+
+    `wall_clocks` are the numbers of the leaf columns to mark as timestamps without a zone. `unusable` names the parts
+    that readers must not use, by the numbers of row group and leaf column.
+    """
+    if not wall_clocks and not unusable:
         return pieces
     [*before, end] = with_whole_footer(pieces)
-    return [*before, _with_wall_clocks(end, leaves)]
+    start = len(end) - _footer_bytes(end)
+    footer = _Footer(end[start:-_TAIL_BYTES]).edited(wall_clocks, unusable)
+    return [*before, b"".join((end[:start], footer, struct.pack("<I", len(footer)), end[-4:]))]
 
 
 def _footer_bytes(tail: bytes) -> int:
     return _TAIL_BYTES + int(struct.unpack("<I", tail[-_TAIL_BYTES:-4])[0])
 
 
-def _with_wall_clocks(end: bytes, leaves: Container[int]) -> bytes:
-    start = len(end) - _footer_bytes(end)
-    footer = _Footer(end[start:-_TAIL_BYTES])
-    named = footer.with_wall_clocks(leaves)
-    return b"".join((end[:start], named, struct.pack("<I", len(named)), end[-4:]))
+class _Thrift:
+    """Position in a message of the compact protocol, whose structs have no lengths: skipping one means parsing it."""
 
-
-class _Footer:
     def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-        self._at = 0
+        self.data = data
+        self.at = 0
 
-    def with_wall_clocks(self, leaves: Container[int]) -> bytes:
-        field, kind = self._field(0)
-        assert (field, kind) == (_FILE_VERSION, _I32), "a footer begins with its version"
-        self._skip(kind)
-        field, kind = self._field(field)
-        assert (field, kind) == (_FILE_SCHEMA, _LIST), "the schema follows"
-        parts: list[bytes | memoryview] = []
-        copied = leaf = 0
-        for _ in range(self._list()[0]):
-            last, is_leaf = self._element()
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Number and kind of each field of a struct. The caller moves past the value before it asks for the next."""
+        field = 0
+        while header := self.data[self.at]:
+            self.at += 1
+            # A long header has the number itself, in zigzag form.
+            field = field + (header >> 4) if header >> 4 else self.varint() >> 1
+            yield field, header & 0xF
+        self.at += 1
+
+    def skip(self, kind: int) -> None:
+        """Move past a value. The value of a boolean field is in its kind."""
+        if kind in (_I16, _I32, _I64):
+            while self.data[self.at] & 0x80:
+                self.at += 1
+            self.at += 1
+        elif kind == _BINARY:
+            length = self.varint()
+            self.at += length
+        elif kind == _STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner)
+        elif kind in (_LIST, _SET):
+            count, inner = self.list()
+            for _ in range(count):
+                self.skip(_BYTE if inner in (_TRUE, _FALSE) else inner)
+        else:
+            assert kind not in (_MAP, _STOP), f"a footer has no value of kind {kind}"
+            self.at += _WIDTHS.get(kind, 0)
+
+    def list(self) -> tuple[int, int]:
+        """Move past the header of a list; returns the number of its elements and their kind."""
+        header = self.data[self.at]
+        self.at += 1
+        count = header >> 4
+        return (self.varint() if count == 0xF else count), header & 0xF
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+
+class _Footer(_Thrift):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._parts: list[bytes] = []
+        self._copied = 0
+
+    def edited(self, wall_clocks: Container[int], unusable: Mapping[tuple[int, int], Skipping]) -> bytes:
+        for field, kind in self.fields():
+            if field == _SCHEMA:
+                self._mark_wall_clocks(wall_clocks)
+            elif field == _ROW_GROUPS:
+                self._edit_row_groups(unusable)
+                break
+            else:
+                self.skip(kind)
+        return b"".join([*self._parts, self.data[self._copied :]])
+
+    def _replace(self, start: int, new: bytes) -> None:
+        """Put `new` in the place of the bytes from `start` to here."""
+        self._parts += [self.data[self._copied : start], new]
+        self._copied = self.at
+
+    def _mark_wall_clocks(self, leaves: Container[int]) -> None:
+        leaf = 0
+        for _ in range(self.list()[0]):
+            last, is_leaf = 0, True
+            for last, kind in self.fields():
+                is_leaf &= last != _CHILDREN
+                self.skip(kind)
             if is_leaf and leaf in leaves:
                 header = bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT])
-                parts += [self._data[copied : self._at], header, _MICROSECONDS_WITHOUT_ZONE]
-                copied = self._at
+                self._replace(self.at - 1, header + _MICROSECONDS_WITHOUT_ZONE + bytes([_STOP]))
             leaf += is_leaf
-            self._at += 1
-        return b"".join([*parts, self._data[copied:]])
 
-    def _element(self) -> tuple[int, bool]:
-        """Skip to the end of a SchemaElement; returns its last field and whether it is a leaf."""
-        field, is_leaf = 0, True
-        while self._data[self._at] != _STOP:
-            field, kind = self._field(field)
-            is_leaf &= field != _CHILDREN
-            self._skip(kind)
-        return field, is_leaf
+    def _edit_row_groups(self, unusable: Mapping[tuple[int, int], Skipping]) -> None:
+        self.list()
+        for row_group in range(max((group for group, _ in unusable), default=-1) + 1):
+            for field, kind in self.fields():
+                if field != _COLUMNS:
+                    self.skip(kind)
+                    continue
+                for leaf in range(self.list()[0]):
+                    start = self.at
+                    self.skip(_STRUCT)
+                    if (row_group, leaf) in unusable:
+                        chunk = self.data[start : self.at]
+                        self._replace(start, _without(chunk, unusable[row_group, leaf]))
 
-    def _field(self, before: int) -> tuple[int, int]:
-        header = self._byte()
-        return before + (header >> 4), header & 0xF
 
-    def _list(self) -> tuple[int, int]:
-        header = self._byte()
-        count = header >> 4
-        return (self._varint() if count == 0xF else count), header & 0xF
+def _without(chunk: bytes, unusable: Skipping) -> bytes:
+    """The ColumnChunk without these parts."""
+    of_chunk: dict[int, Change] = {}
+    of_metadata: dict[int, Change] = {}
+    if Skipping.BOUNDS in unusable:
+        of_chunk |= dict.fromkeys(_COLUMN_INDEX, _left_out)
+        of_metadata[_STATISTICS] = lambda statistics: _rewritten(statistics, dict.fromkeys(_BOUNDS, _left_out))
+    if Skipping.DICTIONARY in unusable:
+        of_metadata[_ENCODING_STATISTICS] = _with_no_plain_pages
+    if Skipping.BLOOM_FILTER in unusable:
+        of_metadata |= dict.fromkeys(_BLOOM_FILTER, _left_out)
+    return _rewritten(chunk, {**of_chunk, _METADATA: lambda metadata: _rewritten(metadata, of_metadata)})
 
-    def _skip(self, kind: int) -> None:
-        if kind in _VARINTS:
-            self._varint()
-        elif kind == _BYTE:
-            self._at += 1
-        elif kind == _BINARY:
-            length = self._varint()
-            self._at += length
-        elif kind == _STRUCT:
-            field = 0
-            while self._data[self._at] != _STOP:
-                field, inner = self._field(field)
-                self._skip(inner)
-            self._at += 1
-        else:
-            # A SchemaElement has no other types; booleans are in their field's header.
-            assert kind in (_TRUE, _FALSE), f"a field of kind {kind}"
 
-    def _varint(self) -> int:
-        value, self._at = read_varint(self._data, self._at)
-        return value
+def _left_out(_value: bytes) -> None:
+    return None
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
+
+def _with_no_plain_pages(encodings: bytes) -> bytes:
+    """The page counts of a chunk's encodings, with zero pages of PLAIN added.
+
+    The counts stay true, but parquet-java no longer assumes that the dictionary has all values of the chunk.
+    """
+    reader = _Thrift(encodings)
+    count, kind = reader.list()
+    header = bytes([0xF0 | kind]) + varint(count + 1)
+    return header + encodings[reader.at :] + _NO_PLAIN_PAGES
+
+
+def _rewritten(struct: bytes, changes: Mapping[int, Change]) -> bytes:
+    """The struct with some of its fields changed, or left out where the change returns None."""
+    reader = _Thrift(struct)
+    copy = bytearray()
+    last = 0
+    for field, kind in reader.fields():
+        start = reader.at
+        reader.skip(kind)
+        value: bytes | None = struct[start : reader.at]
+        if field in changes:
+            value = changes[field](struct[start : reader.at])
+        if value is not None:
+            copy.append((field - last) << 4 | kind)
+            copy += value
+            last = field
+    copy.append(_STOP)
+    return bytes(copy)
