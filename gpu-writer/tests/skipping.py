@@ -4,7 +4,7 @@
 import datetime as dt
 import decimal
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -180,3 +180,13 @@ def filters(case: Case) -> Iterator[tuple[str, Any]]:
     for value in dict.fromkeys(map(repr, case.values)):
         for operator in OPERATORS:
             yield operator, next(one for one in case.values if repr(one) == value)
+
+
+def wrong(conditions: list[Any], found: Sequence[Sequence[int]], there: Sequence[Sequence[int]]) -> list[str]:
+    """The conditions that do not find the rows that they should, as texts."""
+    assert any(there)
+    return [
+        f"{condition}: {len(ours)} rows of {len(right)}"
+        for condition, ours, right in zip(conditions, found, there, strict=True)
+        if sorted(ours) != sorted(right)
+    ]

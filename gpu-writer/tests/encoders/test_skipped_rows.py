@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers that skip rows by statistics, page indexes, dictionaries and bloom filters find every row that matches."""
 
-import datetime as dt
 import operator as op
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 import skipping
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from skipping import CASES, FLOATS, ORC_CASES, Case
+from spark_filters import assert_spark_finds
 from spark_oracle import confs, local_spark
 
 from updraft.v1.write_pb2 import BloomFilter, Dictionaries, OrcOptions, ParquetOptions, Rebase, TimestampType
@@ -37,12 +36,6 @@ _ROWS = skipping.table(CASES).num_rows
 # A duration is an integer to them, in a file of Parquet.
 _CASES_OF_OTHERS = [case for case in CASES if case.name != "interval"]
 _SPARK_CASES = [case for case in CASES if case.spark]
-
-
-def batched(values: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    rest = iter(values)
-    while part := tuple(islice(rest, size)):
-        yield part
 
 
 def blooms(cases: list[Case]) -> list[BloomFilter]:
@@ -95,76 +88,6 @@ def spark() -> Iterator[SparkSession]:
         yield spark
 
 
-def spark_conditions(cases: list[Case]) -> list[str]:
-    conditions: list[str] = []
-    for case in cases:
-        column = {"struct": f"{case.name}.x", "list": f"{case.name}[0]", "map": f"{case.name}['k']"}.get(
-            case.place, case.name
-        )
-        conditions += [f"{column} IS NULL", f"{column} IS NOT NULL"]
-        is_float = pa.types.is_floating(case.data_type)
-        if is_float:
-            conditions.append(f"isnan({column})")
-        for operator, value in skipping.filters(case):
-            literal = spark_literal(value, case.spark)
-            if operator != "<>" or is_float:
-                conditions.append(f"{column} {operator} ({literal})")
-            if operator == "=" and is_float:
-                conditions.append(f"{column} <=> {literal}")
-        if case.data_type == pa.string():
-            conditions += [f"{column} LIKE 'x%'", f"{column} LIKE 'b%'"]
-    return conditions
-
-
-def spark_literal(value: Any, data_type: str) -> str:
-    match value:
-        case bytes():
-            return f"X'{value.hex()}'"
-        case dt.timedelta():
-            return f"INTERVAL '{value.days} 00:00:00' DAY TO SECOND"
-    text = skipping.text(value).replace("\0", "\\0")
-    return f"cast('{text}' AS {data_type})"
-
-
-def spark_type(case: Case) -> str:
-    nested = {"struct": "struct<x: {}>", "list": "array<{}>", "map": "map<string, {}>"}
-    return nested.get(case.place, "{}").format(case.spark)
-
-
-def spark_finds(frame: DataFrame, conditions: list[str], *, skipping: bool) -> list[list[int]]:
-    """The ids of the rows that each condition finds. Only with `skipping` does the source see the condition."""
-    frame.createOrReplaceTempView("rows")
-    found: list[list[int]] = []
-    for part in batched(conditions, 100):
-        if skipping:
-            queries = (f"SELECT {index} AS i, id FROM rows WHERE {one}" for index, one in enumerate(part))
-            answer = frame.sparkSession.sql(" UNION ALL ".join(queries)).toArrow()
-            found += [answer["id"].filter(pc.equal(answer["i"], index)).to_pylist() for index in range(len(part))]
-        else:
-            lists = (f"collect_list(IF({one}, id, NULL))" for one in part)
-            found += frame.sparkSession.sql(f"SELECT {', '.join(lists)} FROM rows").first()
-    return found
-
-
-def assert_spark_finds(spark: SparkSession, path: str, kind: str, rows: pa.Table, cases: list[Case]) -> None:
-    schema = ", ".join(["id bigint", *(f"{case.name} {spark_type(case)}" for case in cases)])
-    memory = spark.createDataFrame(rows.select(["id", *(case.name for case in cases)]), schema)
-    conditions = spark_conditions(cases)
-    there = spark_finds(memory, conditions, skipping=False)
-    # With its own schema: Spark does not even open a file with a half float.
-    found = spark_finds(spark.read.schema(schema).format(kind).load(path), conditions, skipping=True)
-    assert wrong(conditions, found, there) == []
-
-
-def wrong(conditions: list[Any], found: Sequence[Sequence[int]], there: Sequence[Sequence[int]]) -> list[str]:
-    assert any(there)
-    return [
-        f"{condition}: {len(ours)} rows of {len(right)}"
-        for condition, ours, right in zip(conditions, found, there, strict=True)
-        if sorted(ours) != sorted(right)
-    ]
-
-
 @pytest.mark.parametrize(("vectorized", "cases"), [("true", _SPARK_CASES), ("false", [c for c in FLOATS if c.spark])])
 def test_spark_finds_in_parquet(
     spark: SparkSession, parquet: tuple[Path, pa.Table], vectorized: str, cases: list[Case]
@@ -196,7 +119,7 @@ def test_duckdb_finds_in_parquet(parquet: tuple[Path, pa.Table]) -> None:
             queries = ((f"SELECT id FROM {source} WHERE {condition}", values) for condition, values in conditions)
             return [[row[0] for row in connection.execute(query, values).fetchall()] for query, values in queries]
 
-        assert wrong(conditions, answers("found"), answers("there")) == []
+        assert skipping.wrong(conditions, answers("found"), answers("there")) == []
 
 
 def test_polars_finds_in_parquet(parquet: tuple[Path, pa.Table]) -> None:
@@ -224,7 +147,7 @@ def test_polars_finds_in_parquet(parquet: tuple[Path, pa.Table]) -> None:
         [frame.filter(one).select("id").collect()["id"].to_list() for one in expressions]
         for frame in (found, found.collect().lazy())
     ]
-    assert wrong(conditions, *answers) == []
+    assert skipping.wrong(conditions, *answers) == []
 
 
 def test_pyarrow_finds_in_parquet(parquet: tuple[Path, pa.Table]) -> None:
@@ -254,7 +177,7 @@ def test_pyarrow_finds_in_parquet(parquet: tuple[Path, pa.Table]) -> None:
         [source.filter(one).to_table(["id"])["id"].to_pylist() for one in expressions]
         for source in (files, ds.dataset(files.to_table()))
     ]
-    assert wrong(conditions, *answers) == []
+    assert skipping.wrong(conditions, *answers) == []
 
 
 @pytest.fixture(scope="module")

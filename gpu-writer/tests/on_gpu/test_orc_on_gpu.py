@@ -11,7 +11,7 @@ from updraft.v1.write_pb2 import Codec, Compression, OrcOptions
 from updraft_writer.gpu.gpu import Gpu
 
 # What the GPU does not write in ORC.
-_OF_THE_CPU = ["flag", "bytes", "wall_clock"]
+_OF_THE_CPU = ["flag", "float", "double", "map", "bytes", "wall_clock"]
 
 
 def table_of_orc(rows: int) -> pa.Table:

@@ -10,18 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from on_gpu.gpu_files import written
+from skipping import CASES, row_groups
 
-from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
+from updraft.v1.write_pb2 import OrcOptions, ParquetOptions, TimestampType
 from updraft_writer.gpu.gpu import Gpu
 
 if not shutil.which("java") or importlib.util.find_spec("pyspark") is None:
     pytest.skip("no JVM or no pyspark on this machine", allow_module_level=True)
 
+from spark_filters import assert_spark_finds
 from spark_oracle import confs, everything, local_spark
 
-# Structs that may be null with fields that may not stay on the CPU; so do ORC's flags, bytes and times without a zone.
+# Structs that may be null with fields that may not stay on the CPU; so do these columns of ORC.
 NOT_ON_GPU = ("never_null", "struct")
-NOT_ORC_ON_GPU = (*NOT_ON_GPU, "flag", "bytes", "wall_clock")
+NOT_ORC_ON_GPU = (*NOT_ON_GPU, "flag", "float", "double", "bytes", "wall_clock")
 NULLABLE_STRUCT = "if(id % 7 = 0, NULL, struct(long, text, instant, date, list)) AS group"
 WANTED = "long = -1700000011900 OR text = 'řádek 17'"
 
@@ -63,3 +65,18 @@ def test_orc(gpu: Gpu, spark: Any, tmp_path: Path) -> None:
     ours, theirs = (spark.read.orc(str(tmp_path / name)) for name in ("ours.orc", "theirs"))
     assert ours.toArrow().equals(theirs.toArrow())
     assert ours.where(WANTED).count() == frame.where(WANTED).count() > 0
+
+
+@pytest.mark.parametrize("dictionaries", ["DICTIONARIES_ALWAYS", "DICTIONARIES_NEVER"])
+def test_every_row_that_matches_is_found(gpu: Gpu, spark: Any, tmp_path: Path, dictionaries: str) -> None:
+    # The library has no durations.
+    cases = [case for case in CASES if case.spark and case.name != "interval"]
+    options = ParquetOptions(
+        dictionaries=dictionaries,
+        timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
+        page_bytes=1024,
+        page_index=True,
+    )
+    tables = row_groups(cases)
+    (tmp_path / "ours.parquet").write_bytes(written(gpu, options, *tables))
+    assert_spark_finds(spark, str(tmp_path / "ours.parquet"), "parquet", pa.concat_tables(tables), cases)
