@@ -193,3 +193,10 @@ def test_a_file_without_rows_has_its_schema() -> None:
     empty = pa.schema({"a": pa.int64(), "s": pa.string()}).empty_table()
     got = written(empty)
     assert (got.nrows, got.schema.names) == (0, ["a", "s"])
+
+
+@pytest.mark.parametrize(("name", "has_filter"), [("n", True), ("d", False), ("on", False)])
+def test_bloom_filters_are_made_only_where_equal_values_have_one_hash(name: str, has_filter: bool) -> None:
+    table = pa.table({"n": [1, 2], "d": [0.0, -0.0], "on": [dt.date(1, 1, 1), dt.date(2026, 1, 1)]})
+    asked_for, other = encoded(table, bloom_filter_columns=[name]), encoded(table)
+    assert (len(asked_for) > len(other)) == has_filter

@@ -123,7 +123,8 @@ class OrcEncoder:
         for column in options.bloom_filter_columns:
             if column not in names:
                 raise WriteOptionError(f"bloom filter over {column!r}: the columns are {', '.join(names)}")
-        filtered = [column for column in options.bloom_filter_columns if _is_hashed_alike(self._schema.field(column))]
+        asked_for = options.bloom_filter_columns
+        filtered = [name for name in asked_for if _is_hashed_alike(self._schema.field(names.index(name)))]
         if not filtered:
             return {}
         return {
