@@ -7,7 +7,8 @@ from typing import Any
 from flight_messages import command_request, echo_command, reply_metadata
 from front_harness import RunningFront
 
-from updraft.v1.exchange_pb2 import ReplyMetadata
+from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata
+from updraft_server.front import running_exchanges
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakeWorker
 
@@ -39,9 +40,9 @@ class Script:
         assert await asyncio.wait_for(self.received.get(), 60) is kind
 
 
-async def opened(front: RunningFront, script: Script) -> Any:
+async def opened(front: RunningFront, script: Script, command: ExchangeCommand | None = None) -> Any:
     call = front.exchange()
-    await call.write(command_request(echo_command()))
+    await call.write(command_request(command or echo_command()))
     await script.got(FrameKind.COMMAND)
     assert reply_metadata(await call.read()).HasField("admitted")
     await written(front)
@@ -51,6 +52,12 @@ async def opened(front: RunningFront, script: Script) -> Any:
 async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> None:
     for _ in range(times):
         await front.front._running.look()
+
+
+def clocks_looked_at(front: RunningFront, seconds: float) -> None:
+    """As many looks at clocks as the front would make in these seconds."""
+    for _ in range(round(seconds / running_exchanges._LIMITS_LOOK_SECONDS)):
+        front.front._running.look_at_clocks()
 
 
 async def written(front: RunningFront) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from tests.attacks.attempts import Attempts
 
 LIMITS = ("--batch-timeout-seconds=5", "--batch-cpu-seconds=3", "--worker-silence-seconds=20")
-"""A worker that stopped its clock has 40 seconds in all; silence is looked for each 5 seconds."""
-_PATIENCE_SECONDS = 80
+"""A worker that stopped its clock has eleven seconds for a batch."""
+_PATIENCE_SECONDS = 30
 _SILENCE_SECONDS = 0.02
 
 WITHOUT_CLOCK = Attempts()
@@ -84,6 +84,14 @@ def while_it_talks(target: Any) -> Any:
         waits(number)
 
     return until_impatient(talks)
+
+
+@WITHOUT_CLOCK
+def that_goes_off_and_is_ignored(target: Any) -> Any:
+    import signal
+
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    return until_impatient(waits)
 
 
 @CPU

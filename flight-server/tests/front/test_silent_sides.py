@@ -11,19 +11,31 @@ from flight_messages import (
     FlightData,
     all_replies,
     batch,
+    echo_command,
     finish,
     keep_alive,
     path_request,
     reply_metadata,
 )
 from front_harness import Running, RunningFront
-from looks import FAR_APART, LOOKS_TO_A_LIMIT, Script, looked_at, opened, written
+from looks import FAR_APART, LOOKS_TO_A_LIMIT, Script, clocks_looked_at, looked_at, opened, written
 
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
-from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
+from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata, SessionFunction
+from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.testing import FakePool
+
+
+@pytest.fixture
+def looks_that_tests_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The front makes none of its own within a test; each counts a quarter of a second."""
+
+    async def makes_none(_self: RunningExchanges) -> None:
+        return
+
+    monkeypatch.setattr(RunningExchanges, "watch_limits", makes_none)
 
 
 async def heard(front: RunningFront, keep_alives: int) -> None:
@@ -203,20 +215,44 @@ async def test_a_function_that_uses_too_much_processor_time_for_a_batch_is_ended
     assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_LIMIT
 
 
-async def test_a_worker_that_has_lifted_its_clock_is_ended_all_the_same(running_front: Running) -> None:
+@pytest.mark.usefixtures("looks_that_tests_make")
+async def test_a_worker_that_has_lifted_its_clock_is_ended_after_twice_its_time(running_front: Running) -> None:
     script = Script()
-    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_timeout_seconds": 2_000}
+    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_timeout_seconds": 1}
     async with running_front(FakePool(script=script), **limits) as front:
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
+        [watched] = front.front._running._watched
         # Its own clock comes first.
-        await looked_at(front, 4_000 // 30)
-        assert front.front._running._watched
-        await looked_at(front, 4)
-        assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
+        clocks_looked_at(front, 3)
+        assert not watched.relay.function_has_earned_its_end
+        clocks_looked_at(front, 0.5)
+        assert "the function echo worked for more than 1 seconds on one batch" in await error_of(call)
 
 
+@pytest.mark.usefixtures("looks_that_tests_make")
+async def test_a_function_of_a_session_has_time_to_import_until_it_has_taken_a_batch(running_front: Running) -> None:
+    script = Script()
+    limits = {"session_functions": "unsigned", "batch_timeout_seconds": 1}
+    async with running_front(FakePool(script=script), client_silence_seconds=0, **limits) as front:
+        session = SessionFunction(python_version="3.11", spark_version="4.3.0", eval_type=200)
+        call = await opened(front, script, echo_command(session=session, payload=b"pickled"))
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        [watched] = front.front._running._watched
+        clocks_looked_at(front, 32)
+        # It has taken the first batch; then its worker claims that it has not.
+        for said, seconds in ((ReplyMetadata(consumed=1), 3), (ReplyMetadata(log_lines=["it imports"]), 0.5)):
+            assert not watched.relay.function_has_earned_its_end
+            script.replies.put_nowait(said)
+            await asyncio.wait_for(call.read(), 60)
+            await written(front)
+            clocks_looked_at(front, seconds)
+        assert "worked for more than 1 seconds on one batch" in await error_of(call)
+
+
+@pytest.mark.usefixtures("looks_that_tests_make")
 async def test_a_worker_that_may_have_joined_batches_has_the_time_of_all_of_them(running_front: Running) -> None:
     script = Script()
     pool = FakePool(script=script)
@@ -232,13 +268,14 @@ async def test_a_worker_that_may_have_joined_batches_has_the_time_of_all_of_them
             script.replies.put_nowait(ReplyMetadata(consumed=number - 1))
             await asyncio.wait_for(call.read(), 60)
             await written(front)
-        await looked_at(front, 3 * 4_000 // 30)
+        clocks_looked_at(front, 3 * 4_000)
         [watched] = front.front._running._watched
         assert not watched.relay.function_has_earned_its_end
-        await looked_at(front, 4)
+        clocks_looked_at(front, 2)
         assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
 
 
+@pytest.mark.usefixtures("looks_that_tests_make")
 @pytest.mark.parametrize(
     ("limits", "is_ended"),
     [({}, True), ({"batch_timeout_seconds": 0.0}, False), ({"batch_timeout_seconds": 100_000.0}, False)],
@@ -254,10 +291,10 @@ async def test_no_batch_takes_longer_than_a_day_unless_the_operator_says_so(
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
-        await looked_at(front, 86_400 // 30)
+        clocks_looked_at(front, 86_400)
         [watched] = front.front._running._watched
         assert not watched.relay.function_has_earned_its_end
-        await looked_at(front, 2)
+        clocks_looked_at(front, 1)
         assert watched.relay.function_has_earned_its_end == is_ended
         if is_ended:
             assert "the function echo worked for more than 86400 seconds on one batch" in await error_of(call)

@@ -99,6 +99,8 @@ class Relay:
         self._rows_sent = 0
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
+        self.has_begun = not request.is_session
+        """Whether the function works on batches: one of a session imports its modules before it takes the first."""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
@@ -340,6 +342,7 @@ class Relay:
                     case FrameKind.MESSAGE:
                         self._said_by_worker += 1
                         self._last_metadata = ReplyMetadataStart.of(frame.app_metadata)
+                        self.has_begun = self.has_begun or self._last_metadata.consumed > 0
                         await self._relay_reply(frame)
                         if not frame.data_header:
                             self._has_finished = self._last_metadata.is_finish

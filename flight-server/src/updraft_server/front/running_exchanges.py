@@ -29,6 +29,8 @@ _log = structlog.get_logger(__name__)
 
 # What a function can take in between, some hundred MiB, is what a container needs to spare.
 _LIMITS_LOOK_SECONDS = 0.25
+# Beyond twice the time that a worker's own clock allows: on a busy machine that clock starts later than the front's.
+_LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
 
 
@@ -95,7 +97,7 @@ class RunningExchanges:
             relay,
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
-            WorkTime(self._look_seconds),
+            WorkTime(_LIMITS_LOOK_SECONDS),
         )
         self._watched.add(watched)
         try:
@@ -122,9 +124,22 @@ class RunningExchanges:
         while True:
             await asyncio.sleep(_LIMITS_LOOK_SECONDS)
             try:
+                self.look_at_clocks()
                 await self.look_at_limits()
             except Exception:
                 _log.exception("cannot look at what workers take")
+
+    def look_at_clocks(self) -> None:
+        """End those whose function has worked for too long on one batch: the clock of its worker should have."""
+        for watched in self._watched:
+            relay = watched.relay
+            # The first batch begins a new count, too: what came before it were imports.
+            seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
+            if 0 < _without_its_clock_seconds(relay) <= seconds:
+                relay.end_for(relay.batch_timeout.error(relay.function))
+            elif 0 < self._longest_batch.seconds <= seconds:
+                # Such a worker may have no clock.
+                relay.end_for(self._longest_batch.error(relay.function))
 
     async def look_at_limits(self) -> None:
         """End those whose worker takes more than it may."""
@@ -157,12 +172,6 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
-            seconds = watched.work.looked(relay.taken, is_working=relay.is_working)
-            # Its own clock should have ended the first; the second may have none.
-            if 0 < _without_its_clock_seconds(relay) <= seconds:
-                relay.end_for(relay.batch_timeout.error(relay.function))
-            elif 0 < self._longest_batch.seconds <= seconds:
-                relay.end_for(self._longest_batch.error(relay.function))
         if self._worker_silence_seconds:
             await self._look_at_workers()
 
@@ -198,9 +207,10 @@ class RunningExchanges:
 
 
 def _without_its_clock_seconds(relay: Relay) -> float:
-    """When a worker has lifted its clock for sure: that does not run while it imports what the function needs."""
+    """When a worker has lifted its clock for sure; 0 where it has none. It does not run during imports."""
     batches_seconds = relay.batches_at_once * relay.batch_timeout.batch_seconds
-    return 2 * batches_seconds + _IMPORTS_SECONDS if batches_seconds else 0.0
+    allowed_seconds = _LATE_SECONDS if relay.has_begun else _LATE_SECONDS + _IMPORTS_SECONDS
+    return 2 * batches_seconds + allowed_seconds if batches_seconds else 0.0
 
 
 def _client_is_silent(limit_seconds: float) -> DeadlineError:
