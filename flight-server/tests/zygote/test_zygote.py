@@ -4,22 +4,25 @@
 import os
 import select
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pool_driver import Zygotes
-from zygote_fronts import Front, ends
+from zygote_fronts import HANG_SECONDS, Front, ends
 
 from updraft_server.ipc.function_list import decode_functions
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     Claim,
+    Continue,
     Exited,
     Kill,
     Measure,
     Measured,
+    Stop,
 )
 
 
@@ -46,6 +49,19 @@ def other_front(zygotes: Zygotes) -> Iterator[Front]:
 
 def lives(pidfd: int) -> bool:
     return select.select([pidfd], [], [], 0)[0] == []
+
+
+def is_stopped(pidfd: int) -> bool:
+    info = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+    pid = next(line.split()[1] for line in info.splitlines() if line.startswith("Pid:"))
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up_seconds = time.monotonic() + HANG_SECONDS
+    while not condition():
+        assert time.monotonic() < give_up_seconds
+        time.sleep(0.01)
 
 
 def test_it_says_first_what_its_workers_are(front: Front) -> None:
@@ -102,6 +118,36 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
     assert usage.container_bytes > usage.own_bytes
 
 
+def test_a_worker_is_stopped_and_continued_by_its_own_front_alone(front: Front, other_front: Front) -> None:
+    worker, pidfd = front.fork()
+    other_front.send(Stop(worker))
+    # An answer to what came later: the other front's packet has been read.
+    other_front.send(Measure(1, []))
+    other_front.expect(Measured)
+    assert not is_stopped(pidfd)
+    front.send(Stop(worker))
+    front.send(Measure(1, [worker]))
+    assert list(front.expect(Measured).usage) == [worker]
+    until(lambda: is_stopped(pidfd))
+    front.send(Continue(worker))
+    until(lambda: not is_stopped(pidfd))
+    os.close(pidfd)
+
+
+def test_a_stopped_worker_ends_when_it_is_killed_and_with_its_front(zygotes: Zygotes) -> None:
+    going = Front(zygotes.connection())
+    (killed, its_end), (left, its_front_leaves) = going.fork(), going.fork()
+    for worker, pidfd in ((killed, its_end), (left, its_front_leaves)):
+        going.send(Stop(worker))
+        until(lambda pidfd=pidfd: is_stopped(pidfd))  # type: ignore[misc]
+    going.send(Kill(killed))
+    assert going.expect(Exited) == Exited(killed, -signal.SIGKILL)
+    assert ends(its_end)
+    going.hang_up()
+    assert ends(its_front_leaves)
+    going.close()
+
+
 @pytest.mark.parametrize("goodbye", [b"", b"not a packet"])
 def test_a_front_that_goes_takes_its_workers_with_it_and_no_others(
     zygotes: Zygotes, front: Front, goodbye: bytes
@@ -123,7 +169,11 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     front.send(Kill(gone))
     assert front.expect(Exited).worker == gone
     assert ends(ended)
+    front.send(Stop(claimed))
+    until(lambda: is_stopped(kept))
     zygotes.restart()
+    # It has no front yet that could say so.
+    until(lambda: not is_stopped(kept))
     successor = Front(zygotes.connection())
     successor.send(Claim([claimed, gone]))
     assert successor.expect(Exited) == Exited(gone, None)

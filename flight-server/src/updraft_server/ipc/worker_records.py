@@ -7,6 +7,7 @@ and that ends by itself: the other end of its socket died with the zygote.
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,14 @@ class WorkerRecords:
                 os.close(survivor.pidfd)
                 pids.add(survivor.pid)
         return pids
+
+    def go_on(self) -> None:
+        """Continue workers of an earlier zygote that it has stopped: no front can say so before it has a successor."""
+        for survivor in self.survivors():
+            # It may have ended meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(survivor.pidfd, signal.SIGCONT)
+            os.close(survivor.pidfd)
 
     def survivors(self) -> Iterator[Survivor]:
         """Workers of earlier zygotes that live; the records of those that do not are removed."""

@@ -6,7 +6,8 @@ descriptors (the front's end of the worker's socketpair, and the end to read of 
 zygote's side acts on process ids: the two sides may live in different PID namespaces.
 
 A connection that closes takes its workers with it. A zygote that dies does not: its successor takes them over, and the
-front claims those that it still holds.
+front claims those that it still holds. The successor of one that died continues all workers before it loads anything:
+the front's next exchange does not wait for that.
 """
 
 import dataclasses
@@ -150,6 +151,20 @@ class Kill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Stop:
+    """The front wants a worker without an exchange to use no CPU until Continue; nothing answers."""
+
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Continue:
+    """The front has an exchange for a worker that it may have stopped; nothing answers."""
+
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ShowStack:
     """The front wants a worker to write its stacks to its pipe (`worker_stack`); nothing answers beside that."""
 
@@ -203,6 +218,8 @@ Packet: TypeAlias = (
     | Forked
     | ForkFailed
     | Kill
+    | Stop
+    | Continue
     | ShowStack
     | Sweep
     | Measure

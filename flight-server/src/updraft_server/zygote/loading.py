@@ -46,6 +46,10 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     note = LoadingNote.inherited()
+    records = WorkerRecords(Path(settings.workers_directory))
+    if not settings.is_successor:
+        # The image may take minutes: exchanges do not wait for it.
+        records.go_on()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Until a worker that was just forked can answer.
@@ -82,7 +86,6 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
-    records = WorkerRecords(Path(settings.workers_directory))
     scratch_directory = Path(settings.scratch_directory)
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
     zygote = Zygote(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop that forks, kills, measures and reaps workers for fronts, and takes over those of a zygote that died."""
+"""The loop that forks, signals, measures and reaps workers for fronts, and takes over those of a zygote that died."""
 
 import contextlib
 import functools
@@ -8,9 +8,10 @@ import math
 import os
 import secrets
 import selectors
+import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     Claim,
+    Continue,
     Exited,
     Fork,
     Forked,
@@ -35,6 +37,7 @@ from updraft_server.ipc.zygote_packets import (
     PacketError,
     Retired,
     ShowStack,
+    Stop,
     Sweep,
     decode,
     encode,
@@ -55,6 +58,7 @@ from updraft_server.zygote.shared_memory import remove_unused_files
 from updraft_server.zygote.strays import Strays
 from updraft_server.zygote.worker_ends import WorkerEnds
 
+_SIGNALS: Mapping[type[Packet], int] = {Kill: signal.SIGKILL, Stop: signal.SIGSTOP, Continue: signal.SIGCONT}
 _SEND_TIMEOUT_SECONDS = 5.0
 # A front that lives claims its workers at once; those that nobody has claimed by then belong to one that is gone.
 _CLAIM_SECONDS = 10.0
@@ -281,9 +285,9 @@ class Zygote:
                 self._claim(front, packet)
             case Fork():
                 self._fork(front, packet)
-            case Kill():
+            case Kill() | Stop() | Continue():
                 if (worker := self._of(front, packet.worker)) is not None:
-                    worker.kill()
+                    worker.signal(_SIGNALS[type(packet)])
             case ShowStack():
                 if (worker := self._of(front, packet.worker)) is not None:
                     worker.signal(worker_stack.SIGNAL)
