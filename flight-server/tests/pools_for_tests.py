@@ -16,6 +16,7 @@ from updraft_server.ipc.frames import FrameKind, encode_header
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     Claim,
+    Continue,
     Exited,
     Fork,
     Forked,
@@ -24,6 +25,7 @@ from updraft_server.ipc.zygote_packets import (
     Measure,
     Measured,
     Packet,
+    Stop,
     decode,
     encode,
 )
@@ -57,6 +59,8 @@ class Zygote:
         """Whether nobody has to call `kill_all`."""
         self._killed: list[str] = []
         self.measured: asyncio.Queue[list[str]] = asyncio.Queue()
+        self.told: asyncio.Queue[tuple[type[Packet], str]] = asyncio.Queue()
+        """To stop and continue workers."""
         self.held_back: asyncio.Queue[int] = asyncio.Queue()
         """Forks that were asked for while it might not."""
         self._serving = asyncio.create_task(self._serve())
@@ -84,6 +88,8 @@ class Zygote:
                     self.kill_all()
             case Claim(workers):
                 self.claimed += workers
+            case Stop(worker) | Continue(worker):
+                self.told.put_nowait((type(packet), worker))
             case Measure(request, workers):
                 self.measured.put_nowait(list(workers))
                 self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark", 0, 1, 0.0, 1, None)))))

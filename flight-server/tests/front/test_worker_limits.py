@@ -33,6 +33,27 @@ def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, i
         raise excess
 
 
+def test_a_worker_between_exchanges_has_the_same_limits() -> None:
+    assert LIMITS.excess_at_rest(WorkerUsage(10**6, "", 1000, processes=4, scratch_bytes=500)) == ""
+    assert LIMITS.excess_at_rest(WorkerUsage(0, "", scratch_bytes=501)) == (
+        "it had 501 bytes in the scratch directory of its worker, the limit is 500"
+    )
+
+
+def test_workers_between_exchanges_make_room_the_largest_first_where_that_is_enough() -> None:
+    running = {"a": WorkerUsage(0, "", 900)}
+    resting = {"b": WorkerUsage(0, "", 100), "c": WorkerUsage(0, "", 500), "d": WorkerUsage(0, "", 0)}
+    assert LIMITS.too_much_at_rest(running, resting) == []
+    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 901)}, resting) == ["c"]
+    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1401)}, resting) == ["c", "b"]
+    # The container held more when they were measured.
+    resting["c"] = resting["c"]._replace(container_bytes=10)
+    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1000, container_bytes=1601)}, resting) == ["c"]
+    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1000, container_bytes=1500)}, resting) == []
+    # The largest of those that have an exchange goes then.
+    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1501)}, resting) == ()
+
+
 def test_the_largest_goes_before_all_together_take_too_much() -> None:
     usage = {"a": WorkerUsage(0, "", 700), "b": WorkerUsage(0, "", 800)}
     assert LIMITS.largest_of_too_much(usage) is None

@@ -170,7 +170,7 @@ async def test_a_worker_that_was_not_given_back_clean_is_the_pools_to_end(tmp_pa
         lease.release(LeaseOutcome.CLEAN)
         assert (await lease.death).signal == signal.SIGKILL
         await until(pool, lambda: pool.idle == 1)
-        assert pool.exits == {"signal": 0, "exit": 0, "pool": 1}
+        assert pool.exits == {"signal": 0, "exit": 0, "pool": 1, "leftover": 0}
 
 
 async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path) -> None:
@@ -250,16 +250,6 @@ async def test_what_a_worker_prints_belongs_to_the_exchange_that_holds_it_and_la
         os.write(writing, b"late\n")
         printed = [await lines.get() for _ in range(2)]
     assert [(line.line, line.context) for line in printed] == [("within", {"task": "7"}), ("late", {})]
-
-
-async def test_the_memory_of_workers_is_measured_again_and_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("updraft_server.pool.pool._MEASUREMENT_SECONDS", 0.001)
-    async with running(tmp_path) as (pool, zygote):
-        for _ in range(2):
-            assert await zygote.measured.get() == ["w-1"]
-        assert [info.memory_bytes for info in pool.workers] == [4096]
 
 
 async def test_one_spare_for_two_workers_that_ended_at_once_leaves_one_to_fork(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def test_without_an_idle_worker_a_lease_is_refused_at_once(zygotes: Zygote
 
 
 async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes, workers_per_task=3, spare_seconds=0.0) as pool:
+    async with running_pool(zygotes, workers_per_task=3, idle_seconds=0.0) as pool:
         leases = [await pool.lease(TASK) for _ in range(3)]
         assert len({lease.worker for lease in leases}) == 3
         assert pool.busy == 3

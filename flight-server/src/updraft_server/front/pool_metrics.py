@@ -41,7 +41,8 @@ def watch_pool(metrics: FrontMetrics, pool: WorkerPool, *, wanted_workers: int) 
     )
     metrics.count_by_label(
         "updraft_worker_exits",
-        "Workers that ended, by what ended them: signal, exit or pool.",
+        "Workers that ended, by what ended them: signal, exit, pool; leftover: the pool, for what an exchange had left "
+        "behind.",
         "reason",
         lambda: pool.exits,
     )

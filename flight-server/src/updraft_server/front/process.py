@@ -118,10 +118,9 @@ class Front:
         )
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
-            pool.measure,
+            pool,
             client_silence_seconds=settings.client_silence_seconds,
             worker_silence_seconds=settings.worker_silence_seconds,
-            memory_limit_bytes=lambda: pool.memory_limit_bytes,
             limits=lambda: WorkerLimits.effective(
                 # Models take of the same memory.
                 there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),

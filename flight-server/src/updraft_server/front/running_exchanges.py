@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long, when the
-worker takes more than it may, or when a drain has no more time.
+worker takes more than it may, or when a drain has no more time. The same look measures workers between exchanges.
 
 `updraft_server.front.relay` counts what passes and knows whose turn it is; `updraft.service.silence` knows how long is
 too long.
@@ -8,7 +8,7 @@ too long.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,11 +24,14 @@ from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.linux.processor_time import ProcessorTime
+from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
 
 # What a function can take in between, some hundred MiB, is what a container needs to spare.
 _LIMITS_LOOK_SECONDS = 0.25
+# Workers at rest are measured now and then: ten seconds.
+_LOOKS_TO_ALL = 40
 # Beyond twice the time that a worker's own clock allows: on a busy machine that clock starts later than the front's.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
@@ -57,23 +60,21 @@ class RunningExchanges:
 
     def __init__(
         self,
-        measure: Callable[[Sequence[str]], Awaitable[Mapping[str, WorkerUsage]]],
+        pool: WorkerPool,
         *,
         client_silence_seconds: float,
         worker_silence_seconds: float,
         limits: Callable[[], WorkerLimits],
-        memory_limit_bytes: Callable[[], int],
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
-        """Of a pool that tells by `measure` what workers use, and by `memory_limit_bytes` what they share.
+        """No exchange yet.
 
         The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
         how long it may take for that without a clock of its worker. 0 is no limit.
         """
-        self._measure = measure
+        self._pool = pool
         self._limits = limits
-        self._memory_limit_bytes = memory_limit_bytes
         self.lost_memory = LostMemory()
         self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
         """Workers that ended for the memory they took, by what was exceeded: their own limit, that of all workers
@@ -83,6 +84,7 @@ class RunningExchanges:
         self._batch_processor_seconds = batch_processor_seconds
         self._longest_batch = BatchTimeout.effective(longest_batch_seconds, 0)
         self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
+        self._looks = 0
         self._watched: set[_Watched] = set()
 
     @property
@@ -142,22 +144,32 @@ class RunningExchanges:
                 relay.end_for(self._longest_batch.error(relay.function))
 
     async def look_at_limits(self) -> None:
-        """End those whose worker takes more than it may."""
-        if not self._watched:
+        """End those whose worker takes more than it may, and workers without an exchange that do."""
+        resting = self._pool.resting
+        resting.end_expired()
+        measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)
+        if self._looks % _LOOKS_TO_ALL == 0:
+            measured.update(worker.worker for worker in self._pool.workers)
+        self._looks += 1
+        if not measured:
             return
-        usage = await self._measure([watched.relay.worker for watched in self._watched])
-        self.lost_memory.measured(usage, self._memory_limit_bytes())
+        usage = await self._pool.measure(list(measured))
+        running = {watched.relay.worker: watched for watched in self._watched if watched.relay.worker in usage}
+        used_by_running = {worker: usage[worker] for worker in running}
+        self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
-        largest = limits.largest_of_too_much(usage)
-        for watched in [watched for watched in self._watched if watched.relay.worker in usage]:
-            relay = watched.relay
-            used = usage[relay.worker]
+        resting.measured(usage, limits.excess_at_rest)
+        for worker in limits.too_much_at_rest(used_by_running, resting.usage):
+            resting.replace(worker, f"it holds {resting.usage[worker].own_bytes} bytes of memory, and others need them")
+        largest = limits.largest_of_too_much(used_by_running)
+        for worker, watched in running.items():
+            relay, used = watched.relay, usage[worker]
             excess = limits.excess(relay.function, used) or self._too_much_processor_time(watched, used)
             if excess is not None:
                 relay.end_for(excess)
                 if used.own_bytes > limits.memory_bytes:
                     self._count_once(watched, "worker")
-            elif relay.worker == largest:
+            elif worker == largest:
                 relay.end(limits.shortage(relay.function, used))
                 self._count_once(watched, "pool")
 
@@ -178,7 +190,7 @@ class RunningExchanges:
     async def _look_at_workers(self) -> None:
         # Those with which something has passed since the look before need not be measured.
         still = {watched for watched in self._watched if self._is_still(watched)}
-        usage = await self._measure([watched.relay.worker for watched in still]) if still else {}
+        usage = await self._pool.measure([watched.relay.worker for watched in still]) if still else {}
         for watched in self._watched:
             relay, worker = watched.relay, watched.worker
             used = usage.get(relay.worker) if watched in still else None

@@ -100,6 +100,8 @@ class PoolService(FlightService):
     def status(self) -> PoolStatus:
         """The pool as it is now."""
         capabilities = self._capabilities()
+        # Between exchanges, for a moment: they are stopped or ended then.
+        computing = self._pool.resting.computing
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
             server_version=_server_version(),
@@ -108,8 +110,8 @@ class PoolService(FlightService):
             session_functions_allowed=capabilities.session_functions_allowed,
             signatures_required=capabilities.signatures_required,
             state=_STATES[self._lifecycle.phase],
-            workers_idle=self._pool.idle,
-            workers_busy=self._pool.busy,
+            workers_idle=max(0, self._pool.idle - computing),
+            workers_busy=self._pool.busy + computing,
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,

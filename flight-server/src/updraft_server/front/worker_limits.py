@@ -5,7 +5,7 @@ The zygote measures, the front compares, and an exchange beyond a limit ends wit
 lift a limit nor hide from it: its children, and theirs, stay descendants of the worker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -52,45 +52,86 @@ class WorkerLimits:
 
     def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:
         """Why the exchange has to end; None while the worker keeps its limits."""
-        if usage.own_bytes > self.memory_bytes:
-            return LimitError(
-                f"the function {function} took {usage.own_bytes} bytes of memory with the processes that it started, "
-                f"the limit is {self.memory_bytes}, and its worker was ended: send smaller batches, or raise "
-                "--worker-memory-bytes of the pool"
-            )
-        if usage.processes > self.processes:
-            return LimitError(
-                f"the function {function} ran {usage.processes} processes, the limit is {self.processes}, and its "
-                "worker was ended: start fewer, or raise --worker-processes of the pool"
-            )
-        if usage.threads > self.threads:
-            return LimitError(
-                f"the function {function} ran {usage.threads} threads in its processes together, the limit is "
-                f"{self.threads}, and its worker was ended: start fewer, or raise --worker-threads of the pool"
-            )
-        if usage.scratch_bytes > self.scratch_bytes:
-            return LimitError(
-                f"the function {function} had {usage.scratch_bytes} bytes in the scratch directory of its worker, the "
-                f"limit is {self.scratch_bytes}, and the worker was ended: remove temporary files that are not needed "
-                "any more, or raise --worker-scratch-bytes of the pool"
-            )
-        if usage.scratch_files > self.scratch_files:
-            return LimitError(
-                f"the function {function} had {usage.scratch_files} files in the scratch directory of its worker, the "
-                f"limit is {self.scratch_files}, and the worker was ended: remove temporary files that are not needed "
-                "any more, or raise --worker-scratch-files of the pool"
-            )
+        for used, limit, took, advice in self._comparisons(usage):
+            if used > limit:
+                return LimitError(
+                    f"the function {function} {took}, the limit is {limit}, and its worker was ended: {advice} of the "
+                    "pool"
+                )
         return None
+
+    def excess_at_rest(self, usage: WorkerUsage) -> str:
+        """What a worker between two exchanges takes beyond a limit; empty while it keeps them."""
+        for used, limit, took, _ in self._comparisons(usage):
+            if used > limit:
+                return f"it {took}, the limit is {limit}"
+        return ""
+
+    def _comparisons(self, usage: WorkerUsage) -> Sequence[tuple[int, int, str, str]]:
+        """What a worker uses and may use, what to say of that, and what to do."""
+        tidy = "remove temporary files that are not needed any more, or raise --worker-scratch"
+        return (
+            (
+                usage.own_bytes,
+                self.memory_bytes,
+                f"took {usage.own_bytes} bytes of memory with the processes that it started",
+                "send smaller batches, or raise --worker-memory-bytes",
+            ),
+            (
+                usage.processes,
+                self.processes,
+                f"ran {usage.processes} processes",
+                "start fewer, or raise --worker-processes",
+            ),
+            (
+                usage.threads,
+                self.threads,
+                f"ran {usage.threads} threads in its processes together",
+                "start fewer, or raise --worker-threads",
+            ),
+            (
+                usage.scratch_bytes,
+                self.scratch_bytes,
+                f"had {usage.scratch_bytes} bytes in the scratch directory of its worker",
+                f"{tidy}-bytes",
+            ),
+            (
+                usage.scratch_files,
+                self.scratch_files,
+                f"had {usage.scratch_files} files in the scratch directory of its worker",
+                f"{tidy}-files",
+            ),
+        )
 
     def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
         """The worker to end before the kernel ends the container with all of them; None while there is room."""
+        return max(usage, key=lambda worker: usage[worker].own_bytes) if self._missing_bytes(usage) > 0 else None
+
+    def too_much_at_rest(self, running: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]) -> Sequence[str]:
+        """The workers between exchanges to end, the largest first, to make room; none where that is not enough.
+
+        Args:
+            running: Of workers that have an exchange.
+            resting: Of the others, when they were measured last.
+        """
+        # What the container held then is not what it holds now.
+        at_rest = {worker: used._replace(container_bytes=None) for worker, used in resting.items()}
+        missing_bytes = self._missing_bytes({**at_rest, **running})
+        if sum(used.own_bytes for used in at_rest.values()) < missing_bytes:
+            return ()
+        ending: list[str] = []
+        for worker in sorted(at_rest, key=lambda worker: at_rest[worker].own_bytes, reverse=True):
+            if missing_bytes <= 0:
+                break
+            ending.append(worker)
+            missing_bytes -= at_rest[worker].own_bytes
+        return ending
+
+    def _missing_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         together_bytes = sum(used.own_bytes for used in usage.values())
         # What workers share with those that they forked is held once.
         held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
-        together_bytes = min([together_bytes, *held])
-        if together_bytes <= self.all_memory_bytes:
-            return None
-        return max(usage, key=lambda worker: usage[worker].own_bytes)
+        return min([together_bytes, *held]) - self.all_memory_bytes
 
     def shortage(self, function: str, usage: WorkerUsage) -> WorkerError:
         """What its client is told: it may have kept its own limit, and another pool may have room."""

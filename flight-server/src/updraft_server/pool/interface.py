@@ -3,13 +3,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, TaskKey, WorkerInfo
+from updraft_server.pool.resting import RestingWorkers
 from updraft_server.sandbox_layers import SandboxLayer
 
 
@@ -39,6 +40,8 @@ class WorkerPool(Protocol):
     """Layers of the workers' sandbox; empty until the zygote has told."""
     exits: dict[str, int]
     """Workers that ended, by what ended them."""
+    resting: RestingWorkers[Any]
+    """Those between two exchanges. Whoever measures them tells it."""
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:

@@ -80,8 +80,8 @@ class PoolSettings:
     workers_per_task: int = 8
     extra_workers: int | None = None
     """Workers beside `workers` for tasks that need several; None: as many as all tasks together may need."""
-    spare_seconds: float = 60.0
-    """How long an extra worker of a task that has ended is kept for the next one."""
+    idle_seconds: float = 600.0
+    """How long a worker of a session, or an extra one of a task that has ended, is kept for the next exchange."""
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
     model_limits: LimitModels | None = None

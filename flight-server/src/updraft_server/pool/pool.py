@@ -31,7 +31,7 @@ from updraft_server.pool.leases import (
 )
 from updraft_server.pool.left_behind import leaving, may_sweep, share_memory
 from updraft_server.pool.models import PooledModels
-from updraft_server.pool.spares import SpareWorkers
+from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_lease import WorkerLease
@@ -42,8 +42,6 @@ from updraft_server.sandbox_layers import SandboxLayer
 _log = structlog.get_logger(__name__)
 
 _LAST_DEATHS_SECONDS = 2.0
-# How often the memory of workers is looked up: the zygote reads all of /proc for it.
-_MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
 _MODELS_MEASUREMENT_SECONDS = 2.0
 
@@ -76,7 +74,6 @@ class Pool:
         self._workers: dict[str, PooledWorker] = {}
         self._uses = itertools.count(1)
         self._leases: set[WorkerLease] = set()
-        self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
         self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
         self._zygote = ZygoteClient(
@@ -85,6 +82,15 @@ class Pool:
             self._lost,
             self._models.take,
             self._models.retire,
+        )
+        self.resting: RestingWorkers[PooledWorker] = RestingWorkers(
+            stop=lambda worker: self._zygote.stop(worker.id),
+            go_on=lambda worker: self._zygote.go_on(worker.id),
+            replace=self._replace,
+            expire=self._expire,
+            is_kept=_is_the_operators,
+            idle_seconds=settings.idle_seconds,
+            clock=asyncio.get_running_loop().time,
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
@@ -95,7 +101,7 @@ class Pool:
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
-        keepers = self._keep(), self._keep_measuring(), self._keep_measuring_models()
+        keepers = self._keep(), self._keep_measuring_models()
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
         left_seconds = limit_seconds
@@ -125,7 +131,7 @@ class Pool:
             WorkerInfo(
                 worker.id,
                 worker.pid,
-                worker.state.value,
+                self.resting.state(worker.id) or worker.state.value,
                 worker.usage.memory_bytes if worker.usage else None,
                 worker.usage.scratch_bytes if worker.usage else None,
             )
@@ -150,6 +156,7 @@ class Pool:
         found = self._workers.get(worker)
         if found is None:
             return await self._models.stack(worker, self._zygote.show_stack)
+        self.resting.wake(found)
         return await found.stack()
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
@@ -163,8 +170,8 @@ class Pool:
         held = sum(lease.task == task for lease in self._leases) if task is not None else 0
         held += self._extra_of_tasks[task]
         if 0 < held < self._settings.workers_per_task:
-            spare = self._spares.take(lambda worker: best([(worker, worker.bound)], binding) is not None)
-            if spare is not None:
+            spares = [(worker, worker.bound) for worker in self._in(WorkerState.SPARE)]
+            if (spare := best(spares, binding)) is not None:
                 return self._lease(spare, task, binding)
         idle = [(worker, worker.bound) for worker in self._in(WorkerState.IDLE)]
         known = best(idle, binding)
@@ -237,7 +244,7 @@ class Pool:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await self._starts.stop()
         for worker in list(self._workers.values()):
-            self._spares.forget(worker)
+            self.resting.forget(worker)
             worker.kill()
             worker.close_socket()
         if self._workers:
@@ -259,11 +266,6 @@ class Pool:
                 if self._missing():
                     self._starts.begin()
             await self._wake.wait()
-
-    async def _keep_measuring(self) -> None:
-        while True:
-            await asyncio.sleep(_MEASUREMENT_SECONDS)
-            await self.measure(tuple(self._workers))
 
     async def _keep_measuring_models(self) -> None:
         while True:
@@ -290,6 +292,8 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
+        # Its successor continues what it has stopped.
+        self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
             # No model can be reached from them any more. They must not notice by themselves: an exchange may be on its
             # way to them.
@@ -303,8 +307,11 @@ class Pool:
         if self._settings.model_limits is not None:
             self._zygote.limit_models(self._settings.model_limits)
         for worker in self._workers.values():
+            # What was said meanwhile, it has not heard.
             if worker.was_killed:
                 self._zygote.kill(worker.id)
+            elif worker.state is WorkerState.BUSY:
+                self._zygote.go_on(worker.id)
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
         self.memory_limit_bytes = hello.memory_limit_bytes
@@ -329,7 +336,6 @@ class Pool:
 
     def _give_up(self, workers: Iterable[PooledWorker]) -> None:
         for worker in list(workers):
-            self._spares.forget(worker)
             self._discard(worker)
 
     def _surplus(self) -> int:
@@ -352,8 +358,8 @@ class Pool:
         """Let spare and fresh workers take the places of those that are missing, as far as there are any."""
         while not self._has_one_for_each_task():
             fresh = next(self._in(WorkerState.FRESH), None) if self._surplus() < 0 else None
-            substitute = self._spares.take() or fresh
-            if substitute is None:
+            spare = max(self._in(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
+            if (substitute := spare or fresh) is None:
                 return
             substitute.state = WorkerState.IDLE
 
@@ -388,6 +394,7 @@ class Pool:
         return worker
 
     def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> WorkerLease:
+        self.resting.end(worker)
         worker.state = WorkerState.BUSY
         worker.bound = Bound(binding, next(self._uses))
         lease = WorkerLease(worker, task, self._released)
@@ -403,22 +410,49 @@ class Pool:
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing or worker.generation != self.generation:
             self._discard(worker)
-        elif self._has_one_for_each_task():
-            self._spares.keep(worker)
         else:
-            worker.state = WorkerState.IDLE
-            worker.bound = Bound(worker.bound.binding, next(self._uses))
+            self._keep_for_later(worker)
         self._sweep_behind(worker)
         self._heal()
 
+    def _keep_for_later(self, worker: PooledWorker) -> None:
+        if self._has_one_for_each_task():
+            if sum(1 for _ in self._in(WorkerState.SPARE)) >= self._settings.workers:
+                self._discard(worker)
+                return
+            worker.state = WorkerState.SPARE
+        else:
+            worker.state = WorkerState.IDLE
+        worker.bound = Bound(worker.bound.binding, next(self._uses))
+        if not self.resting.begin(worker):
+            self._discard(worker)
+
+    def _expire(self, worker: PooledWorker) -> None:
+        self._discard(worker)
+        self._heal()
+
+    def _replace(self, worker: PooledWorker, reason: str) -> None:
+        """End a worker between exchanges for what one of them has left behind."""
+        owner = worker.bound.binding.owner if worker.bound.binding is not None else None
+        _log.warning(
+            "a worker was ended for what an exchange has left behind in it",
+            worker=worker.id,
+            reason=reason,
+            tenant=owner.tenant if owner else "",
+            application=owner.application_id if owner else "",
+        )
+        worker.has_leftovers = True
+        self._expire(worker)
+
     def _discard(self, worker: PooledWorker) -> None:
+        self.resting.forget(worker)
         worker.kill()
         worker.state = WorkerState.DEAD
         worker.close_socket()
 
     def _ended(self, worker: PooledWorker) -> None:
         """A worker is gone; how will be known in a moment, but its replacement need not wait."""
-        self._spares.forget(worker)
+        self.resting.forget(worker)
         if not any(lease.held is worker for lease in self._leases):
             worker.close_socket()
         self._heal()
@@ -452,3 +486,9 @@ class Pool:
         self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()
+
+
+def _is_the_operators(worker: PooledWorker) -> bool:
+    """Whether a waiting worker stays: it serves registered functions, and is one of the configured number."""
+    is_registered = worker.bound.binding is not None and worker.bound.binding.owner is None
+    return is_registered and worker.state is not WorkerState.SPARE

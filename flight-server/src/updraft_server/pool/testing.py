@@ -8,6 +8,7 @@ that workers speak, and a test can make them misbehave in every way that a proce
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
@@ -22,6 +23,7 @@ from updraft_server.pool.leases import (
     TaskKey,
     WorkerInfo,
 )
+from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import EXIT_REASONS
 from updraft_server.pool.worker_events import WorkerDeath
 from updraft_server.sandbox_layers import SandboxLayer
@@ -108,6 +110,9 @@ class FakePool:
 
     def __init__(self, workers: int = 1, script: Script = echo) -> None:
         self.script = script
+        self.stopped: list[Any] = []
+        self.replaced: list[tuple[str, str]] = []
+        """Workers between exchanges that were ended, and why."""
         self.usage: Callable[[], WorkerUsage] = lambda: WorkerUsage(0, "")
         self.leases: list[FakeLease] = []
         self.idle = workers
@@ -124,6 +129,15 @@ class FakePool:
         self.zygote_pid = 0
         self.sandbox: Sequence[SandboxLayer] = (SandboxLayer("seccomp"), SandboxLayer("capabilities", "it is a test"))
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
+        self.resting: RestingWorkers[Any] = RestingWorkers(
+            stop=self.stopped.append,
+            go_on=self.stopped.remove,
+            replace=lambda worker, reason: self.replaced.append((worker.id, reason)),
+            expire=lambda worker: self.replaced.append((worker.id, "expired")),
+            is_kept=lambda _: True,
+            idle_seconds=0.0,
+            clock=lambda: 0.0,
+        )
         self.pyspark_version = "4.3.0"
         self.model_usage: Sequence[ModelUsage] = ()
         self.model_faults: Mapping[tuple[str, str], str] = {}

@@ -34,8 +34,9 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# What ends a worker: a signal, an exit of its own, or the pool, which replaces it.
-EXIT_REASONS = ("signal", "exit", "pool")
+# What ends a worker: a signal, an exit of its own, or the pool, which replaces it; or the pool for what an exchange has
+# left behind in it.
+EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
 class PooledWorker:
@@ -61,6 +62,8 @@ class PooledWorker:
         """The last measurement; None before the first."""
         self.was_killed = False
         """Whether the pool wanted its end."""
+        self.has_leftovers = False
+        """Whether it wanted that for what an exchange has left behind."""
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
         """Whose it is, and when it was used last."""
@@ -128,7 +131,7 @@ class PooledWorker:
     def reason_of(self, death: WorkerDeath) -> str:
         """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
         if self.was_killed and death.signal in (None, signal.SIGKILL):
-            return "pool"
+            return "leftover" if self.has_leftovers else "pool"
         return "exit" if death.signal is None else "signal"
 
     def exited(self, death: WorkerDeath) -> None:

@@ -29,6 +29,7 @@ from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     MAX_WORKERS_PER_PACKET,
     Claim,
+    Continue,
     Exited,
     Fork,
     Forked,
@@ -42,6 +43,7 @@ from updraft_server.ipc.zygote_packets import (
     PacketError,
     Retired,
     ShowStack,
+    Stop,
     Sweep,
     decode,
     encode,
@@ -200,6 +202,14 @@ class ZygoteClient:
         Without a connection nothing happens: who connects has to say it again.
         """
         self._send(Kill(worker))
+
+    def stop(self, worker: str) -> None:
+        """Let a worker use no CPU until `go_on`; without a connection nothing happens."""
+        self._send(Stop(worker))
+
+    def go_on(self, worker: str) -> None:
+        """Continue a worker; without a connection nothing happens: who connects has to say it again."""
+        self._send(Continue(worker))
 
     def show_stack(self, worker: str) -> None:
         """Make a worker write its stacks; without a connection nothing happens."""

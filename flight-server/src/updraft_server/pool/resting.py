@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers between two exchanges: stopped once they are quiet, ended if they are not or have been kept for long enough.
+
+A thread that a function leaves behind would compute and talk on behalf of nobody: no limit of time, fairness or audit
+counts it. A stopped worker uses no CPU, and its next exchange continues it. Policy alone, with a clock handed in: the
+front measures (`updraft_server.front.running_exchanges`), and the zygote stops and continues.
+"""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from updraft_server.ipc.worker_usage import WorkerUsage
+
+# Between two looks, or in all while a worker is stopped. Threads that end their work use less; so do timers.
+_QUIET_SECONDS = 0.05
+# Libraries that compute with several threads let them spin for some 0.2 seconds before they sleep.
+_MOST_BUSY_LOOKS = 4
+# After a worker was stopped: its scratch directory is measured about once a second.
+_LOOKS_WHEN_STOPPED = 8
+
+
+class _Worker(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def usage(self) -> WorkerUsage | None: ...
+
+
+Worker = TypeVar("Worker", bound=_Worker)
+
+
+class Phase(enum.Enum):
+    """AWAKE -> STOPPED -> AT_REST; AWAKE again whenever somebody has continued the worker."""
+
+    AWAKE = "awake"  # it may compute: measured at each look, and stopped once it does not
+    STOPPED = "stopped"  # measured for a while longer
+    AT_REST = "at rest"  # measured as rarely as the whole pool is
+
+
+@dataclass(slots=True)
+class _Rest(Generic[Worker]):
+    worker: Worker
+    since_seconds: float
+    phase: Phase = Phase.AWAKE
+    looks: int = 0
+    """In this phase."""
+    busy_looks: int = 0
+    """In a row, at which it had computed."""
+    processor_seconds: float = 0.0
+    """At the look before; of a stopped worker, at the first look."""
+
+    def enter(self, phase: Phase) -> None:
+        self.phase, self.looks, self.busy_looks = phase, 0, 0
+
+
+class RestingWorkers(Generic[Worker]):
+    """The workers of a pool that have had an exchange and wait for another one."""
+
+    def __init__(
+        self,
+        *,
+        stop: Callable[[Worker], None],
+        go_on: Callable[[Worker], None],
+        replace: Callable[[Worker, str], None],
+        expire: Callable[[Worker], None],
+        is_kept: Callable[[Worker], bool],
+        idle_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """No worker yet.
+
+        Args:
+            stop: Makes a worker use no CPU.
+            go_on: Undoes that.
+            replace: Ends a worker for what its exchanges have left behind, which the text says.
+            expire: Ends a worker that nobody has used for long enough.
+            is_kept: Whether a worker stays however long nobody uses it.
+            idle_seconds: How long the others stay.
+            clock: Of the machine, in seconds.
+        """
+        self._stop = stop
+        self._go_on = go_on
+        self._replace = replace
+        self._expire = expire
+        self._is_kept = is_kept
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._rests: dict[str, _Rest[Worker]] = {}
+
+    @property
+    def unsettled(self) -> Sequence[str]:
+        """Workers to measure at each look: those that are not at rest."""
+        return [name for name, rest in self._rests.items() if rest.phase is not Phase.AT_REST]
+
+    @property
+    def usage(self) -> Mapping[str, WorkerUsage]:
+        """The last measurement of each worker that has one."""
+        return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
+
+    @property
+    def computing(self) -> int:
+        """Workers that used CPU at the last look."""
+        return sum(rest.busy_looks > 0 for rest in self._rests.values())
+
+    def state(self, worker: str) -> str | None:
+        """What to call the state of a worker, where waiting is not all that there is to say."""
+        rest = self._rests.get(worker)
+        if rest is None:
+            return None
+        if rest.busy_looks:
+            return "busy"
+        return None if rest.phase is Phase.AWAKE else "stopped"
+
+    def begin(self, worker: Worker) -> bool:
+        """Take a worker whose exchange has ended; False for one that is not to be kept at all."""
+        if self._idle_seconds <= 0 and not self._is_kept(worker):
+            return False
+        self._rests[worker.id] = _Rest(worker, self._clock())
+        return True
+
+    def end(self, worker: Worker) -> None:
+        """Let a worker go on for an exchange."""
+        self.wake(worker)
+        self.forget(worker)
+
+    def forget(self, worker: Worker) -> None:
+        """Take note that a worker is gone, or is to end: a stopped process can be killed as it is. Idempotent."""
+        self._rests.pop(worker.id, None)
+
+    def wake(self, worker: Worker) -> None:
+        """Let a worker go on for a moment, for what is not an exchange."""
+        rest = self._rests.get(worker.id)
+        if rest is not None and rest.phase is not Phase.AWAKE:
+            rest.enter(Phase.AWAKE)
+            self._go_on(worker)
+
+    def all_go_on(self) -> None:
+        """Take note that somebody else continues all workers."""
+        for rest in self._rests.values():
+            rest.enter(Phase.AWAKE)
+
+    def end_expired(self) -> None:
+        """End the workers that nobody has used for long enough."""
+        latest_seconds = self._clock() - self._idle_seconds
+        for rest in [rest for rest in self._rests.values() if rest.since_seconds <= latest_seconds]:
+            if not self._is_kept(rest.worker):
+                self.forget(rest.worker)
+                self._expire(rest.worker)
+
+    def measured(self, usage: Mapping[str, WorkerUsage], excess: Callable[[WorkerUsage], str]) -> None:
+        """Judge workers by a new measurement; `excess` says which limit one is beyond, or nothing."""
+        for name in usage.keys() & self._rests.keys():
+            rest, used = self._rests[name], usage[name]
+            reason = excess(used) or _unrest(rest, used)
+            if reason:
+                self.replace(name, reason)
+            else:
+                self._looked(rest)
+
+    def replace(self, worker: str, reason: str) -> None:
+        """End a worker between exchanges for what it takes, which the reason says."""
+        self._replace(self._rests.pop(worker).worker, reason)
+
+    def _looked(self, rest: _Rest[Worker]) -> None:
+        rest.looks += 1
+        if rest.phase is Phase.AWAKE and rest.looks > 1 and not rest.busy_looks:
+            rest.enter(Phase.STOPPED)
+            self._stop(rest.worker)
+        elif rest.phase is Phase.STOPPED and rest.looks >= _LOOKS_WHEN_STOPPED:
+            rest.enter(Phase.AT_REST)
+
+
+def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
+    """Why a worker is not fit for another exchange; empty for one that may be. Counts CPU time."""
+    if used.processes > 1:
+        return f"it runs {used.processes} processes"
+    seconds = used.processor_seconds - rest.processor_seconds
+    if rest.phase is Phase.AWAKE:
+        rest.busy_looks = rest.busy_looks + 1 if rest.looks and seconds > _QUIET_SECONDS else 0
+        rest.processor_seconds = used.processor_seconds
+        return "it computes" if rest.busy_looks > _MOST_BUSY_LOOKS else ""
+    if rest.phase is Phase.STOPPED and not rest.looks:
+        rest.processor_seconds = used.processor_seconds
+        return ""
+    return f"it used {seconds:.2f} seconds of CPU time while it was stopped" if seconds > _QUIET_SECONDS else ""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real workers between exchanges: stopped, continued, and ended for what an exchange has left behind in them."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+from pool_driver import Zygotes, batches_of, exchange, pid_of, running_pool
+from session_commands import scalar_arrow
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.interface import until
+from updraft_server.pool.pool import Pool
+
+HANG_SECONDS = 60.0
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def at_rest(pool: Pool, look_seconds: float = 0.01) -> None:
+    """Look at the pool as a front does until no worker has to be looked at any more."""
+    async with asyncio.timeout(HANG_SECONDS):
+        while pool.resting.unsettled:
+            pool.resting.measured(await pool.measure(pool.resting.unsettled), lambda _: "")
+            await asyncio.sleep(look_seconds)
+
+
+async def test_a_worker_is_stopped_between_its_exchanges_and_remembers_what_it_has_imported(zygotes: Zygotes) -> None:
+    def counts(x: pa.Array) -> pa.Array:
+        import builtins
+
+        vars(builtins)["exchanges"] = exchanges = vars(builtins).get("exchanges", 0) + 1
+        return pa.array([exchanges] * len(x))
+
+    command = scalar_arrow(counts)
+    command.task.owner.application_id = "application"
+    async with running_pool(zygotes) as pool:
+        for number in (1, 2, 3):
+            reply = await exchange(pool, batches_of([1]), command)
+            assert reply.table.column(0)[0].as_py() == number
+            await at_rest(pool)
+            [worker] = pool.workers
+            assert (worker.state, is_stopped(worker.pid)) == ("stopped", True)
+
+
+async def test_a_thread_that_goes_on_computing_gets_no_further(zygotes: Zygotes) -> None:
+    def leaves_a_thread_that_python_does_not_count(x: pa.Array) -> pa.Array:
+        import _thread
+
+        def spin() -> None:
+            while True:
+                pass
+
+        _thread.start_new_thread(spin, ())
+        return x
+
+    command = scalar_arrow(leaves_a_thread_that_python_does_not_count)
+    command.task.owner.application_id = "application"
+    async with running_pool(zygotes) as pool:
+        assert (await exchange(pool, batches_of([1]), command)).error is None
+        await at_rest(pool, look_seconds=0.25)
+        # A busy machine may have kept the thread from computing.
+        await until(pool, lambda: pool.exits["leftover"] == 1 or [info.state for info in pool.workers] == ["stopped"])
+        assert (await exchange(pool, batches_of([1]))).error is None
+
+
+async def test_a_stopped_worker_shows_its_stack(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        await exchange(pool, batches_of([1]))
+        await at_rest(pool)
+        [worker] = pool.workers
+        assert "receive_header" in (await pool.stack(worker.worker) or "")
+        await at_rest(pool)
+        assert is_stopped(worker.pid)
+
+
+async def test_a_stopped_worker_serves_before_the_next_zygote_has_loaded_and_is_stopped_again(tmp_path: Path) -> None:
+    own = Zygotes(tmp_path, WorkerSettings())
+    try:
+        async with running_pool(own) as pool:
+            await exchange(pool, batches_of([1]))
+            await at_rest(pool)
+            [worker] = pool.workers
+            own.restart()
+            async with asyncio.timeout(HANG_SECONDS):
+                assert (await exchange(pool, batches_of([1]))).error is None
+            await until(pool, lambda: pool._zygote.hello is not None)
+            await at_rest(pool)
+            assert pid_of(pool, worker.worker) == worker.pid
+            assert is_stopped(worker.pid)
+    finally:
+        own.stop()
