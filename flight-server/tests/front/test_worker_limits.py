@@ -41,17 +41,52 @@ def test_a_worker_between_exchanges_has_the_same_limits() -> None:
 
 
 def test_workers_between_exchanges_make_room_the_largest_first_where_that_is_enough() -> None:
-    running = {"a": WorkerUsage(0, "", 900)}
     resting = {"b": WorkerUsage(0, "", 100), "c": WorkerUsage(0, "", 500), "d": WorkerUsage(0, "", 0)}
-    assert LIMITS.too_much_at_rest(running, resting) == []
-    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 901)}, resting) == ["c"]
-    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1401)}, resting) == ["c", "b"]
-    # The container held more when they were measured.
+
+    def ending(running_bytes: int, container_bytes: int | None = None) -> list[str]:
+        running = {"a": WorkerUsage(0, "", running_bytes, container_bytes=container_bytes)}
+        return list(LIMITS.too_much_at_rest(running, resting))
+
+    assert ending(900) == []
+    assert ending(901) == ["c"]
+    assert ending(1401) == ["c", "b"]
+    # The container held something else when they were measured.
     resting["c"] = resting["c"]._replace(container_bytes=10)
-    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1000, container_bytes=1601)}, resting) == ["c"]
-    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1000, container_bytes=1500)}, resting) == []
+    assert ending(1000, container_bytes=1601) == ["c"]
+    assert ending(1000, container_bytes=1500) == []
     # The largest of those that have an exchange goes then.
-    assert LIMITS.too_much_at_rest({"a": WorkerUsage(0, "", 1501)}, resting) == ()
+    assert ending(1501) == []
+    assert LIMITS.too_much_at_rest({}, {**resting, "e": WorkerUsage(0, "", 901)}) == {
+        "e": "it holds 901 bytes of memory, and others need them"
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "room_bytes", "ending"),
+    [
+        # 85% of 500 bytes, which one worker may have, or of what there is.
+        ((125, 300), 10_000, []),
+        ((126, 300), 10_000, ["c"]),
+        ((100, 110), 40, []),
+        ((100, 110), 35, ["c"]),
+        ((400, 26), 10_000, ["c"]),
+        # It needs more than others could give back.
+        ((500, 26), 10_000, []),
+    ],
+)
+def test_scratch_files_between_exchanges_leave_room_on_the_volume(
+    stored: tuple[int, int], room_bytes: int, ending: list[str]
+) -> None:
+    running = {"a": WorkerUsage(0, "", scratch_bytes=stored[0], scratch_room_bytes=room_bytes)}
+    # There was less room when they were measured.
+    resting = {
+        "b": WorkerUsage(0, "", scratch_bytes=0, scratch_room_bytes=0),
+        "c": WorkerUsage(0, "", scratch_bytes=stored[1], scratch_room_bytes=0),
+    }
+    assert list(LIMITS.too_much_at_rest(running, resting)) == ending
+    if ending:
+        reason = f"it has {stored[1]} bytes in its scratch directory, and others need room"
+        assert LIMITS.too_much_at_rest(running, resting) == {"c": reason}
 
 
 def test_the_largest_goes_before_all_together_take_too_much() -> None:

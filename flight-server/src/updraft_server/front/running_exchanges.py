@@ -159,8 +159,10 @@ class RunningExchanges:
         self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
         resting.measured(usage, limits.excess_at_rest)
-        for worker in limits.too_much_at_rest(used_by_running, resting.usage):
-            resting.replace(worker, f"it holds {resting.usage[worker].own_bytes} bytes of memory, and others need them")
+        known = resting.usage
+        measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
+        for worker, reason in limits.too_much_at_rest(measured_now, known).items():
+            resting.replace(worker, reason)
         largest = limits.largest_of_too_much(used_by_running)
         for worker, watched in running.items():
             relay, used = watched.relay, usage[worker]

@@ -107,25 +107,43 @@ class WorkerLimits:
         """The worker to end before the kernel ends the container with all of them; None while there is room."""
         return max(usage, key=lambda worker: usage[worker].own_bytes) if self._missing_bytes(usage) > 0 else None
 
-    def too_much_at_rest(self, running: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]) -> Sequence[str]:
-        """The workers between exchanges to end, the largest first, to make room; none where that is not enough.
+    def too_much_at_rest(
+        self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]
+    ) -> Mapping[str, str]:
+        """The workers between exchanges to end, with the reason, so that all others have room.
 
         Args:
-            running: Of workers that have an exchange.
+            measured: Of all workers that have an exchange, and of some others.
             resting: Of the others, when they were measured last.
         """
-        # What the container held then is not what it holds now.
-        at_rest = {worker: used._replace(container_bytes=None) for worker, used in resting.items()}
-        missing_bytes = self._missing_bytes({**at_rest, **running})
-        if sum(used.own_bytes for used in at_rest.values()) < missing_bytes:
-            return ()
-        ending: list[str] = []
-        for worker in sorted(at_rest, key=lambda worker: at_rest[worker].own_bytes, reverse=True):
-            if missing_bytes <= 0:
-                break
-            ending.append(worker)
-            missing_bytes -= at_rest[worker].own_bytes
-        return ending
+        # What the container held then, and the volume had, is not what they hold and have now.
+        before = {
+            worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
+        }
+        usage = {**before, **measured}
+        stored = {worker: used.scratch_bytes for worker, used in resting.items()}
+        held = {worker: used.own_bytes for worker, used in resting.items()}
+        return {
+            **{
+                worker: f"it has {stored[worker]} bytes in its scratch directory, and others need room"
+                for worker in _largest(stored, self._missing_scratch_bytes(usage))
+            },
+            **{
+                worker: f"it holds {held[worker]} bytes of memory, and others need them"
+                for worker in _largest(held, self._missing_bytes(usage))
+            },
+        }
+
+    def _missing_scratch_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
+        """What workers have stored beyond their share of the room that they have together.
+
+        That is what is free on the volume and what they have stored, but no more than one worker alone may store: the
+        chart sets that by the size of its volume, which is not what the node's disk has.
+        """
+        stored_bytes = sum(used.scratch_bytes for used in usage.values())
+        free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]
+        room_bytes = min([self.scratch_bytes, *(stored_bytes + free_bytes for free_bytes in free)])
+        return stored_bytes - int(_SHARE_OF_ALL * room_bytes)
 
     def _missing_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         together_bytes = sum(used.own_bytes for used in usage.values())
@@ -140,3 +158,16 @@ class WorkerLimits:
             f"{usage.own_bytes} of them the function {function}, most of all, whose worker was ended: give the pool "
             "more memory or fewer workers, or lower its --worker-memory-bytes"
         )
+
+
+def _largest(amounts: Mapping[str, int], missing: int) -> Sequence[str]:
+    """The fewest workers whose amounts make up for what is missing; none where all of them do not."""
+    if sum(amounts.values()) < missing:
+        return ()
+    found: list[str] = []
+    for worker in sorted(amounts, key=lambda worker: amounts[worker], reverse=True):
+        if missing <= 0:
+            break
+        found.append(worker)
+        missing -= amounts[worker]
+    return found

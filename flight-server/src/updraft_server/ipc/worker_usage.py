@@ -26,3 +26,5 @@ class WorkerUsage(NamedTuple):
     """What its scratch directory took on the disk when that was measured last."""
     scratch_files: int = 0
     """Entries of all kinds in it."""
+    scratch_room_bytes: int | None = None
+    """What is free on the volume of all scratch directories; None: not known."""

@@ -36,7 +36,14 @@ class HeldWorker:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
-    def usage(self, tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize) -> WorkerUsage:
+    def usage(
+        self,
+        tree: ProcessTree,
+        image_bytes: int,
+        container_bytes: int | None,
+        scratch: TreeSize,
+        scratch_room_bytes: int | None,
+    ) -> WorkerUsage:
         """What it uses with all that it has started.
 
         Args:
@@ -44,6 +51,7 @@ class HeldWorker:
             image_bytes: What every worker begins with.
             container_bytes: What the whole container holds, where that is known.
             scratch: What lies in its directory.
+            scratch_room_bytes: What is free on the volume of that.
         """
         # Whoever compares two measurements need not see process ids.
         mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
@@ -61,4 +69,5 @@ class HeldWorker:
             tree.threads,
             container_bytes,
             *scratch,
+            scratch_room_bytes,
         )

@@ -49,6 +49,14 @@ class ScratchDirectories:
         """What lay in a worker's directory when that was measured last."""
         return self._meter.size(worker)
 
+    def room_bytes(self) -> int | None:
+        """What is free on the volume that the directories share; None where that cannot be told."""
+        try:
+            volume = os.statvfs(self._directory)
+        except OSError:
+            return None
+        return volume.f_bavail * volume.f_frsize
+
     def make(self, worker: str) -> Path:
         """A new, empty directory; raises OSError."""
         path = self._directory / worker

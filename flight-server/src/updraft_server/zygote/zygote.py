@@ -375,9 +375,9 @@ class Zygote:
     def _measure(self, front: socket.socket, packet: Measure) -> None:
         workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
         trees = process_trees(worker.pid for worker in workers)
-        held = held_bytes()
+        held, room = held_bytes(), self._scratch.room_bytes()
         usage = {
-            worker.id: worker.usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id))
+            worker.id: worker.usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id), room)
             for worker in workers
         }
         self._send(front, Measured(packet.request, usage))
