@@ -8,6 +8,7 @@ from updraft_server.settings import ServeSettings
 WORKERS_SETTINGS = (
     "fresh_workers",
     "extra_workers",
+    "idle_worker_seconds",
     "max_exchanges_per_worker",
     "load_timeout_seconds",
     "model_memory_bytes",

@@ -70,6 +70,15 @@ class FrontSettings(ServiceSettings, PoolSettings):
         ge=0,
         le=256,
     )
+    idle_worker_seconds: float = setting(
+        "How long a worker keeps what a session has imported and left in memory, from its last exchange; then it ends, "
+        "and a new worker takes its place. It uses no CPU meanwhile, and ends earlier if others need its memory. Raise "
+        "it for notebooks whose imports are slow, lower it to free memory sooner. Workers of registered functions "
+        "stay, except for extra ones of tasks that need several at once. 0 ends a worker with its exchange.",
+        default=600.0,
+        unit="seconds",
+        ge=0,
+    )
     extra_workers: int | None = setting(
         "Maximum number of workers beyond --workers for tasks that need several at once, such as those that chain "
         "functions. With fewer than such tasks need, they can wait for each other until their deadlines. Defaults to "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import tarfile
@@ -178,6 +179,9 @@ def _signalled(victim: str, phase: str, number: signal.Signals) -> Callable[[Sce
             process.resume()
         elif number in _DEADLY:
             scene.victims.append(process)
+            # A worker without an exchange is stopped, and ends of other signals than SIGKILL once it goes on.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
             until("the victim has ended", lambda: _ended(process))
         scene.go()
         for other, directory in zip(found.others, ("first", "second"), strict=False):

@@ -363,6 +363,7 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
+        idle_seconds=settings.idle_worker_seconds,
         model_limits=LimitModels(
             settings.worker_processes,
             settings.worker_threads,
