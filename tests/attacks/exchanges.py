@@ -75,6 +75,12 @@ class Exchange:
         self._requests.put(finishing(self._asked, self._asked))
         self._requests.put(None)
         self._next("finish")
+        # One that is given up now ends with its worker.
+        try:
+            if next(self._replies, None) is not None:
+                raise BrokenExchangeError("a message came after finish")
+        except grpc.RpcError as error:
+            raise BrokenExchangeError(str(error)) from error
 
     def cancel(self) -> None:
         """Give the exchange up."""

@@ -28,6 +28,7 @@ from tests.attacks import (
     hides_memory,
     kills,
     lies,
+    lingers,
     reads,
     reads_files,
     reads_network,
@@ -130,6 +131,18 @@ class PoolUnderAttack:
         token = Path(self.surroundings.metrics_token).read_text().strip()
         return fetched(f"http://{self.surroundings.metrics}/metrics", token=token)[0]
 
+    def exits(self, reason: str) -> int:
+        """How many workers have ended for this reason."""
+        return int(self._status()["workers"]["exits"][reason])
+
+    def states(self) -> list[str]:
+        """Of its workers: "stopped" is one that has had an exchange and uses no CPU until the next one."""
+        return [worker["state"] for worker in self._status()["workers"]["living"]]
+
+    def _status(self) -> Any:
+        token = Path(self.surroundings.metrics_token).read_text().strip()
+        return json.loads(fetched(f"http://{self.surroundings.metrics}/status.json", token=token)[0])
+
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = _ATTACKER) -> Verdict:
         """What the attempt came to in an exchange of its own."""
         own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
@@ -217,6 +230,7 @@ _ATTEMPTS = (
     hides_memory,
     kills,
     lies,
+    lingers,
     reads,
     reads_files,
     reads_network,

@@ -20,6 +20,7 @@ from tests.attacks import (
     hides_memory,
     kills,
     lies,
+    lingers,
     reads,
     reads_files,
     reads_network,
@@ -29,6 +30,7 @@ from tests.attacks.memory_watch import MemoryWatch
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 from tests.attacks.until_harmed import UntilHarmed
+from tests.support.waiting import until
 
 Pools = UntilHarmed[PoolUnderAttack]
 
@@ -123,6 +125,32 @@ def test_a_function_that_takes_too_much_is_ended_and_told(
     limits = {"programs": "--worker-processes", "threads": "--worker-threads", "scratch": "--worker-scratch-"}
     assert "the limit is" in verdict.ended, verdict
     assert limits.get(attempt.__name__.partition("_")[0], "--worker-memory-bytes") in verdict.ended, verdict
+
+
+@pytest.mark.parametrize("attempt", [*lingers.REPLACED], ids=lambda attempt: attempt.__name__)
+def test_a_worker_in_which_a_function_leaves_too_much_is_replaced(
+    pools_with_small_limits: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_small_limits.unharmed() as pool:
+        before = pool.exits("leftover")
+        verdict = pool.attempt(attempt, application=attempt.__name__)
+        assert verdict.failed, verdict
+        # It may have been found before its exchange had ended.
+        if not verdict.died:
+            until("its worker is replaced", lambda: pool.exits("leftover") > before)
+        else:
+            assert "the limit is" in verdict.ended, verdict
+
+
+@pytest.mark.parametrize("attempt", [*lingers.STOPPED], ids=lambda attempt: attempt.__name__)
+def test_what_waits_for_the_end_of_its_exchange_never_runs(
+    pools_with_small_limits: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_small_limits.unharmed() as pool:
+        verdict = pool.attempt(attempt, application=attempt.__name__)
+        assert verdict.failed, verdict
+        assert not verdict.died, verdict
+        until("its worker is stopped", lambda: "stopped" in pool.states())
 
 
 @pytest.mark.parametrize("attempt", [*exhausts.REFUSED, *hides_memory.REFUSED], ids=lambda attempt: attempt.__name__)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to go on after an exchange, or to keep what it took: against a pool with the limits of `exhausts`.
+
+Each returns at once, so that nothing but a look between two exchanges can find what it has left behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts
+from tests.attacks.exhausts import MIB, written
+
+REPLACED = Attempts()
+STOPPED = Attempts()
+_BEYOND_MEMORY_BYTES = 384 * MIB
+
+
+def without_a_trace(work: Any) -> None:
+    """Work on in a thread that Python does not count."""
+    import _thread
+
+    _thread.start_new_thread(work, ())
+
+
+def compute() -> None:
+    """Use the processor for ever."""
+    while True:
+        pass
+
+
+@REPLACED
+def a_thread(target: Any) -> Any:
+    without_a_trace(compute)
+
+
+@STOPPED
+def a_thread_that_waits_until_its_worker_is_quiet(target: Any) -> Any:
+    import time
+
+    def waits() -> None:
+        time.sleep(2)
+        compute()
+
+    without_a_trace(waits)
+
+
+@REPLACED
+def a_timer_that_continues_its_worker(target: Any) -> Any:
+    import ctypes
+    import signal
+
+    class Event(ctypes.Structure):
+        _fields_ = (("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int))
+
+    class Times(ctypes.Structure):
+        _fields_ = (("interval", ctypes.c_long * 2), ("first", ctypes.c_long * 2))
+
+    # A timer whose signal is ignored goes off once.
+    signal.signal(signal.SIGCONT, lambda *_: None)
+    libc = ctypes.CDLL(None, use_errno=True)
+    room = ctypes.create_string_buffer(64)
+    event = Event.from_buffer(room)
+    event.signal, event.notify = signal.SIGCONT, 0
+    timer = ctypes.c_void_p()
+    if libc.timer_create(1, room, ctypes.byref(timer)) != 0:
+        raise OSError(ctypes.get_errno(), "timer_create")
+    # Each quarter of a second, for ever.
+    every = (ctypes.c_long * 2)(0, 250_000_000)
+    if libc.timer_settime(timer, 0, ctypes.byref(Times(every, every)), None) != 0:
+        raise OSError(ctypes.get_errno(), "timer_settime")
+
+    def waits() -> None:
+        import time
+
+        # Its worker is quiet, and is stopped, before it begins.
+        time.sleep(1.5)
+        compute()
+
+    without_a_trace(waits)
+
+
+@REPLACED
+def memory_in_a_module(target: Any) -> Any:
+    import builtins
+
+    vars(builtins)["kept"] = written(bytearray(_BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES)
+
+
+@REPLACED
+def scratch_files(target: Any) -> Any:
+    import os
+    import tempfile
+
+    for number in range(2):
+        with open(os.path.join(tempfile.gettempdir(), f"kept-{number}"), "wb") as file:
+            file.write(b"\x01" * (48 * MIB))
