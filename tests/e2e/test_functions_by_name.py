@@ -350,6 +350,27 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
             named.sql(f"SELECT * FROM {catalog}add(1, 2)")
 
 
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ("SELECT number FROM {stepped}(updraft.default.add(4, 1), 3)", [5, 8, 11]),
+        ("SELECT number FROM {stepped}(4, step => updraft.default.add(1, 2))", [4, 7, 10]),
+        ("SELECT number FROM (SELECT 4 AS four), LATERAL {stepped}(updraft.default.add(four, 1), 3)", [5, 8, 11]),
+        (
+            "SELECT number FROM (SELECT 4 AS four), LATERAL (SELECT * FROM {stepped}(updraft.default.add(four, 1), 3))",
+            [5, 8, 11],
+        ),
+        ("SELECT sum FROM (SELECT 4 AS four), LATERAL (SELECT updraft.default.add(four, 1) AS sum)", [5]),
+        ("SELECT n FROM (SELECT 1 AS one), LATERAL explode(array(updraft.default.add(one, 1))) AS t(n)", [2]),
+    ],
+)
+def test_a_call_stands_in_lateral_and_as_the_whole_argument_of_a_table_function(
+    named: SparkSession, query: str, numbers: list[int]
+) -> None:
+    with before_tables(named) as catalog:
+        assert values(named, query.format(stepped=f"{catalog}stepped")) == numbers
+
+
 def test_functions_of_spark_do_not_need_the_pool_of_the_current_namespace(
     spark: SparkSession, deployed: LocalPool
 ) -> None:

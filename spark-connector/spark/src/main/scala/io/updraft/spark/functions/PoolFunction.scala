@@ -63,6 +63,19 @@ final case class PoolFunction(
   def called(version: String): CalledFunction =
     CalledFunction(endpoint, name, version, state.headOption.map(_.dataType))
 
+  /** What a call holds of it.
+    *
+    * @param actual
+    *   types of the call's arguments
+    */
+  def binding(called: CalledFunction, actual: Seq[DataType]): FunctionBinding = FunctionBinding(
+    called,
+    actual,
+    arguments.take(actual.length).map(_.dataType),
+    result,
+    isDeterministic
+  )
+
   /** "discount(price BIGINT, percent DOUBLE = 10.0) -> DOUBLE" */
   def signature: String = {
     val defaults = Seq.fill(required)("") ++ description.getDefaultsList.asScala.map(" = " + _)

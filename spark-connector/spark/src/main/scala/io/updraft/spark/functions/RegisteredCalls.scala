@@ -17,7 +17,13 @@ import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
 /** Puts calls of pools in the place of what Spark has resolved, once its types are cast. */
 object RegisteredCalls extends Rule[LogicalPlan] {
 
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions(onPool.orElse {
+    case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess =>
+      // Spark goes on with its children: a call that is the whole argument would stay.
+      onPool.applyOrElse(argument.value, identity[Expression])
+  })
+
+  private val onPool: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) if call.resolved =>
       // Without the wrapper Spark would chain it with a function around it into one call of one worker.
       KnownNullable(
@@ -35,10 +41,9 @@ object RegisteredCalls extends Rule[LogicalPlan] {
       )
     case call: AggregateExpression if call.resolved =>
       call.aggregateFunction match {
-        case v2: V2Aggregator[_, _] => onPool(call, v2.aggrFunc, v2.children)
+        case v2: V2Aggregator[_, _] => aggregate(call, v2.aggrFunc, v2.children)
         case _ => call
       }
-    case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess => argument.value
   }
 
   /** A call as the name of its column shows it: `f(x)`. */
@@ -49,7 +54,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
       PrettyPythonUDF(call.aggrFunc.name(), call.dataType, call.children)
   }
 
-  private def onPool(
+  private def aggregate(
       call: AggregateExpression,
       function: BoundFunction,
       arguments: Seq[Expression]

@@ -54,8 +54,9 @@ final class UnboundPoolFunction private (
     val actual = arguments.map(_.dataType)
     UnboundPoolFunction.checkTypes(function, actual)
     function.kind match {
-      case FunctionKind.FUNCTION_KIND_SCALAR => new PoolScalar(function, called, actual)
-      case FunctionKind.FUNCTION_KIND_AGGREGATE => new PoolAggregate(function, called, actual)
+      case FunctionKind.FUNCTION_KIND_SCALAR => new PoolScalar(function.binding(called, actual))
+      case FunctionKind.FUNCTION_KIND_AGGREGATE =>
+        new PoolAggregate(function.binding(called, actual))
       case _ =>
         throw new UnsupportedOperationException(
           s"$name gives a table: call it in FROM, or after LATERAL"
@@ -89,14 +90,28 @@ object UnboundPoolFunction {
     }
 }
 
+/** What a call needs of a registered function, with nothing of the pool's description: expressions
+  * hold it, and travel to executors.
+  *
+  * @param actual
+  *   types of the arguments before Spark casts them
+  * @param declared
+  *   types to which Spark casts them
+  */
+final case class FunctionBinding(
+    called: CalledFunction,
+    actual: Seq[DataType],
+    declared: Seq[DataType],
+    result: DataType,
+    deterministic: Boolean
+)
+
 /** A registered function with arguments; [[RegisteredCalls]] puts the call of a pool in its place.
   */
 trait PoolCalled extends BoundFunction {
-  def function: PoolFunction
-  def called: CalledFunction
+  def binding: FunctionBinding
 
-  /** Types of the arguments before Spark casts them. */
-  def actual: Seq[DataType]
+  def called: CalledFunction = binding.called
 
   /** The arguments of the call, which raise an error where a cast does not fit a value. */
   def strict(arguments: Seq[Expression]): Seq[Expression] = {
@@ -105,17 +120,15 @@ trait PoolCalled extends BoundFunction {
       throw new UnsupportedOperationException(
         s"$name cannot be called so: write its name instead of IDENTIFIER to give arguments by theirs"
       )
-    arguments.zip(actual).map { case (argument, dataType) =>
+    arguments.zip(binding.actual).map { case (argument, dataType) =>
       ArgumentCast.strict(argument, dataType)
     }
   }
 
-  override def inputTypes(): Array[DataType] =
-    function.arguments.take(actual.length).map(_.dataType).toArray
-
-  override def resultType(): DataType = function.result
+  override def inputTypes(): Array[DataType] = binding.declared.toArray
+  override def resultType(): DataType = binding.result
   override def isResultNullable: Boolean = true
-  override def isDeterministic: Boolean = function.isDeterministic
+  override def isDeterministic: Boolean = binding.deterministic
   override def name(): String = called.fullName
   override def canonicalName(): String = s"updraft.${called.endpoint}.${called.fullName}"
 
@@ -125,20 +138,14 @@ trait PoolCalled extends BoundFunction {
   )
 }
 
-final class PoolScalar(
-    override val function: PoolFunction,
-    override val called: CalledFunction,
-    override val actual: Seq[DataType]
-) extends ScalarFunction[AnyRef]
+final class PoolScalar(override val binding: FunctionBinding)
+    extends ScalarFunction[AnyRef]
     with PoolCalled {
   override def produceResult(input: InternalRow): AnyRef = throw notHere
 }
 
-final class PoolAggregate(
-    override val function: PoolFunction,
-    override val called: CalledFunction,
-    override val actual: Seq[DataType]
-) extends AggregateFunction[String, AnyRef]
+final class PoolAggregate(override val binding: FunctionBinding)
+    extends AggregateFunction[String, AnyRef]
     with PoolCalled {
   override def newAggregationState(): String = throw notHere
   override def update(state: String, input: InternalRow): String = throw notHere

@@ -40,7 +40,7 @@ trait FlightStageExec extends FlightRegisteredExec {
   override protected def replay: Replay =
     if (function.deterministic) Replay.FROM_THE_START else Replay.NEVER
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val inputs = keys ++ filter ++ arguments
     val copied =
       child.output.indices.filter(column => inputs.exists(_.semanticEquals(child.output(column))))

@@ -74,7 +74,7 @@ case class FlightCallExec(
   override protected def replay: Replay =
     if (function.deterministic) Replay.REPLAY else Replay.NEVER
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val all = child.output.indices
     val spec = argumentSpec(all, all, function.children)
     val names = functionNames
@@ -117,7 +117,7 @@ case class FlightCallTableExec(
   override protected def replay: Replay =
     if (function.udfDeterministic) Replay.FROM_THE_START else Replay.NEVER
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val passed = ordinals(requiredChildOutput)
     val copied = (ordinals(function.children) ++ passed).distinct
     val spec = argumentSpec(copied, passed, function.children)

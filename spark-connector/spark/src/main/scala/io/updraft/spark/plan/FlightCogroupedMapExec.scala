@@ -50,7 +50,7 @@ case class FlightCogroupedMapExec(
     }
   }
 
-  private def taskRunner: CogroupedMapRunner = {
+  override protected[plan] def taskRunner: CogroupedMapRunner = {
     val leftColumns = GroupColumns.of(left.output, leftKeys)
     val rightColumns = GroupColumns.of(right.output, rightKeys)
     val leftInput = groupedInput(left, leftKeys, leftColumns, RowShape.Columns)

@@ -36,7 +36,7 @@ case class FlightEvalPythonExec(
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val call = PythonCall.of(udfs)
     val all = child.output.indices
     val spec = requestSpec(child.output, all, all, call.inputs)

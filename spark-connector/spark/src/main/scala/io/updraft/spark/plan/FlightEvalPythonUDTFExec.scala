@@ -50,7 +50,7 @@ case class FlightEvalPythonUDTFExec(
       case _ => -1
     }.filter(_ >= 0)
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val call = PythonCall.ofTable(udtf)
     val passed = columns(requiredChildOutput)
     val copied = (columns(call.inputs) ++ passed).distinct

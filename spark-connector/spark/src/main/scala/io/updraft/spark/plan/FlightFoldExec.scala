@@ -27,13 +27,13 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
 
   override protected def doExecute(): RDD[InternalRow] = {
     beforeTasks()
-    val runner = foldRunner
+    val runner = taskRunner
     SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
       runner.run(partition, rows, TaskContext.get())
     }
   }
 
-  private def foldRunner: FoldRunner = {
+  override protected[plan] def taskRunner: FoldRunner = {
     val call = pythonCall
     val rows = fold
     val copied = rows.columns.indices.filter { column =>

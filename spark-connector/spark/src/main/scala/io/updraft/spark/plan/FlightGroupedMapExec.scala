@@ -33,7 +33,7 @@ case class FlightGroupedMapExec(
 
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(GroupOrder.required(keys))
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val columns = GroupColumns.of(child.output, keys)
     val result = rowResult
     new TaskRunner(

@@ -33,7 +33,7 @@ case class FlightMapInBatchExec(
       output.map(column => ResultColumns.className(column.dataType))
     )
 
-  override protected def taskRunner: TaskRunner = {
+  override protected[plan] def taskRunner: TaskRunner = {
     val spec = requestSpec(child.output, child.output.indices, Seq.empty, child.output)
     val result = RowResult(
       function.dataType,

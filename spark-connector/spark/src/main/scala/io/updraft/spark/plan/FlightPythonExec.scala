@@ -15,7 +15,7 @@ import io.updraft.client.Replay
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.RequestSpec
-import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskRunner}
+import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskPipeline, TaskRunner}
 import io.updraft.spark.trace.QuerySpans
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever their
@@ -45,6 +45,9 @@ trait FlightPythonExec extends SparkPlan {
 
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName gives batches")
+
+  /** The work of one task, which Spark serializes. */
+  protected[plan] def taskRunner: TaskPipeline
 
   /** What the driver does before tasks are made. */
   protected def beforeTasks(): Unit = {
@@ -149,8 +152,7 @@ trait FlightPythonExec extends SparkPlan {
 /** An operator with one child; [[TaskRunner]] does the work of a task. */
 trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
-  /** The work of one task. */
-  protected def taskRunner: TaskRunner
+  override protected[plan] def taskRunner: TaskRunner
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()
