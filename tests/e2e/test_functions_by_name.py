@@ -353,12 +353,12 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
 @pytest.mark.parametrize(
     ("query", "numbers"),
     [
-        ("SELECT number FROM {stepped}(updraft.default.add(4, 1), 3)", [5, 8, 11]),
-        ("SELECT number FROM {stepped}(4, step => updraft.default.add(1, 2))", [4, 7, 10]),
-        ("SELECT number FROM (SELECT 4 AS four), LATERAL {stepped}(updraft.default.add(four, 1), 3)", [5, 8, 11]),
+        ("SELECT number FROM {stepped}(updraft.default.add(4, 1), 3)", [5, 15, 25]),
+        ("SELECT number FROM {stepped}(4, step => updraft.default.add(1, 2))", [4, 7]),
+        ("SELECT number FROM (SELECT 4 AS four), LATERAL {stepped}(updraft.default.add(four, 1), 3)", [5, 15, 25]),
         (
             "SELECT number FROM (SELECT 4 AS four), LATERAL (SELECT * FROM {stepped}(updraft.default.add(four, 1), 3))",
-            [5, 8, 11],
+            [5, 15, 25],
         ),
         ("SELECT sum FROM (SELECT 4 AS four), LATERAL (SELECT updraft.default.add(four, 1) AS sum)", [5]),
         ("SELECT n FROM (SELECT 1 AS one), LATERAL explode(array(updraft.default.add(one, 1))) AS t(n)", [2]),

@@ -158,12 +158,6 @@ def test_a_session_without_a_key_stays_local_if_it_may(signed: Sides) -> None:
     assert list(answer.rows) == list(signed.stock(_KINDS["pandas_udf"]).rows)
 
 
-def test_a_key_that_is_missing_fails_the_query_and_is_named(signed: Sides, tmp_path: Path) -> None:
-    confs = {KEY_FILE: str(tmp_path / "absent.pem"), _FALLBACK: "local"}
-    error = str(signed.updraft(_KINDS["pandas_udf"], confs=confs).error)
-    assert f'{KEY_FILE} = "{tmp_path}/absent.pem": the driver has no such file' in error
-
-
 def test_a_signature_that_holds_for_longer_than_its_signer_may_sign_is_refused(signed: Sides, signer: Signing) -> None:
     answer = signed.updraft(_KINDS["pandas_udf"], confs={**signer.confs, _LIFETIME: "8d"})
     assert "lower spark.updraft.udf.signatureLifetime" in str(answer.error)

@@ -28,11 +28,8 @@ class Files:
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "ours")
-        self.stranger = Authority(directory / "strangers")
         self.server = self.authority.identity("127.0.0.1")
         self.tokens = _written(directory / "tokens", "the-right-one\n")
-        self.wrong_token = _written(directory / "wrong", "a-wrong-one\n")
-        self.absent = directory / "absent"
 
     @property
     def server_options(self) -> list[str]:
@@ -87,50 +84,6 @@ def test_functions_run_over_mutual_tls(spark: SparkSession, mutual: LocalPool, f
     assert _answer(spark, _tls(mutual), confs) == list(range(1, 11))
 
 
-@pytest.mark.parametrize("wrong", ["wrong_token", "absent"])
-def test_a_wrong_token_file_is_named_by_its_setting_and_its_token_is_not_shown(
-    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str
-) -> None:
-    confs = {_CA: files.authority.certificate, _TOKEN_FILE: getattr(files, wrong)}
-    with pytest.raises(Exception, match=_TOKEN_FILE) as caught:
-        _answer(spark, _tls(guarded), confs)
-    assert "a-wrong-one" not in str(caught.value)
-
-
-def test_no_token_at_all_is_refused_with_the_setting(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
-    with pytest.raises(Exception, match=f"needs a token.*{_TOKEN_FILE}"):
-        _answer(spark, _tls(guarded), {_CA: files.authority.certificate})
-
-
-def test_a_pool_that_another_authority_signed_is_refused_with_the_setting(
-    spark: SparkSession, guarded: LocalPool, files: Files
-) -> None:
-    confs = {_CA: files.stranger.certificate, _TOKEN_FILE: files.tokens}
-    with pytest.raises(Exception, match=rf"{re.escape(_CA)} says whom to trust\): PKIX path"):
-        _answer(spark, _tls(guarded), confs)
-
-
-@pytest.mark.parametrize(("wrong", "why"), [("absent", "no such file"), ("tokens", "valid certificates")])
-def test_a_file_of_authorities_that_holds_none_is_named_by_its_setting(
-    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str, why: str
-) -> None:
-    path = getattr(files, wrong)
-    with pytest.raises(Exception, match=f"{re.escape(_CA)} cannot be used: .*{why}.*{re.escape(str(path))}"):
-        _answer(spark, _tls(guarded), {_CA: path, _TOKEN_FILE: files.tokens})
-
-
-@pytest.mark.parametrize("stranger", [False, True])
-def test_a_client_that_mutual_tls_does_not_know_hears_which_setting_says_who_it_is(
-    spark: SparkSession, mutual: LocalPool, files: Files, stranger: bool
-) -> None:
-    confs: dict[str, Path | str] = {_CA: files.authority.certificate, **_CONNECT_TIMEOUT}
-    if stranger:
-        executor = files.stranger.identity("executor")
-        confs |= {_CERTIFICATE: executor.certificate, _KEY: executor.key}
-    with pytest.raises(Exception, match=re.escape(_CERTIFICATE)):
-        _answer(spark, _tls(mutual), confs)
-
-
 def test_a_renewed_certificate_is_used_without_a_restart(
     spark: SparkSession, mutual: LocalPool, files: Files, tmp_path: Path
 ) -> None:
@@ -149,13 +102,3 @@ def _install(identity: Identity, certificate: Path, key: Path) -> None:
         beside = target.with_suffix(".new")
         beside.write_bytes(source.read_bytes())
         beside.replace(target)
-
-
-def test_tls_where_the_pool_has_none_is_said(spark: SparkSession, pool: LocalPool, files: Files) -> None:
-    with pytest.raises(Exception, match=r"TLS is on one side only: .* speaks no TLS"):
-        _answer(spark, _tls(pool), {_CA: files.authority.certificate})
-
-
-def test_no_tls_where_the_pool_has_it_is_said(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
-    with pytest.raises(Exception, match=r"TLS is on one side only: .* speaks TLS"):
-        _answer(spark, guarded.tcp_endpoint, {_TOKEN_FILE: files.tokens, **_CONNECT_TIMEOUT})

@@ -49,19 +49,6 @@ def _plus_one(spark: SparkSession) -> list[int]:
 
 
 @pytest.mark.usefixtures("guarded")
-@pytest.mark.parametrize("fallback", ["fail", "local"])
-def test_a_token_file_that_is_missing_fails_the_query_by_its_name(
-    spark: SparkSession, tokens: TokenFiles, fallback: str
-) -> None:
-    """As where a pod starts without the Secret that holds it."""
-    tokens.client.unlink()
-    confs = {"spark.updraft.udf.fallback": fallback}
-    with runtime_confs(spark, confs), pytest.raises(Exception, match="NoSuchFileException") as caught:
-        _plus_one(spark)
-    assert f'{_TOKEN_FILE} = "{tokens.client}": java.nio.file.NoSuchFileException' in str(caught.value)
-
-
-@pytest.mark.usefixtures("guarded")
 def test_no_query_fails_while_tokens_are_rotated(spark: SparkSession, tokens: TokenFiles) -> None:
     rotated = threading.Event()
 

@@ -26,16 +26,45 @@ public final class Listener {
       return mistakenService(options);
     }
     boolean expectsTls = endpoint.transport() == Endpoint.Transport.TLS;
-    InetSocketAddress address = new InetSocketAddress(endpoint.host(), endpoint.port());
-    return switch (Speech.of(address, options.connectTimeout())) {
+    return switch (speech(options)) {
       case HTTP1 ->
           Optional.of(
               "%s speaks HTTP/1, as a metrics port does: it is not a %s"
                   .formatted(endpoint.address(), options.peer().noun()));
-      case TLS -> expectsTls ? mistakenService(options) : Optional.of(tlsOnOneSide(options));
+      case TLS, MUTUAL_TLS ->
+          expectsTls ? mistakenService(options) : Optional.of(tlsOnOneSide(options));
       case HTTP2 -> expectsTls ? Optional.of(tlsOnOneSide(options)) : mistakenService(options);
       case UNKNOWN -> Optional.empty();
     };
+  }
+
+  /**
+   * Says that the peer asks for a certificate of this client, where calls by TLS have broken off;
+   * empty if it does not.
+   */
+  static Optional<String> wantsCertificate(ClientOptions options) {
+    Endpoint endpoint = options.endpoint();
+    if (endpoint.transport() != Endpoint.Transport.TLS || speech(options) != Speech.MUTUAL_TLS) {
+      return Optional.empty();
+    }
+    Peer peer = options.peer();
+    String settings =
+        "%s and %s".formatted(peer.tlsCertificateFileSetting(), peer.tlsKeyFileSetting());
+    String reason =
+        options
+            .tls()
+            .certificate()
+            .map(file -> "does not accept that of %s (%s)".formatted(file, settings))
+            .orElse("was shown none (%s)".formatted(settings));
+    return Optional.of(
+        "the %s at %s asks for a certificate of this client, and %s"
+            .formatted(peer.noun(), endpoint, reason));
+  }
+
+  private static Speech speech(ClientOptions options) {
+    Endpoint endpoint = options.endpoint();
+    InetSocketAddress address = new InetSocketAddress(endpoint.host(), endpoint.port());
+    return Speech.of(address, options.connectTimeout());
   }
 
   private static String tlsOnOneSide(ClientOptions options) {

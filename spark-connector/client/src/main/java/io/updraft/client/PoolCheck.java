@@ -7,6 +7,7 @@ import io.grpc.Status;
 import io.netty.handler.ssl.SslHandshakeTimeoutException;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.PoolStatus;
+import io.updraft.proto.v1.SignedStatement;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
@@ -15,24 +16,41 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * Asks a pool whether it takes this client at all, before there are tasks: its token, and the
- * versions that both sides must share. Of several pods behind one name one is asked: they are
- * replicas, started alike.
+ * Asks a pool whether it takes this client at all, before there are tasks: its certificate and
+ * token, the versions that both sides must share, and the key that signs its functions. Of several
+ * pods behind one name one is asked: they are replicas, started alike.
  */
 public final class PoolCheck {
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;
+  private static final String WHOAMI_ACTION = "updraft.whoami";
+  private static final String SIGNATURE_ACTION = "updraft.check_signature";
 
   private PoolCheck() {}
+
+  /** What is to be corrected before the pool can run functions of this client. */
+  public enum Cause {
+    /** What listens at the endpoint is no pool that this client can talk to. */
+    ENDPOINT,
+    /** One side does not trust the other's certificate. */
+    CERTIFICATE,
+    /** The token is missing or unknown. */
+    TOKEN,
+    /** The caller's identity does not have the right, or is of another tenant. */
+    PERMISSION,
+    /** The two sides differ in a version that they must share. */
+    VERSION,
+    /** The pool does not take functions of sessions. */
+    SESSION_FUNCTIONS,
+    /** The function is not signed, or by a key that the pool does not know. */
+    SIGNATURE
+  }
 
   /**
    * Why no exchange with the pool can succeed.
    *
-   * @param kind {@code ERROR_KIND_UNAUTHENTICATED}, {@code ERROR_KIND_VERSION}, {@code
-   *     ERROR_KIND_FUNCTION_REFUSED} for a function that nobody has signed, or {@code
-   *     ERROR_KIND_POOL_UNAVAILABLE} for what TLS does not accept
    * @param message for the user
    */
-  public record Refusal(ErrorKind kind, String message) {}
+  public record Refusal(Cause cause, String message) {}
 
   /**
    * What a pool has answered.
@@ -42,11 +60,25 @@ public final class PoolCheck {
    *     empty if something did
    * @param status what it is; empty if that is not known: it may be restarting or full, and tasks
    *     find out
+   * @param caller what it knows of this client, as the JSON object of {@code updraft.whoami}
+   * @param signature why it runs nothing that the client's key has signed
    */
   public record Answer(
-      Optional<Refusal> refusal, Optional<String> silence, Optional<PoolStatus> status) {
-    private static final Answer UNKNOWN =
-        new Answer(Optional.empty(), Optional.empty(), Optional.empty());
+      Optional<Refusal> refusal,
+      Optional<String> silence,
+      Optional<PoolStatus> status,
+      Optional<String> caller,
+      Optional<Refusal> signature) {
+    private static final Answer UNKNOWN = of(null, null);
+
+    private static Answer of(Refusal refusal, String silence) {
+      return new Answer(
+          Optional.ofNullable(refusal),
+          Optional.ofNullable(silence),
+          Optional.empty(),
+          Optional.empty(),
+          Optional.empty());
+    }
 
     /** Whether the pool takes this client's calls. */
     public boolean isAccepted() {
@@ -68,38 +100,95 @@ public final class PoolCheck {
       String message = "the pool runs only functions that their driver has signed";
       return status
           .filter(PoolStatus::getSignaturesRequired)
-          .map(pool -> new Refusal(ErrorKind.ERROR_KIND_FUNCTION_REFUSED, message));
+          .map(pool -> new Refusal(Cause.SIGNATURE, message));
     }
   }
 
   /**
-   * Asks once and waits at most the connect timeout.
+   * Asks once and waits at most the connect timeout for each answer.
    *
+   * @param signed a statement by the client's key about no function; empty if it signs none
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
-  public static Answer ask(ClientOptions options) throws InterruptedException {
+  public static Answer ask(ClientOptions options, Optional<SignedStatement> signed)
+      throws InterruptedException {
     ChannelPool.Connection connection = ChannelPool.acquireForQuestion(options);
     try {
-      FlightAction action = new FlightAction(Peer.POOL.statusAction(), ByteString.EMPTY);
-      ActionCall.Outcome outcome = ActionCall.run(connection, options, action);
-      return outcome.status().isOk() ? accepted(outcome.result()) : refused(outcome, options);
+      ActionCall.Outcome outcome = run(connection, options, Peer.POOL.statusAction());
+      if (isCutOff(outcome, options)) {
+        // The pool may have ended in this moment: a certificate is at fault if it hangs up again.
+        Optional<String> wanted = Listener.wantsCertificate(options);
+        outcome = run(connection, options, Peer.POOL.statusAction());
+        if (wanted.isPresent() && isCutOff(outcome, options)) {
+          return Answer.of(new Refusal(Cause.CERTIFICATE, wanted.get()), null);
+        }
+      }
+      if (!outcome.status().isOk()) {
+        return refused(outcome, options);
+      }
+      Optional<PoolStatus> status = body(outcome).flatMap(PoolCheck::status);
+      if (status.isEmpty()) {
+        // Whatever it is that listens there, tasks get its own words.
+        return Answer.UNKNOWN;
+      }
+      Optional<String> caller =
+          body(run(connection, options, WHOAMI_ACTION)).map(ByteString::toStringUtf8);
+      Optional<Refusal> signature = Optional.empty();
+      if (signed.isPresent()) {
+        FlightAction check = new FlightAction(SIGNATURE_ACTION, signed.get().toByteString());
+        signature = refusedSignature(ActionCall.run(connection, options, check).status());
+      }
+      return new Answer(Optional.empty(), Optional.empty(), status, caller, signature);
     } finally {
       connection.release();
     }
   }
 
-  private static Answer accepted(byte[] result) {
+  /** The same of a client that signs nothing. */
+  public static Answer ask(ClientOptions options) throws InterruptedException {
+    return ask(options, Optional.empty());
+  }
+
+  private static ActionCall.Outcome run(
+      ChannelPool.Connection connection, ClientOptions options, String action)
+      throws InterruptedException {
+    return ActionCall.run(connection, options, new FlightAction(action, ByteString.EMPTY));
+  }
+
+  /** Whether a connection by TLS was made and broke off, as it does where certificates differ. */
+  private static boolean isCutOff(ActionCall.Outcome outcome, ClientOptions options) {
+    Status status = outcome.status();
+    return options.endpoint().transport() == Endpoint.Transport.TLS
+        && !status.isOk()
+        && Failure.ofStatus(status, options).origin() == Failure.Origin.CONNECTION
+        && silenceOf(status, options).isEmpty();
+  }
+
+  /** A pool that looks at no signatures has no such action, and takes every key. */
+  private static Optional<Refusal> refusedSignature(Status status) {
+    return status.getCode() == Status.Code.PERMISSION_DENIED
+        ? Optional.of(new Refusal(Cause.SIGNATURE, status.getDescription()))
+        : Optional.empty();
+  }
+
+  /** What an action has given; empty if nothing that can be read. */
+  private static Optional<ByteString> body(ActionCall.Outcome outcome) {
     try {
-      CodedInputStream input = CodedInputStream.newInstance(result);
-      if (input.readTag() != BODY_FIELD_TAG) {
-        return Answer.UNKNOWN;
-      }
-      PoolStatus status = PoolStatus.parseFrom(input.readBytes());
-      return new Answer(Optional.empty(), Optional.empty(), Optional.of(status));
+      CodedInputStream input = CodedInputStream.newInstance(outcome.result());
+      return outcome.status().isOk() && input.readTag() == BODY_FIELD_TAG
+          ? Optional.of(input.readBytes())
+          : Optional.empty();
     } catch (IOException e) {
-      // Whatever it is that listens there, tasks get its own words.
-      return Answer.UNKNOWN;
+      return Optional.empty();
+    }
+  }
+
+  private static Optional<PoolStatus> status(ByteString body) {
+    try {
+      return Optional.of(PoolStatus.parseFrom(body));
+    } catch (IOException e) {
+      return Optional.empty();
     }
   }
 
@@ -107,26 +196,27 @@ public final class PoolCheck {
       throws InterruptedException {
     Optional<String> silence = silenceOf(outcome.status(), options);
     if (silence.isPresent()) {
-      return new Answer(Optional.empty(), silence, Optional.empty());
+      return Answer.of(null, silence.get());
     }
     Failure failure = Failure.ofStatus(outcome.status(), options);
     if (outcome.status().getCode() == Status.Code.UNAUTHENTICATED) {
-      return refused(failure.kind(), failure.message());
+      return Answer.of(new Refusal(Cause.TOKEN, failure.message()), null);
+    }
+    if (outcome.status().getCode() == Status.Code.PERMISSION_DENIED) {
+      return Answer.of(new Refusal(Cause.PERMISSION, failure.message()), null);
     }
     if (failure.mayBeOfAnotherListener()) {
       Optional<String> mistaken = Listener.mistaken(options);
       if (mistaken.isPresent()) {
-        return refused(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, mistaken.get());
+        return Answer.of(new Refusal(Cause.ENDPOINT, mistaken.get()), null);
       }
     }
     boolean refusedByTls =
         failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
             && failure.origin() == Failure.Origin.CLIENT;
-    return refusedByTls ? refused(failure.kind(), failure.message()) : Answer.UNKNOWN;
-  }
-
-  private static Answer refused(ErrorKind kind, String message) {
-    return new Answer(Optional.of(new Refusal(kind, message)), Optional.empty(), Optional.empty());
+    return refusedByTls
+        ? Answer.of(new Refusal(Cause.CERTIFICATE, failure.message()), null)
+        : Answer.UNKNOWN;
   }
 
   /** Netty ends a TLS handshake by a timeout of its own, which may come before ours. */
@@ -151,8 +241,17 @@ public final class PoolCheck {
               .formatted(pool.getProtocolVersion(), Exchange.PROTOCOL_VERSION));
     }
     if (!pool.getSessionFunctionsAllowed()) {
-      // It says so itself, and how to change that.
-      return Optional.empty();
+      return Optional.of(
+          new Refusal(
+              Cause.SESSION_FUNCTIONS,
+              "the pool runs registered functions only: its operator starts it with"
+                  + " --session-functions unsigned or signed to run what Spark sessions ship"));
+    }
+    if (!pool.getPythonVersion().isEmpty() && pool.getPysparkVersion().isEmpty()) {
+      return Optional.of(
+          new Refusal(
+              Cause.SESSION_FUNCTIONS,
+              "the pool has no pyspark, so it cannot run what a Spark session ships"));
     }
     return differs("Python", pythonVersion, pool.getPythonVersion())
         .or(() -> differs("pyspark", sparkVersion, pool.getPysparkVersion()));
@@ -168,7 +267,7 @@ public final class PoolCheck {
   }
 
   private static Optional<Refusal> version(String message) {
-    return Optional.of(new Refusal(ErrorKind.ERROR_KIND_VERSION, message));
+    return Optional.of(new Refusal(Cause.VERSION, message));
   }
 
   private static List<String> minor(String version) {

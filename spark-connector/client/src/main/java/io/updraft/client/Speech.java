@@ -6,13 +6,17 @@ import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
+import java.security.Principal;
+import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
+import javax.net.ssl.KeyManager;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.TrustManager;
+import javax.net.ssl.X509ExtendedKeyManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /** What a TCP port speaks, found out by the bytes that it answers to the first ones of HTTP/2. */
@@ -23,6 +27,8 @@ enum Speech {
   HTTP1,
   /** TLS, whatever is in it. */
   TLS,
+  /** TLS that asks for a certificate of this client. */
+  MUTUAL_TLS,
   /** Nothing listens, it says nothing, or something else. */
   UNKNOWN;
 
@@ -50,7 +56,7 @@ enum Speech {
       return HTTP1;
     }
     // What expects TLS answers other bytes with an alert, or by hanging up.
-    return showsCertificate(address, milliseconds) ? TLS : UNKNOWN;
+    return ofHandshake(address, milliseconds);
   }
 
   /** The first bytes of an answer, which may be none; null if no connection was made. */
@@ -69,13 +75,14 @@ enum Speech {
     }
   }
 
-  private static boolean showsCertificate(InetSocketAddress address, int milliseconds) {
-    Witness witness = new Witness();
+  private static Speech ofHandshake(InetSocketAddress address, int milliseconds) {
+    Witness server = new Witness();
+    Asked client = new Asked();
     try (Socket socket = new Socket()) {
       socket.connect(address, milliseconds);
       socket.setSoTimeout(milliseconds);
       SSLContext context = SSLContext.getInstance("TLS");
-      context.init(null, new TrustManager[] {witness}, null);
+      context.init(new KeyManager[] {client}, new TrustManager[] {server}, null);
       try (SSLSocket secure =
           (SSLSocket)
               context
@@ -88,9 +95,52 @@ enum Speech {
       }
     } catch (IOException | GeneralSecurityException e) {
       // The other side may want a certificate of ours, after it has shown its own.
-      return witness.hasSeen;
+      return seen(server, client);
     }
-    return witness.hasSeen;
+    return seen(server, client);
+  }
+
+  private static Speech seen(Witness server, Asked client) {
+    if (client.wasAsked) {
+      return MUTUAL_TLS;
+    }
+    return server.hasSeen ? TLS : UNKNOWN;
+  }
+
+  /** Takes note that a certificate of this client is asked for, and gives none. */
+  private static final class Asked extends X509ExtendedKeyManager {
+    private boolean wasAsked;
+
+    @Override
+    public String chooseClientAlias(String[] types, Principal[] issuers, Socket socket) {
+      wasAsked = true;
+      return null;
+    }
+
+    @Override
+    public String[] getClientAliases(String type, Principal[] issuers) {
+      return new String[0];
+    }
+
+    @Override
+    public String[] getServerAliases(String type, Principal[] issuers) {
+      return new String[0];
+    }
+
+    @Override
+    public String chooseServerAlias(String type, Principal[] issuers, Socket socket) {
+      return null;
+    }
+
+    @Override
+    public X509Certificate[] getCertificateChain(String alias) {
+      return new X509Certificate[0];
+    }
+
+    @Override
+    public PrivateKey getPrivateKey(String alias) {
+      return null;
+    }
   }
 
   /** Takes note of a certificate and does not judge it: nothing is sent to whoever shows it. */

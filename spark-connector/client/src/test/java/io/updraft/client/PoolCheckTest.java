@@ -9,7 +9,6 @@ import com.google.protobuf.CodedOutputStream;
 import io.grpc.Metadata;
 import io.grpc.ServerCall;
 import io.grpc.Status;
-import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.PoolStatus;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -115,14 +114,32 @@ final class PoolCheckTest {
     PoolCheck.Answer answer = answer(unknown, STATUS);
     assertFalse(answer.isAccepted());
     PoolCheck.Refusal refusal = answer.refusalOf("3.11", "4.2.1").orElseThrow();
-    assertEquals(ErrorKind.ERROR_KIND_UNAUTHENTICATED, refusal.kind());
+    assertEquals(PoolCheck.Cause.TOKEN, refusal.cause());
     assertTrue(refusal.message().contains(Peer.POOL.tokenFileSetting()), refusal.message());
+  }
+
+  @Test
+  void a_caller_that_may_not_ask_is_told_so() throws Exception {
+    Status denied = Status.PERMISSION_DENIED.withDescription("the token grants nothing here");
+    PoolCheck.Refusal refusal = answer(denied, STATUS).refusal().orElseThrow();
+    assertEquals(PoolCheck.Cause.PERMISSION, refusal.cause());
+    assertTrue(refusal.message().contains("the token grants nothing here"), refusal.message());
+  }
+
+  @Test
+  void a_pool_without_functions_of_sessions_refuses_them_whatever_its_version() throws Exception {
+    PoolStatus closed =
+        STATUS.toBuilder().setSessionFunctionsAllowed(false).setPythonVersion("3.12").build();
+    PoolStatus withoutPyspark = STATUS.toBuilder().setPysparkVersion("").build();
+    for (PoolStatus pool : new PoolStatus[] {closed, withoutPyspark}) {
+      assertEquals(PoolCheck.Cause.SESSION_FUNCTIONS, mismatch(pool).cause());
+    }
   }
 
   @Test
   void another_version_is_named_with_both() throws Exception {
     PoolCheck.Refusal python = mismatch(STATUS.toBuilder().setPythonVersion("3.12.1").build());
-    assertEquals(ErrorKind.ERROR_KIND_VERSION, python.kind());
+    assertEquals(PoolCheck.Cause.VERSION, python.cause());
     assertTrue(python.message().contains("Python 3.12.1, the session 3.11"), python.message());
     PoolCheck.Refusal spark = mismatch(STATUS.toBuilder().setPysparkVersion("4.10.0").build());
     assertTrue(spark.message().contains("pyspark 4.10.0, the session 4.2.1"), spark.message());
@@ -137,7 +154,7 @@ final class PoolCheckTest {
     PoolCheck.Answer answer = answer(Status.OK, signed);
     assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
     PoolCheck.Refusal refusal = answer.refusalOfUnsigned().orElseThrow();
-    assertEquals(ErrorKind.ERROR_KIND_FUNCTION_REFUSED, refusal.kind());
+    assertEquals(PoolCheck.Cause.SIGNATURE, refusal.cause());
   }
 
   /** A port where the kernel accepts connections, and nobody ever reads or writes. */
@@ -187,9 +204,6 @@ final class PoolCheckTest {
       assertFalse(answer.isAccepted());
       assertEquals(Optional.empty(), answer.refusalOf("2.7", "1.0"));
     }
-    PoolStatus closed =
-        STATUS.toBuilder().setSessionFunctionsAllowed(false).setPythonVersion("3.12").build();
-    assertEquals(Optional.empty(), answer(Status.OK, closed).refusalOf("3.11", "4.2.1"));
     PoolStatus silent = STATUS.toBuilder().setPythonVersion("").setPysparkVersion("").build();
     assertEquals(Optional.empty(), answer(Status.OK, silent).refusalOf("3.11", "4.2.1"));
   }

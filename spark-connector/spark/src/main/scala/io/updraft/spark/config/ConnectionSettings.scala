@@ -10,6 +10,12 @@ import scala.jdk.OptionConverters._
 
 import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
+/** For how long something is tried, and the setting that says so, if one does. */
+final case class Limit(milliseconds: Long, setting: Option[String]) {
+  override def toString: String =
+    s"${milliseconds / 1000.0} s${setting.fold("")(name => s" ($name)")}"
+}
+
 /** How to reach a pool or a writer and the limits of an exchange, as [[ConnectionConf]] says;
   * travels to the executors.
   */
@@ -53,33 +59,37 @@ final case class ConnectionSettings(
 
   private def path(file: Option[String]): Optional[Path] = file.map(Path.of(_)).toJava
 
-  /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
-  def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
-    within(connectTimeoutMilliseconds)(settles)(tryOnce)
+  /** The same for a question that the driver asks while it plans a query. */
+  def planningOptions(): ClientOptions.Builder =
+    clientOptions().connectTimeout(Duration.ofMillis(planningLimit.milliseconds))
+
+  /** For how long the driver looks for a peer while it plans a query. */
+  def planningLimit: Limit =
+    if (connectTimeoutMilliseconds <= ConnectionSettings.PlanningMilliseconds) connectLimit
+    else Limit(ConnectionSettings.PlanningMilliseconds, None)
+
+  /** For how long it waits for a peer that may still start. */
+  def connectLimit: Limit = Limit(connectTimeoutMilliseconds, Some(peer.connectTimeoutSetting))
 
   /** The same for a peer that has answered before: it most likely restarts, and is waited for as
     * tasks wait for it.
     */
-  def whileRestarting[A](settles: A => Boolean)(tryOnce: => A): A =
-    within(restartMilliseconds)(settles)(tryOnce)
-
-  /** For how long [[whileConnecting]] tries, and the setting that says so. */
-  def connectLimit: String = limit(connectTimeoutMilliseconds, peer.connectTimeoutSetting)
-
-  /** For how long [[whileRestarting]] tries, and the setting that says so. */
-  def restartLimit: String =
+  def restartLimit: Limit =
     if (acquireTimeoutMilliseconds > connectTimeoutMilliseconds)
-      limit(acquireTimeoutMilliseconds, peer.acquireTimeoutSetting)
+      Limit(acquireTimeoutMilliseconds, Some(peer.acquireTimeoutSetting))
     else connectLimit
 
-  private def limit(milliseconds: Long, setting: String) = s"${milliseconds / 1000.0} s ($setting)"
+  /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
+  def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
+    within[A](_ => connectLimit)(settles)(tryOnce)
 
-  private def restartMilliseconds = math.max(connectTimeoutMilliseconds, acquireTimeoutMilliseconds)
-
-  private def within[A](milliseconds: Long)(settles: A => Boolean)(tryOnce: => A): A = {
-    val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds)
+  /** Tries until a result settles it, or the time has passed that the last one allows. */
+  def within[A](limit: A => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
+    val began = System.nanoTime()
+    def mayTry(result: A) =
+      System.nanoTime() - began < TimeUnit.MILLISECONDS.toNanos(limit(result).milliseconds)
     var result = tryOnce
-    while (!settles(result) && System.nanoTime() < deadline) {
+    while (!settles(result) && mayTry(result)) {
       Thread.sleep(ConnectionSettings.PauseMilliseconds)
       result = tryOnce
     }
@@ -91,6 +101,11 @@ final case class ConnectionSettings(
 }
 
 object ConnectionSettings {
+
+  /** Within it a query that may run without its pool does, and one that may not fails unless the
+    * pool may still start.
+    */
+  private[spark] val PlanningMilliseconds = 3000L
 
   /** Before another try: a process that was killed is back soon. */
   private val PauseMilliseconds = 100L

@@ -25,12 +25,17 @@ object UpdraftConf
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do when the pool is unreachable, refuses the session's token or certificate, has another version of " +
-      "Python, Spark or the protocol, or asks for signatures that the session does not make. `fail`: the query " +
-      "fails with an error that names the setting to fix. `local`: the driver asks the pool while it plans; the " +
-      "query then runs its UDFs in Spark's own Python workers, and the plan and the log give the reason. An " +
-      "endpoint that accepts connections and gives no answer within `connectTimeout` counts as unreachable. What " +
-      "happens after planning fails tasks in both cases.",
+    "What to do when the pool cannot be used: it is unreachable, one side does not trust the other's certificate, it " +
+      "refuses the session's token or identity, the driver cannot use a file that these settings name, the pool has " +
+      "another version of Python, Spark or the protocol, runs registered functions only, or does not know the key " +
+      "that signs the session's functions. `fail`: the query fails before its first task, with an error that names " +
+      "the setting to fix. `local`: the driver asks the pool while it plans; the query then runs its UDFs in Spark's " +
+      "own Python workers, and the plan and the log give the reason. The driver looks for the pool, and waits for an " +
+      "answer, for 3 seconds, or for `connectTimeout` if that is shorter. With `fail` it waits longer for a pool that " +
+      "may still start: for `connectTimeout` where the name has an address and nothing listens, and for " +
+      "`acquireTimeout` where the pool has answered before. A pool that accepts connections and gives no answer " +
+      "counts as unreachable with `local`; with `fail` the tasks wait for it. What happens after planning fails tasks " +
+      "in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )
@@ -109,8 +114,7 @@ object UpdraftConf
     "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm " +
       "ed25519` writes it (PKCS 8). Only the driver reads it, for each query and for each stage, so you can replace " +
       "the key without a restart: rename a new file to it. Keep it from the executors: whoever has it runs code on " +
-      "every pool that trusts it. A file that is missing or holds no such key fails the query, whatever `fallback` " +
-      "says. Not set: functions travel without a signature, and a pool that asks for signatures refuses them.",
+      "every pool that trusts it. Not set: functions travel without a signature, and a pool that asks for signatures refuses them.",
     Values.path
   )
 

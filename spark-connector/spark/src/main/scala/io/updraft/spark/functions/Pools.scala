@@ -69,7 +69,7 @@ object Pools {
     if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known.functions
     else {
       val answer = settings.connection.whileConnecting[PoolCheck.Answer](_.silence.isEmpty)(
-        PoolCheck.ask(settings.clientOptions())
+        PoolCheck.ask(settings.connection.planningOptions().build())
       )
       val status = answer.status.toScala.getOrElse {
         val problem = answer.refusal.map[String](_.message).or(() => answer.silence)

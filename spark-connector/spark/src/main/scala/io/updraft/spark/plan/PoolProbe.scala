@@ -2,7 +2,13 @@
 package io.updraft.spark.plan
 
 import java.io.IOException
-import java.net.{InetSocketAddress, Socket, StandardProtocolFamily, UnixDomainSocketAddress}
+import java.net.{
+  InetSocketAddress,
+  Socket,
+  StandardProtocolFamily,
+  UnixDomainSocketAddress,
+  UnknownHostException
+}
 import java.nio.channels.SocketChannel
 import java.nio.file.{Files, Path}
 import java.util.concurrent.ConcurrentHashMap
@@ -10,66 +16,45 @@ import java.util.concurrent.TimeUnit
 
 import scala.jdk.OptionConverters._
 
-import org.apache.spark.internal.Logging
+import org.apache.spark.SparkException
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
-import org.apache.spark.sql.updraft.PythonCall
-import org.apache.spark.{SPARK_VERSION, SparkException}
 
 import io.updraft.client.{Endpoint, PoolCheck, Unreached}
-import io.updraft.proto.v1.ErrorKind
-import io.updraft.spark.config.{ConnectionSettings, UdfSettings, UpdraftConf}
+import io.updraft.spark.config.{
+  ConnectionSettings,
+  Limit,
+  SigningSettings,
+  UdfSettings,
+  UpdraftConf
+}
 import io.updraft.spark.reasons.FallbackReason
+import io.updraft.spark.signing.Signing
+import io.updraft.spark.task.TaskIdentities
 
 /** Whether a pool listens at the endpoint and takes the session, asked by the driver before a
   * query's tasks are: one clear error, or the fallback, instead of one for each task. Answers are
   * kept for a moment, as one plan asks several times.
   */
-object PoolProbe extends Logging {
+object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
-  /** What is known of a pool.
+  /** Who asks, and for what.
     *
-    * @param silence
-    *   why nobody answers; None: somebody does
-    * @param pool
-    *   what it says; None where it was not asked or said nothing of use
+    * @param ships
+    *   whether for functions of the session, not of the pool
     */
-  private final case class Answer(
-      silence: Option[String],
-      pool: Option[PoolCheck.Answer],
-      time: Long
-  ) {
+  private final case class Question(
+      connection: ConnectionSettings,
+      signing: Option[SigningSettings],
+      ships: Boolean
+  )
 
-    /** Why the pool cannot run the functions, as far as can be known without a task. */
-    def problem(
-        settings: UdfSettings,
-        functions: Seq[PythonFuncExpression]
-    ): Option[FallbackReason] =
-      silence.map(FallbackReason.Unreachable.about).orElse(refusal(settings, functions).map(reason))
+  private final case class Kept(answer: PoolAnswer, time: Long)
 
-    /** That something accepts connections and says nothing. */
-    def unanswered: Option[FallbackReason] =
-      pool.flatMap(_.silence.toScala).map(FallbackReason.Unreachable.about)
-
-    def refusal(
-        settings: UdfSettings,
-        functions: Seq[PythonFuncExpression]
-    ): Option[PoolCheck.Refusal] = pool.flatMap { said =>
-      PythonCall
-        .pythonVersions(functions)
-        .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
-        .headOption
-        .orElse {
-          if (functions.nonEmpty && settings.signing.isEmpty) said.refusalOfUnsigned().toScala
-          else None
-        }
-    }
-  }
-
-  private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
+  private val answers = new ConcurrentHashMap[Question, Kept]()
   private val answered = ConcurrentHashMap.newKeySet[String]()
-  private val accepting = ConcurrentHashMap.newKeySet[ConnectionSettings]()
+  private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
   /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. A
     * pool that may only be slow to answer is one to wait for where it is needed, as tasks do.
@@ -79,20 +64,19 @@ object PoolProbe extends Logging {
       functions: Seq[PythonFuncExpression]
   ): Option[FallbackReason] =
     if (settings.fallback == "local") {
-      val answer = ask(settings)
-      answer.problem(settings, functions).orElse(answer.unanswered)
+      val answer = ask(settings, functions)
+      answer.problem(settings, functions).orElse(answer.unanswered).map(_.fallbackReason)
     } else None
 
   /** Raises an error that says what to set when the pool cannot run the functions. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
-    val answer = ask(settings)
-    answer.problem(settings, functions).foreach { reason =>
-      answers.remove(settings.connection)
-      accepting.remove(settings.connection)
-      val problem = answer.silence.orElse(answer.refusal(settings, functions).map(_.message))
-      throw new SparkException(
-        s"${problem.getOrElse(reason.text)}. ${advice(reason)}${alternative(functions)}"
-      )
+    val asked = question(settings, functions)
+    ask(settings, functions).problem(settings, functions) match {
+      case Some(problem) =>
+        answers.remove(asked)
+        accepting.remove(asked)
+        throw new SparkException(s"${problem.seen}. ${problem.advice}${alternative(functions)}")
+      case None => ()
     }
   }
 
@@ -102,29 +86,21 @@ object PoolProbe extends Logging {
     else
       s", or set ${UpdraftConf.fallback.key} = local to run the functions in Spark's own Python workers"
 
-  private def advice(reason: FallbackReason): String = reason.name match {
-    case FallbackReason.Unauthenticated.name =>
-      s"Correct ${UpdraftConf.tokenFile.key} or ${UpdraftConf.token.key}"
-    case FallbackReason.Version.name =>
-      s"Set ${UpdraftConf.endpoint.key} to a pool of the session's versions"
-    case FallbackReason.Unsigned.name =>
-      s"Set ${UpdraftConf.signingKeyFile.key} to the key of a signer that the pool knows"
-    case _ => s"Set ${UpdraftConf.endpoint.key} to where the pool listens"
-  }
+  private def question(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Question =
+    Question(
+      settings.connection,
+      settings.signing.filter(_ => functions.nonEmpty),
+      functions.nonEmpty
+    )
 
-  private def reason(refusal: PoolCheck.Refusal): FallbackReason = {
-    val kind = refusal.kind match {
-      case ErrorKind.ERROR_KIND_UNAUTHENTICATED => FallbackReason.Unauthenticated
-      case ErrorKind.ERROR_KIND_VERSION => FallbackReason.Version
-      case ErrorKind.ERROR_KIND_FUNCTION_REFUSED => FallbackReason.Unsigned
-      case _ => FallbackReason.Unreachable
+  private def ask(settings: UdfSettings, functions: Seq[PythonFuncExpression]): PoolAnswer =
+    if (!canAsk(Endpoint.parse(settings.endpoint), driverRunsTasks)) PoolAnswer.Nothing
+    else {
+      val asked = question(settings, functions)
+      val answer = askOrRemember(settings, asked)
+      if (answer.isAccepted && answer.problem(settings, functions).isEmpty) accepting.add(asked)
+      answer
     }
-    kind.about(refusal.message)
-  }
-
-  private def ask(settings: UdfSettings): Answer =
-    if (!canAsk(Endpoint.parse(settings.endpoint), driverRunsTasks)) Answer(None, None, 0)
-    else askOrRemember(settings)
 
   /** Whether the driver can ask: a Unix socket is on the machine of the task that uses it, so one
     * that is not here says nothing, unless the tasks run here too. Tasks fail with the reason where
@@ -137,60 +113,64 @@ object PoolProbe extends Logging {
   private def driverRunsTasks: Boolean =
     SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
 
-  private def askOrRemember(settings: UdfSettings): Answer = {
-    val known = answers.get(settings.connection)
+  private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
+    /* A pool that has taken this session is not asked again unless the query may run without it:
+     * tasks would fail in the same words. */
+    val asksPool = settings.fallback == "local" || !accepting.contains(asked)
+    val known = answers.get(asked)
     // A query that may not run without the pool has not always asked what it is.
-    val suffices =
-      known != null && (known.silence.nonEmpty || known.pool.nonEmpty || !asksPool(settings))
-    if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known
+    val suffices = known != null && (known.answer.saysSomething || !asksPool)
+    if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known.answer
     else {
-      val silence = connect(settings)
-      val said = if (silence.isEmpty && asksPool(settings)) pool(settings) else None
-      val answer = Answer(silence, said, System.nanoTime())
-      answers.put(settings.connection, answer)
+      val answer = connect(settings) match {
+        case Some(silence) => PoolAnswer(silence = Some(silence))
+        case None if asksPool => pool(settings, asked)
+        case None => PoolAnswer.Nothing
+      }
+      answers.put(asked, Kept(answer, System.nanoTime()))
       answer
     }
   }
 
-  /** A pool that has taken this session is not asked again unless the query may run without it:
-    * tasks would fail in the same words.
-    */
-  private def asksPool(settings: UdfSettings): Boolean =
-    settings.fallback == "local" || !accepting.contains(settings.connection)
-
-  private def pool(settings: UdfSettings): Option[PoolCheck.Answer] =
+  private def pool(settings: UdfSettings, asked: Question): PoolAnswer =
     try {
-      val answer = PoolCheck.ask(settings.clientOptions())
-      if (answer.isAccepted) accepting.add(settings.connection)
-      Some(answer)
+      val signed = asked.signing.map { signing =>
+        val owner = TaskIdentities.owner(connectSession = "")
+        settings.connection.tenant.foreach(owner.setTenant)
+        Signing.ofNoFunction(signing, owner.build())
+      }
+      val options = settings.connection.planningOptions().build()
+      PoolAnswer(pool = Some(PoolCheck.ask(options, signed.toJava)))
     } catch {
-      // Files that the executors may have: tasks fail with the reason if they do not.
-      case e: IllegalArgumentException =>
-        logInfo(s"the pool at ${settings.endpoint} was not asked for its versions: ${e.getMessage}")
-        None
+      case e: IllegalArgumentException => PoolAnswer(unusable = Some(e.getMessage))
     }
 
-  /** A pool that is not there is waited for if it has been, unless the query may run without it. */
+  /** A pool that is not there is waited for while it may still start, unless the query may run
+    * without it: one that has answered before most likely restarts.
+    */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
     val connection = settings.connection
-    def once: Option[String] = tryOnce(endpoint, settings)
-    val (seen, limit) =
-      if (settings.fallback != "local" && answered.contains(settings.endpoint))
-        (connection.whileRestarting[Option[String]](_.isEmpty)(once), connection.restartLimit)
-      else (connection.whileConnecting[Option[String]](_.isEmpty)(once), connection.connectLimit)
+    def limit(seen: Option[IOException]): Limit =
+      if (settings.fallback == "local") connection.planningLimit
+      else if (answered.contains(settings.endpoint)) connection.restartLimit
+      else if (seen.exists(_.isInstanceOf[UnknownHostException])) connection.planningLimit
+      else connection.connectLimit
+    val seen = connection.within(limit)(_.isEmpty)(tryOnce(endpoint, settings))
     if (seen.isEmpty) answered.add(settings.endpoint)
-    seen.map(problem => s"no pool answers at ${settings.endpoint} within $limit: $problem")
+    seen.map { problem =>
+      s"no pool answers at ${settings.endpoint} within ${limit(seen)}: ${Unreached.of(problem, endpoint)}"
+    }
   }
 
   /** What was seen where nobody answers. */
-  private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
+  private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[IOException] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
-      else connectNetwork(endpoint, settings.connection.connectTimeoutMilliseconds.toInt)
+      else connectNetwork(endpoint, settings.connection.planningLimit.milliseconds.toInt)
       None
     } catch {
-      case e: IOException => Some(Unreached.of(e, endpoint))
+      case e: IOException => Some(e)
     }
 
   private def connectNetwork(endpoint: Endpoint, timeoutMilliseconds: Int): Unit = {

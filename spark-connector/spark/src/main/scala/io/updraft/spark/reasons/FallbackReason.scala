@@ -55,30 +55,41 @@ object FallbackReason {
     "the session signs its functions (`signingKeyFile`), and the driver cannot read an artifact that this one needs"
   )
 
-  val Unreachable: FallbackReason = FallbackReason(
-    "unreachable",
-    "the pool is unreachable, and the session sets `fallback` to `local`"
-  )
+  val Unreachable: FallbackReason = local("unreachable", "the pool is unreachable")
 
-  val Unauthenticated: FallbackReason = FallbackReason(
-    "unauthenticated",
-    "the pool refuses the session's token, and the session sets `fallback` to `local`"
-  )
+  val Certificate: FallbackReason =
+    local("certificate", "the session and the pool do not trust each other's certificates")
 
-  val Version: FallbackReason = FallbackReason(
+  val Unauthenticated: FallbackReason =
+    local("unauthenticated", "the pool refuses the session's token")
+
+  val Permission: FallbackReason =
+    local("permission", "the pool does not let the session's identity run functions")
+
+  val UnusableFile: FallbackReason =
+    local("unusable-file", "the driver cannot use a file that the session's settings name")
+
+  val Version: FallbackReason = local(
     "version",
-    "the pool has another version of Python, Spark or the protocol than the session, which sets `fallback` to `local`"
+    "the pool has another version of Python, Spark or the protocol than the session"
   )
 
-  val Unsigned: FallbackReason = FallbackReason(
+  val RegisteredOnly: FallbackReason =
+    local("registered-only", "the pool runs no functions that a session ships")
+
+  val Unsigned: FallbackReason = local(
     "unsigned",
-    "the pool runs only signed functions, and the session signs none (`signingKeyFile`) and sets `fallback` to `local`"
+    "the pool runs only functions that a signer it knows has signed (`signingKeyFile`)"
   )
 
   val UnknownKind: FallbackReason = FallbackReason(
     "unknown-kind",
     "this version of the connector does not support this kind of function"
   )
+
+  /** What concerns the pool and not the function. */
+  private def local(name: String, text: String): FallbackReason =
+    FallbackReason(name, s"$text, and the session sets `fallback` to `local`")
 
   def ofType(dataType: DataType): FallbackReason = DataTypes.about(dataType.sql)
 
@@ -92,8 +103,12 @@ object FallbackReason {
     WorkerModule,
     UnsignedArtifact,
     Unreachable,
+    Certificate,
     Unauthenticated,
+    Permission,
+    UnusableFile,
     Version,
+    RegisteredOnly,
     Unsigned,
     UnknownKind
   )

@@ -10,6 +10,7 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{LocalSpark, PythonFunctions}
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.updraft.proto.v1.{Owner, Statement}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
 
@@ -40,13 +41,24 @@ class SigningSuite extends AnyFunSuite {
     }
   }
 
-  test("a key that cannot be used is an error of planning") {
+  test("a key that cannot be used signs nothing, and its setting is named") {
     KeyFiles.withFile("no key") { key =>
-      val error = intercept[IllegalArgumentException](Signing.problem(
-        settings(Some(key)),
-        Seq(udf)
-      ))
+      val signing = settings(Some(key)).signing.get
+      val error =
+        intercept[IllegalArgumentException](Signing.ofNoFunction(signing, Owner.getDefaultInstance))
       assert(error.getMessage.contains(UpdraftConf.signingKeyFile.key))
+    }
+  }
+
+  test("a statement about no function is signed for as long as one about a function") {
+    KeyFiles.withFile(KeyFiles.known) { key =>
+      val signing = settings(Some(key)).signing.get
+      val signed = Signing.ofNoFunction(signing, Owner.newBuilder().setTenant("team").build())
+      assert(KeyFiles.isSignedByKnown(signed))
+      val said = Statement.parseFrom(signed.getStatement)
+      assert(said.getOwner.getTenant == "team" && said.getCommandSha256Count == 0)
+      val lifetime = said.getExpiresAtMilliseconds - said.getIssuedAtMilliseconds
+      assert(lifetime == signing.lifetimeMilliseconds)
     }
   }
 }

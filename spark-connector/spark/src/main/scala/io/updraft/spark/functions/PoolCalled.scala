@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
+import org.apache.spark.sql.connector.catalog.functions.{
+  AggregateFunction,
+  BoundFunction,
+  ScalarFunction
+}
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
+
+/** What a call needs of a registered function, with nothing of the pool's description: expressions
+  * hold it, and travel to executors.
+  *
+  * @param actual
+  *   types of the arguments before Spark casts them
+  * @param declared
+  *   types to which Spark casts them
+  */
+final case class FunctionBinding(
+    called: CalledFunction,
+    actual: Seq[DataType],
+    declared: Seq[DataType],
+    result: DataType,
+    deterministic: Boolean
+)
+
+/** A registered function with arguments; [[RegisteredCalls]] puts the call of a pool in its place.
+  */
+trait PoolCalled extends BoundFunction {
+  def binding: FunctionBinding
+
+  def called: CalledFunction = binding.called
+
+  /** The arguments of the call, which raise an error where a cast does not fit a value. */
+  def strict(arguments: Seq[Expression]): Seq[Expression] = {
+    if (arguments.exists(_.exists(_.isInstanceOf[NamedArgumentExpression])))
+      // The function was an expression itself when names were put in order.
+      throw new UnsupportedOperationException(
+        s"$name cannot be called so: write its name instead of IDENTIFIER to give arguments by theirs"
+      )
+    arguments.zip(binding.actual).map { case (argument, dataType) =>
+      ArgumentCast.strict(argument, dataType)
+    }
+  }
+
+  override def inputTypes(): Array[DataType] = binding.declared.toArray
+  override def resultType(): DataType = binding.result
+  override def isResultNullable: Boolean = true
+  override def isDeterministic: Boolean = binding.deterministic
+  override def name(): String = called.fullName
+  override def canonicalName(): String = s"updraft.${called.endpoint}.${called.fullName}"
+
+  protected def notHere: UnsupportedOperationException = new UnsupportedOperationException(
+    s"$name runs on a pool: it needs io.updraft.spark.UpdraftExtensions in spark.sql.extensions, and cannot be " +
+      "called in DEFAULT or VALUES, which Spark computes itself"
+  )
+}
+
+final class PoolScalar(override val binding: FunctionBinding)
+    extends ScalarFunction[AnyRef]
+    with PoolCalled {
+  override def produceResult(input: InternalRow): AnyRef = throw notHere
+}
+
+final class PoolAggregate(override val binding: FunctionBinding)
+    extends AggregateFunction[String, AnyRef]
+    with PoolCalled {
+  override def newAggregationState(): String = throw notHere
+  override def update(state: String, input: InternalRow): String = throw notHere
+  override def merge(left: String, right: String): String = throw notHere
+  override def produceResult(state: String): AnyRef = throw notHere
+}

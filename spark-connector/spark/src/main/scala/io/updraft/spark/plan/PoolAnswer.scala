@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
+import scala.util.Try
+
+import com.fasterxml.jackson.databind.ObjectMapper
+import org.apache.spark.SPARK_VERSION
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
+import org.apache.spark.sql.updraft.PythonCall
+
+import io.updraft.client.PoolCheck
+import io.updraft.client.PoolCheck.Cause
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.reasons.FallbackReason
+
+/** Why a pool cannot run the functions of a query.
+  *
+  * @param kind
+  *   the reason of a fallback, without what was seen
+  * @param advice
+  *   the setting to correct
+  */
+private[plan] final case class PoolProblem(kind: FallbackReason, seen: String, advice: String) {
+
+  def fallbackReason: FallbackReason = kind.about(seen)
+}
+
+/** What the driver knows of a pool when it plans a query.
+  *
+  * @param silence
+  *   why nobody answers; None: somebody does
+  * @param unusable
+  *   why a file that the settings name cannot be used
+  * @param pool
+  *   what it says; None where it was not asked
+  */
+private[plan] final case class PoolAnswer(
+    silence: Option[String] = None,
+    unusable: Option[String] = None,
+    pool: Option[PoolCheck.Answer] = None
+) {
+
+  def isAccepted: Boolean = pool.exists(_.isAccepted)
+
+  def saysSomething: Boolean = this != PoolAnswer.Nothing
+
+  /** Why the pool cannot run the functions, as far as can be known without a task. */
+  def problem(
+      settings: UdfSettings,
+      functions: Seq[PythonFuncExpression]
+  ): Option[PoolProblem] =
+    silence
+      .map(PoolAnswer.unreachable)
+      .orElse(unusable.map(PoolAnswer.ofFile))
+      .orElse(pool.flatMap(refusal(_, settings, functions)).map(PoolAnswer.of))
+
+  /** That something accepts connections and says nothing. */
+  def unanswered: Option[PoolProblem] = pool.flatMap(_.silence.toScala).map(PoolAnswer.unreachable)
+
+  private def refusal(
+      said: PoolCheck.Answer,
+      settings: UdfSettings,
+      functions: Seq[PythonFuncExpression]
+  ): Option[PoolCheck.Refusal] = {
+    val caller = said.caller.toScala.flatMap(
+      PoolAnswer.ofCaller(_, functions.nonEmpty, settings.connection.tenant)
+    )
+    if (functions.isEmpty) said.refusal.toScala.orElse(caller)
+    else
+      PythonCall
+        .pythonVersions(functions)
+        .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
+        .headOption
+        .orElse(caller)
+        .orElse {
+          if (settings.signing.isEmpty) said.refusalOfUnsigned().toScala
+          else said.signature.toScala
+        }
+  }
+}
+
+private[plan] object PoolAnswer {
+
+  /** Of a pool that was not asked. */
+  val Nothing: PoolAnswer = PoolAnswer()
+
+  private val json = new ObjectMapper
+
+  private def unreachable(seen: String): PoolProblem = PoolProblem(
+    FallbackReason.Unreachable,
+    seen,
+    s"Set ${UpdraftConf.endpoint.key} to where the pool listens"
+  )
+
+  private def ofFile(problem: String): PoolProblem =
+    PoolProblem(FallbackReason.UnusableFile, problem, "Correct the setting or the file")
+
+  private def of(refusal: PoolCheck.Refusal): PoolProblem = {
+    def problem(kind: FallbackReason, advice: String) = PoolProblem(kind, refusal.message, advice)
+    refusal.cause match {
+      case Cause.ENDPOINT => unreachable(refusal.message)
+      case Cause.CERTIFICATE =>
+        problem(
+          FallbackReason.Certificate,
+          s"Correct ${UpdraftConf.tlsCaFile.key} or ${UpdraftConf.tlsCertificateFile.key}"
+        )
+      case Cause.TOKEN =>
+        problem(
+          FallbackReason.Unauthenticated,
+          s"Correct ${UpdraftConf.tokenFile.key} or ${UpdraftConf.token.key}"
+        )
+      case Cause.PERMISSION =>
+        problem(
+          FallbackReason.Permission,
+          s"Name a token that may (${UpdraftConf.tokenFile.key}), or show this to whoever runs the pool"
+        )
+      case Cause.VERSION =>
+        problem(
+          FallbackReason.Version,
+          s"Set ${UpdraftConf.endpoint.key} to a pool of the session's versions"
+        )
+      case Cause.SESSION_FUNCTIONS =>
+        problem(
+          FallbackReason.RegisteredOnly,
+          s"Set ${UpdraftConf.endpoint.key} to a pool that runs what sessions ship"
+        )
+      case Cause.SIGNATURE =>
+        problem(
+          FallbackReason.Unsigned,
+          s"Set ${UpdraftConf.signingKeyFile.key} to the key of a signer that the pool knows"
+        )
+    }
+  }
+
+  /** Why the pool refuses every exchange of this caller, in the words of `updraft.whoami`. */
+  private[plan] def ofCaller(
+      said: String,
+      ships: Boolean,
+      tenant: Option[String]
+  ): Option[PoolCheck.Refusal] = Try(json.readTree(said)).toOption.flatMap { caller =>
+    val name = s"the identity '${caller.path("identity").asText()}'"
+    val scopes = caller.path("scopes").elements().asScala.map(_.asText()).toSeq
+    val (scope, what) =
+      if (ships) ("session", "run functions that it ships")
+      else ("call", "run registered functions")
+    val own = Option(caller.path("tenant").textValue())
+    if (caller.has("scopes") && !scopes.contains(scope))
+      Some(
+        s"$name may not $what: that takes the scope $scope, and it has ${scopes.mkString(", ")}"
+      )
+    else
+      tenant.filter(claimed => own.exists(_ != claimed)).map { claimed =>
+        s"$name is of the tenant '${own.getOrElse("")}' and cannot act for '$claimed' (${UpdraftConf.tenant.key})"
+      }
+  }.map(new PoolCheck.Refusal(Cause.PERMISSION, _))
+}
