@@ -22,6 +22,7 @@ from tests.support.spark import EXTENSION
 from tests.support.writer import LocalWriter
 from updraft.errors import WorkerError
 from updraft_cli.commands.doctor import Doctor
+from updraft_cli.doctor import confs as confs_of_doctor
 from updraft_cli.doctor import service
 from updraft_cli.doctor.finding import Finding, Level
 from updraft_cli.service import Service
@@ -82,6 +83,25 @@ def test_a_mistake_in_the_conf_is_found(pool: LocalPool, mistake: dict[str, str]
     error = next(finding for finding in findings if finding.level is Level.ERROR)
     assert (error.check, bool(error.advice)) == (check, True)
     assert says in error.found
+
+
+def test_a_setting_of_spark_that_is_nearly_right_is_told(pool: LocalPool) -> None:
+    confs = _right(pool)
+    confs["spark.sql.extension"] = confs.pop("spark.sql.extensions")
+    error = _only(_findings(confs), Level.ERROR)
+    assert "spark.sql.extension is not a setting of Spark" in error.found
+    assert error.advice == "did you mean spark.sql.extensions?"
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_jar_is_built_in_a_checkout_and_installed_elsewhere(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_checkout: bool
+) -> None:
+    if not is_checkout:
+        monkeypatch.setattr(confs_of_doctor, "_ROOT", tmp_path)
+    advice = _only(_findings(_right(pool) | {"spark.jars": ""}), Level.WARNING).advice
+    assert ("make connector" in advice) is is_checkout
+    assert "spark.jars" in advice
 
 
 def test_a_name_that_is_nearly_right_is_told(pool: LocalPool) -> None:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `updraft serve` sees of the files that it serves."""
+"""What `updraft serve` sees of the files that it serves, and of the port that it serves them on."""
 
 import os
+import re
+import socket
 from pathlib import Path
 
 import pytest
 
-from updraft_cli.served_module import ModuleFiles
+from updraft_cli.served_module import ModuleFiles, ServeError, require_free
 
 
 @pytest.fixture
@@ -35,3 +37,17 @@ def test_a_file_that_keeps_its_time_has_changed_all_the_same(module: Path, text:
     assert files.changes() == [module.name]
     files.look()
     assert files.changes() == []
+
+
+def test_a_port_that_is_taken_is_refused_in_a_line_that_names_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServeError) as refused:
+            require_free(port)
+    line = str(refused.value)
+    assert f"something else listens on port {port} of 127.0.0.1" in line
+    found = re.search(r"--port (\d+)$", line)
+    assert found is not None
+    assert int(found[1]) != port
+    for free in (0, port):
+        require_free(free)

@@ -2,9 +2,11 @@
 """A module of functions that somebody is writing: its files, and a pool of this machine that serves it."""
 
 import contextlib
+import errno
 import importlib.util
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -74,6 +76,23 @@ class ModuleFiles:
                 # What is moved or copied here may bring a time of its own.
                 found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
         return found
+
+
+def require_free(port: int) -> None:
+    """Raise ServeError, with a port that is free, where something listens on this one of this machine."""
+    with socket.socket() as wanted, socket.socket() as free:
+        # As a server does: connections that have just ended do not hold a port.
+        wanted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            wanted.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            free.bind(("127.0.0.1", 0))
+            raise ServeError(
+                f"something else listens on port {port} of 127.0.0.1: serve on a free one, such as "
+                f"--port {free.getsockname()[1]}"
+            ) from None
 
 
 def _place_of(module: str) -> Path:

@@ -14,7 +14,7 @@ from updraft_cli.described_function import listed
 from updraft_cli.endpoint import Endpoint
 from updraft_cli.interruption import Interruption
 from updraft_cli.output import print_line
-from updraft_cli.served_module import ModuleFiles, ServedModule
+from updraft_cli.served_module import ModuleFiles, ServedModule, require_free
 from updraft_cli.service import Service
 
 _LOOK_SECONDS = 0.3
@@ -45,6 +45,7 @@ class Serve(BaseModel):
         interruption = Interruption()
         with contextlib.suppress(KeyboardInterrupt):
             files = ModuleFiles(self.module)
+            require_free(self.port)
             served = self._served(f"127.0.0.1:{self.port}")
             while True:
                 with served:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from updraft.spark.jars import JARS
+from updraft.spark.jars import JARS, jar
 from updraft_cli.connector import SETTINGS
 from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
@@ -17,6 +17,8 @@ from updraft_cli.endpoint import Endpoint, Transport
 KEY_FILE = "spark.updraft.udf.signingKeyFile"
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
+_ROOT = Path(__file__).parents[5]
+"""The checkout in which this file lies; another directory where a wheel was installed."""
 _JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
 _FILE = re.compile(r"File$")
 _EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.(secrets\.|volumes\..*\.mount\.path$)")
@@ -35,6 +37,12 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
     extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
     if EXTENSION in extensions:
         findings.ok("extension", EXTENSION)
+    elif misspelt := [key for key, value in confs.items() if EXTENSION in value]:
+        findings.error(
+            "extension",
+            f"{misspelt[0]} is not a setting of Spark: no function goes to a pool",
+            "did you mean spark.sql.extensions?",
+        )
     elif "spark.updraft.udf.endpoint" in confs:
         findings.error(
             "extension",
@@ -60,7 +68,7 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
         findings.warning(
             "jar",
             "no setting names the connector's jar",
-            "add it to spark.jars, unless it is in Spark's own jars folder",
+            f"unless it is in Spark's own jars folder, {_advice(driver)}",
         )
         return
     ours = minor(driver.pyspark)
@@ -73,11 +81,21 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
                 f"use updraft-spark-{wanted}_2.13",
             )
         elif _is_missing(place):
-            findings.error("jar", f"{place} does not exist", "build it with `make connector`, or correct the path")
+            findings.error("jar", f"{place} does not exist", f"correct the path, or {_advice(driver)}")
         else:
             findings.ok("jar", place)
     if ours and ours not in JARS:
         findings.error("jar", f"there is no jar for Spark {driver.pyspark}", f"use one of Spark {', '.join(JARS)}")
+
+
+def _advice(driver: Driver) -> str:
+    """How the driver gets a jar: from the wheel that carries them, or in a checkout from its sources."""
+    if (_ROOT / "spark-connector/pom.xml").is_file():
+        return "build the jar with `make connector` and name it in spark.jars"
+    try:
+        return f"set spark.jars to {jar(driver.pyspark or None)}"
+    except (ModuleNotFoundError, ValueError):
+        return "pip install updraft-spark, and set spark.jars to what updraft.spark.jar() returns"
 
 
 def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
