@@ -274,7 +274,7 @@ async def test_the_death_of_the_worker_is_told_in_words() -> None:
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGSEGV, stack="in C"))
     error = await running.error()
     assert isinstance(error, WorkerError)
-    assert "was killed by SIGSEGV while it held the exchange" in str(error)
+    assert "was killed by SIGSEGV while it served the call" in str(error)
     assert error.traceback == "in C"
 
 
@@ -291,7 +291,7 @@ async def test_a_worker_that_closes_its_socket_and_lives_on_has_failed(monkeypat
     monkeypatch.setattr("updraft_server.front.relay._EXIT_STATUS_TIMEOUT_SECONDS", 0.05)
     error = await (await exchange([], closes, ends=False)).error()
     assert isinstance(error, WorkerError)
-    assert "closed its socket while it held the exchange" in str(error)
+    assert "closed its socket while it served the call" in str(error)
 
 
 async def test_a_result_larger_than_a_message_is_refused_with_its_size() -> None:

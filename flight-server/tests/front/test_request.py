@@ -86,6 +86,11 @@ def test_the_query_that_databend_names_is_in_every_log_line() -> None:
             FunctionNotFoundError,
             "echo 1, echo 2",
         ),
+        (
+            echo_command(registered=RegisteredFunction(name="eco")),
+            FunctionNotFoundError,
+            "no function 'eco' is registered; did you mean 'echo'",
+        ),
         (echo_command(deferred_payload=DeferredPayload(size_bytes=1)), ProtocolError, "cannot be deferred"),
         (session(artifacts=[Artifact(sha256=b"short", broadcast_id=1)]), ProtocolError, "digest of 5 bytes"),
     ],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pool can run: said in its status, checked against each command."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -37,8 +38,11 @@ class Capabilities:
                 return function
         known = ", ".join(sorted(f"{each.name} {each.version}" for each in self.functions if each.version)) or "none"
         faults = "".join(f"; {each.fault}" for each in self.functions if not each.version)
+        names = {each.name for each in self.functions if each.version}
+        near = [] if name in names else difflib.get_close_matches(name, names, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
         raise FunctionNotFoundError(
-            f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}{faults}"
+            f"no function {name!r} {version}".rstrip() + f" is registered{meant}; this pool has: {known}{faults}"
         )
 
     def callable(self, name: str, version: str = "") -> FunctionDescription:

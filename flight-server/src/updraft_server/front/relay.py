@@ -409,7 +409,7 @@ class Relay:
             async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
                 death = await asyncio.shield(self._lease.death)
         except TimeoutError:
-            return WorkerError("the worker closed its socket while it held the exchange")
+            return WorkerError("the worker closed its socket while it served the call")
         if self._limits.batch_timeout.explains(death):
             return self._limits.batch_timeout.error(self.function)
-        return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
+        return WorkerError(f"the worker {death} while it served the call", traceback=death.stack)

@@ -3,7 +3,7 @@
 
     UpdraftError
      +- UserError                the function raised an exception
-     +- WorkerError              the worker died or was killed while it held the exchange
+     +- WorkerError              the worker died or was killed while it served the call
      +- ProtocolError            the client broke the protocol
      +- LimitError               a message or batch exceeds a limit
      +- FunctionNotFoundError    the pool has no such function
@@ -92,7 +92,7 @@ class UserError(UpdraftError, kind=ErrorKind.ERROR_KIND_USER, code="UNKNOWN"):
 
 
 class WorkerError(UpdraftError, kind=ErrorKind.ERROR_KIND_WORKER, code="ABORTED"):
-    """Raised when a worker died or was killed while it held the exchange; another worker may succeed."""
+    """Raised when a worker died or was killed while it served the call; another worker may succeed."""
 
 
 class ProtocolError(UpdraftError, kind=ErrorKind.ERROR_KIND_PROTOCOL, code="INVALID_ARGUMENT"):
