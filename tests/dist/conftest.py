@@ -30,11 +30,12 @@ def dist() -> Path:
 
 @pytest.fixture(scope="session")
 def wheels(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `dist`, and with `wheels` as the guide to air-gapped places collects them: this asks an index."""
+    """A directory with `dist`, and with `wheels` as the guide to air-gapped places collects them: this asks an index, and
+    gets the versions of the lock file."""
     directory = tmp_path_factory.mktemp("fetched")
     (directory / "dist").symlink_to(dist)
     collect, _ = python_commands("platforms")
-    typed(collect, new_environment(directory / "environment"), directory)
+    typed(collect, new_environment(directory / "environment"), directory, locked(dist))
     return directory
 
 
@@ -58,6 +59,11 @@ def run(installed: Path, tmp_path: Path) -> Run:
         return _ran([installed / "bin" / program, *arguments], installed, tmp_path, {}, status)
 
     return run
+
+
+def locked(dist: Path) -> Mapping[str, str]:
+    """Variables with which pip takes the versions that the release was tested with."""
+    return {"PIP_CONSTRAINT": str(dist / "constraints.txt")}
 
 
 def new_environment(path: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.conftest import new_environment, typed
+from tests.dist.conftest import locked, new_environment, typed
 from tests.support.functions_page import STEPS, edit, step
 from tests.support.page import Kind, shows
 
@@ -20,7 +20,7 @@ def test_a_module_is_begun_tested_and_built_with_what_the_page_installs(wheels: 
     """This asks an index for pytest and for what builds the wheel."""
     (tmp_path / "dist").symlink_to(wheels / "dist")
     made = new_environment(tmp_path / "environment")
-    typed(step(_INSTALL).text, made, tmp_path, {"PIP_FIND_LINKS": str(wheels / "wheels")})
+    typed(step(_INSTALL).text, made, tmp_path, {"PIP_FIND_LINKS": str(wheels / "wheels"), **locked(wheels / "dist")})
     typed(step("updraft new").text, made, tmp_path)
     module = tmp_path / "my_functions"
     for each in STEPS:

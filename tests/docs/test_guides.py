@@ -68,8 +68,8 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 def test_a_guide_installs_every_distribution_of_ours_that_it_needs(arguments: str) -> None:
     """No distribution of ours comes from PyPI: a name there belongs to somebody else, or may one day."""
     if "dist/updraft_*.whl" in arguments:
-        # All of them, by their files: tests/dist installs them.
-        assert "--constraint dist/constraints.txt" in arguments
+        # All of them, by their files: tests/dist installs them. What they say of others is enough for a user.
+        assert "--constraint" not in arguments
         return
     folders = [REPOSITORY / argument.partition("[")[0] for argument in shlex.split(arguments)]
     projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in folders]
