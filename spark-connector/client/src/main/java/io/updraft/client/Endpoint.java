@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import java.net.InetAddress;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.net.UnknownHostException;
 import java.util.Objects;
 
 /**
@@ -71,6 +73,15 @@ public record Endpoint(Transport transport, String host, int port, String path) 
 
   private static IllegalArgumentException malformed(String text, Throwable cause) {
     return new IllegalArgumentException("\"" + text + "\" is not an endpoint: " + EXPECTED, cause);
+  }
+
+  /** Whether its name has an address now; a Unix socket needs none. */
+  public boolean hasAddress() {
+    try {
+      return transport == Transport.UNIX || InetAddress.getByName(host) != null;
+    } catch (UnknownHostException e) {
+      return false;
+    }
   }
 
   /** Host and port, or the path of the socket. */

@@ -65,6 +65,9 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   /** The function of this name in the catalog; None: there is none. */
   private[spark] def find(name: Seq[String]): Option[UnboundPoolFunction] = listed.find(name)
 
+  /** What to tell of a name that no function of the catalog has. */
+  private[spark] def missing(name: Seq[String]): String = listed.missing(name)
+
   override def createNamespace(
       namespace: Array[String],
       metadata: JavaMap[String, String]

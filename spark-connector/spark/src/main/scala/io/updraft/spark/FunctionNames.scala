@@ -48,6 +48,9 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         ofPool(call).fold(call) { unbound =>
           call.copy(arguments = NamedArguments.inOrder(unbound.function, call.arguments))
         }
+      case call: UnresolvedFunction if call.nameParts.length > 1 =>
+        requireKnown(call)
+        call
       case column @ UnresolvedAlias(value, _) if calls(value) =>
         column.copy(aliasFunc = Some(call => toPrettySQL(call.transform(RegisteredCalls.pretty))))
     }
@@ -61,6 +64,9 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     // Spark's internal functions are in no namespace.
     if (call.isInternal) None else find(call.nameParts, hasValue)
 
+  /** Raises an error where a name can only be that of a pool's function, and is misspelt. */
+  private def requireKnown(call: UnresolvedFunction): Unit = ofPool(call)
+
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 
   private def hasValue(place: FunctionPlace) = FunctionLookup.hasValue(session, place)
@@ -71,7 +77,19 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
   private def find(
       name: Seq[String],
       isFoundIn: FunctionPlace => Boolean
-  ): Option[UnboundPoolFunction] = first(FunctionPath.of(session, name), isFoundIn)
+  ): Option[UnboundPoolFunction] = {
+    val places = FunctionPath.of(session, name)
+    if (name.length == 1) first(places, isFoundIn)
+    else
+      places match {
+        // Nothing else can be meant, and Spark would not say what is nearest.
+        case Seq(FunctionPlace.Catalog(catalog: FunctionCatalog, inside)) =>
+          Some(catalog.find(inside).getOrElse(
+            throw new UnsupportedOperationException(catalog.missing(inside))
+          ))
+        case _ => first(places, isFoundIn)
+      }
+  }
 
   @tailrec
   private def first(

@@ -68,7 +68,13 @@ final case class ConnectionSettings(
     if (connectTimeoutMilliseconds <= ConnectionSettings.PlanningMilliseconds) connectLimit
     else Limit(ConnectionSettings.PlanningMilliseconds, None)
 
-  /** For how long it waits for a peer that may still start. */
+  /** For how long it waits for a peer that has not answered yet: one whose name has no address is
+    * not about to start.
+    */
+  def startLimit: Limit =
+    if (Endpoint.parse(endpoint).hasAddress()) connectLimit else planningLimit
+
+  /** The connect timeout. */
   def connectLimit: Limit = Limit(connectTimeoutMilliseconds, Some(peer.connectTimeoutSetting))
 
   /** The same for a peer that has answered before: it most likely restarts, and is waited for as
@@ -81,15 +87,15 @@ final case class ConnectionSettings(
 
   /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
-    within[A](_ => connectLimit)(settles)(tryOnce)
+    within[A](connectLimit)(settles)(tryOnce)
 
-  /** Tries until a result settles it, or the time has passed that the last one allows. */
-  def within[A](limit: A => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
+  /** The same with another limit, which may get shorter by what is found out meanwhile. */
+  def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
-    def mayTry(result: A) =
-      System.nanoTime() - began < TimeUnit.MILLISECONDS.toNanos(limit(result).milliseconds)
+    def mayTry =
+      System.nanoTime() - began < TimeUnit.MILLISECONDS.toNanos(limit.milliseconds)
     var result = tryOnce
-    while (!settles(result) && mayTry(result)) {
+    while (!settles(result) && mayTry) {
       Thread.sleep(ConnectionSettings.PauseMilliseconds)
       result = tryOnce
     }

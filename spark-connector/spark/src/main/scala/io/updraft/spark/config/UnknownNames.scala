@@ -6,16 +6,12 @@ import java.util.{Collections, HashSet, Locale, Set => JavaSet, WeakHashMap}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.unsafe.types.UTF8String
 
 /** Names under `spark.updraft.` that the connector does not have, which are misspelt most likely:
   * each is warned of once in a session.
   */
 object UnknownNames extends Logging {
   private val Prefix = "spark.updraft."
-
-  /** Of the letters of a name, so many may differ from those of the one that was meant. */
-  private val AlikeShare = 0.45
 
   private val settings =
     (UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries).map(_.key)
@@ -46,15 +42,10 @@ object UnknownNames extends Logging {
       s"the option $name is not one of a write and has no effect${meant(name, writeOptions)}"
     }
 
-  private def meant(name: String, known: Seq[String]): String = {
-    val nearest = known.minBy(distance(name, _))
-    if (distance(name, nearest) <= AlikeShare * (nearest.length - Prefix.length))
-      s"; did you mean $nearest?"
-    else "; docs/reference/connector.md lists what there is"
-  }
-
-  private def distance(one: String, other: String): Int =
-    UTF8String.fromString(lowered(one)).levenshteinDistance(UTF8String.fromString(lowered(other)))
+  private def meant(name: String, known: Seq[String]): String =
+    NearestName.of(name, known, Prefix).fold("; docs/reference/connector.md lists what there is")(
+      nearest => s"; did you mean $nearest?"
+    )
 
   private def lowered(name: String): String = name.toLowerCase(Locale.ROOT)
 

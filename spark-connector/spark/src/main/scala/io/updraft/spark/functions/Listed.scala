@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.functions
 
+import io.updraft.spark.config.NearestName
+
 /** Functions by the names that SQL has for them: a pool, namespaces inside it, and a name that may
   * end in "@" and a version. Where the first part is no pool's name, the session's own is meant.
   */
@@ -40,6 +42,20 @@ final class Listed(all: Pools) {
     val wanted =
       if (version.isEmpty) named.lastOption else named.find(_.getVersion == version)
     wanted.map(UnboundPoolFunction.of(all.endpoint(pool), _, version))
+  }
+
+  /** What to tell of a name that no function has. */
+  def missing(parts: Seq[String]): String = {
+    val (pool, rest) = inPool(parts)
+    val (name, version) = Listed.versioned(rest.mkString("."))
+    val functions = all.functions(pool)
+    val versions = functions.filter(_.getName == name).map(_.getVersion)
+    val place = s"the pool at ${all.endpoint(pool)}"
+    if (versions.nonEmpty)
+      s"$place has no version $version of $name: it has ${versions.mkString(", ")}"
+    else
+      s"$place has no function $name" +
+        NearestName.of(name, functions.map(_.getName)).fold("")(near => s": did you mean $near?")
   }
 
   private def inPool(parts: Seq[String]): (String, Seq[String]) =

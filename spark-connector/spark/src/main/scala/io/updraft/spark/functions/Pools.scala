@@ -68,14 +68,17 @@ object Pools {
     val known = answers.get(settings.connection)
     if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known.functions
     else {
-      val answer = settings.connection.whileConnecting[PoolCheck.Answer](_.silence.isEmpty)(
-        PoolCheck.ask(settings.connection.planningOptions().build())
+      val connection = settings.connection
+      val answer = connection.within[PoolCheck.Answer](connection.startLimit)(_.silence.isEmpty)(
+        PoolCheck.ask(connection.planningOptions().build())
       )
       val status = answer.status.toScala.getOrElse {
-        val problem = answer.refusal.map[String](_.message).or(() => answer.silence)
+        val problem = answer.refusal.toScala.map(_.message).orElse(
+          answer.silence.toScala.map(seen => s"no answer within ${connection.startLimit}: $seen")
+        )
         throw new SparkException(
           s"the pool at $address does not say what functions it has: " +
-            problem.orElse("it answers, and not as a pool; it may be starting")
+            problem.getOrElse("it answers, and not as a pool; it may be starting")
         )
       }
       val functions = status.getFunctionsList.asScala.toSeq

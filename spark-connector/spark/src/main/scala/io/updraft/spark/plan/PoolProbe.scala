@@ -2,13 +2,7 @@
 package io.updraft.spark.plan
 
 import java.io.IOException
-import java.net.{
-  InetSocketAddress,
-  Socket,
-  StandardProtocolFamily,
-  UnixDomainSocketAddress,
-  UnknownHostException
-}
+import java.net.{InetSocketAddress, Socket, StandardProtocolFamily, UnixDomainSocketAddress}
 import java.nio.channels.SocketChannel
 import java.nio.file.{Files, Path}
 import java.util.concurrent.ConcurrentHashMap
@@ -151,26 +145,23 @@ object PoolProbe {
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
     val connection = settings.connection
-    def limit(seen: Option[IOException]): Limit =
+    def limit: Limit =
       if (settings.fallback == "local") connection.planningLimit
       else if (answered.contains(settings.endpoint)) connection.restartLimit
-      else if (seen.exists(_.isInstanceOf[UnknownHostException])) connection.planningLimit
-      else connection.connectLimit
-    val seen = connection.within(limit)(_.isEmpty)(tryOnce(endpoint, settings))
+      else connection.startLimit
+    val seen = connection.within[Option[String]](limit)(_.isEmpty)(tryOnce(endpoint, settings))
     if (seen.isEmpty) answered.add(settings.endpoint)
-    seen.map { problem =>
-      s"no pool answers at ${settings.endpoint} within ${limit(seen)}: ${Unreached.of(problem, endpoint)}"
-    }
+    seen.map(problem => s"no pool answers at ${settings.endpoint} within $limit: $problem")
   }
 
   /** What was seen where nobody answers. */
-  private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[IOException] =
+  private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
       else connectNetwork(endpoint, settings.connection.planningLimit.milliseconds.toInt)
       None
     } catch {
-      case e: IOException => Some(e)
+      case e: IOException => Some(Unreached.of(e, endpoint))
     }
 
   private def connectNetwork(endpoint: Endpoint, timeoutMilliseconds: Int): Unit = {

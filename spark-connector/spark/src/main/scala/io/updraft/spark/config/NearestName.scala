@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.util.Locale
+
+import org.apache.spark.unsafe.types.UTF8String
+
+/** The name that was meant, most likely, by one that does not exist. */
+object NearestName {
+
+  /** Of the letters of a name, so many may differ from those of the one that was meant. */
+  private val AlikeShare = 0.45
+
+  /** @param prefix
+    *   with which all names begin
+    */
+  def of(name: String, known: Seq[String], prefix: String = ""): Option[String] =
+    known.minByOption(distance(name, _)).filter { nearest =>
+      distance(name, nearest) <= AlikeShare * (nearest.length - prefix.length)
+    }
+
+  private def distance(one: String, other: String): Int =
+    UTF8String.fromString(lowered(one)).levenshteinDistance(UTF8String.fromString(lowered(other)))
+
+  private def lowered(name: String): String = name.toLowerCase(Locale.ROOT)
+}
