@@ -164,6 +164,22 @@ async def test_rights_times_and_attributes_are_out_of_reach_too(house: House, co
     path.chmod(0o644)
 
 
+async def test_flags_are_out_of_reach_where_nobody_may_mount(
+    zygotes_that_may_not_mount: Zygotes, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    code = """
+import fcntl
+flags = bytearray(8)
+with open(path) as file:
+    fcntl.ioctl(file, 0x80086601, flags)
+    fcntl.ioctl(file, 0x40086602, flags)
+"""
+    assert unconfined(code, path=str(tmp_path / "file")) == "done"
+    async with running_pool(zygotes_that_may_not_mount) as pool:
+        assert await outcome(pool, code, path=str(tmp_path / "file")) == "OSError"
+
+
 @needs_mounts
 @pytest.mark.parametrize("path", ["note", "shared"])
 async def test_rights_of_what_may_be_written_may_be_changed(house: House, path: str) -> None:

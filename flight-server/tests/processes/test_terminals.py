@@ -44,6 +44,19 @@ def takes_terminals_without_end():
     return "no limit"
 
 
+def unlocks_a_new_one():
+    import errno
+    import fcntl
+
+    answers = []
+    for number in (0x80045430, 0x40045431, 0x5441):
+        try:
+            fcntl.ioctl(1, number, bytes(4))
+        except OSError as error:
+            answers.append(errno.errorcode[error.errno])
+    return " ".join(answers)
+
+
 def opens(path):
     def open_it():
         try:
@@ -80,3 +93,15 @@ async def test_where_nobody_may_mount_terminals_are_out_of_reach(
 ) -> None:
     async with running_pool(zygotes_that_may_not_mount) as pool:
         assert await said(pool, opens(operators_terminal)) == "PermissionError"
+
+
+async def test_where_nobody_may_mount_no_terminal_is_made(zygotes_that_may_not_mount: Zygotes) -> None:
+    controlling, _ = ends = os.openpty()
+    made = f"/proc/{os.getpid()}/fd/{controlling}"
+    async with running_pool(zygotes_that_may_not_mount) as pool:
+        for path in ("/dev/ptmx", "/dev/pts/ptmx", made):
+            assert await said(pool, opens(path)) == "PermissionError"
+        # A kernel without Landlock lets a function open it: the terminal stays locked, and its number unknown.
+        assert await said(pool, unlocks_a_new_one) == "EPERM EPERM EPERM"
+    for end in ends:
+        os.close(end)

@@ -28,6 +28,7 @@ ALWAYS: dict[str, tuple[int, ...]] = {
     "clone3": (NOWHERE, 0),
     "delete_module": (NOWHERE, 0),
     "fanotify_init": (-1, 0),
+    "file_setattr": (-1, NOWHERE, NOWHERE, 0, 0),
     "finit_module": (-1, NOWHERE, 0),
     "fremovexattr": (-1, NOWHERE),
     "fsconfig": (-1, 0, 0, 0, 0),
@@ -274,6 +275,30 @@ def test_no_descriptor_sends_signals_to_the_pool(whom: str) -> None:
 def test_neither_a_descriptors_owner_nor_a_terminals_input_is_set_by_pointer(number: int) -> None:
     assert refused(lambda: error_of("ioctl", 0, number, NOWHERE), errno.EPERM)
     assert refused(lambda: error_of("fcntl", 0, 15, NOWHERE), errno.EPERM)
+
+
+ATTRIBUTES = {
+    "flags": 0x40086602,
+    "flags, as 32 bits": 0x40046602,
+    "extended flags and project": 0x401C5820,
+    "version": 0x40087602,
+    "version, as 32 bits": 0x40047602,
+    "version of ext4": 0x40086604,
+    "verity": 0x40806685,
+    "encryption": 0x800C6613,
+    "flags of a subvolume": 0x4008941A,
+    "end of a subvolume": 0x5000940F,
+}
+
+
+@pytest.mark.parametrize("what", ATTRIBUTES)
+def test_attributes_of_a_file_are_not_set_by_a_descriptor(what: str) -> None:
+    assert refused(lambda: error_of("ioctl", -1, ATTRIBUTES[what], NOWHERE), errno.ENOTTY)
+
+
+@pytest.mark.parametrize("number", [0x40049409, 0x4020940D, 0xC0189436, 0x80086601])
+def test_files_are_cloned_and_their_flags_read(number: int) -> None:
+    assert in_a_child(lambda: error_of("ioctl", -1, number, NOWHERE), sandboxed=SANDBOX) == errno.EBADF
 
 
 def test_a_worker_stays_hidden_and_the_parent_of_its_daemons() -> None:

@@ -28,6 +28,7 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "fchown": (93, 55),
     "fchownat": (260, 54),
     "fcntl": (72, 25),
+    "file_setattr": (469, 469),
     "finit_module": (313, 273),
     "fork": (57, None),
     "fremovexattr": (199, 16),

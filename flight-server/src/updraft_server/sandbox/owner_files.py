@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -57,6 +57,8 @@ _ZEROS = os.makedev(1, 5)
 # the kernel's log.
 _REFUSED_MAJORS = frozenset({4, 7, 13})
 _REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
+# /dev/ptmx, which makes terminals.
+_NEW_TERMINALS = os.makedev(5, 2)
 # Watchdogs, which restart the machine, made-up keyboards, page faults and virtual machines. What functions use, such as
 # GPUs, has major numbers of its own; beneath a directory of its own (RDMA) it is left alone.
 _MISCELLANEOUS_MAJOR = 10
@@ -77,8 +79,11 @@ class OwnerFiles:
         """
         self._settings = settings
         self._shared_memory = shared_memory
-        withheld = {SHARED_MEMORY_PATH} if terminals else {SHARED_MEMORY_PATH, TERMINALS_PATH}
-        self._devices = _usable_devices(withheld)
+        self._devices = [
+            (path, READ_FILE if found.st_rdev == _ZEROS else _DEVICE)
+            for path, found in _usable_devices()
+            if terminals or not (path == TERMINALS_PATH or found.st_rdev == _NEW_TERMINALS)
+        ]
 
     def confine(self, scratch: Path, artifacts: str = "") -> bool:
         """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
@@ -151,10 +156,11 @@ def _whole_secret(path: str) -> str:
     return str(directory) if (directory / _PROJECTED).is_symlink() else path
 
 
-def _usable_devices(withheld: Set[str]) -> list[tuple[str, int]]:
-    """Null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
-    usable = ((path, found) for path, found in _found_in(_DEVICES) if path not in withheld and _is_usable(path, found))
-    return [(path, READ_FILE if found.st_rdev == _ZEROS else _DEVICE) for path, found in usable]
+def _usable_devices() -> Iterator[tuple[str, os.stat_result]]:
+    """Null, random numbers, terminals, GPUs and the like: no disks, whose bytes are everybody's files."""
+    for path, found in _found_in(_DEVICES):
+        if path != SHARED_MEMORY_PATH and _is_usable(path, found):
+            yield path, found
 
 
 def _is_usable(path: str, found: os.stat_result) -> bool:

@@ -48,6 +48,7 @@ _ALWAYS = {
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
     # Notes on files of others, and rights to them, neither of which Landlock covers. Copying a file goes on without.
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.ENOTSUP,
+    "file_setattr": errno.ENOTSUP,
     # Named by numbers that all containers of a pod can guess, and left behind by whoever made them.
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
     # The machine's: modules, boot, clock, names, ports, terminal and log.
@@ -74,6 +75,18 @@ _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = fcntl.F_SETLEASE, fcntl.F_NOTIFY, 1040
 # FIOSETOWN and SIOCSPGRP; TIOCSTI and TIOCLINUX type into a terminal.
 _OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
 
+# FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, ext4's own of the last, FS_IOC_ENABLE_VERITY and
+# FS_IOC_SET_ENCRYPTION_POLICY; of the first and third what programs of 32 bits call too.
+_FILE_IOCTLS = (
+    *(0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602, 0x40086604),
+    *(0x40806685, 0x800C6613),
+)
+# Those of btrfs change and remove subvolumes by a directory that is only read; FICLONE, FICLONERANGE and FIDEDUPERANGE,
+# which copy files, have numbers of the same kind.
+_BTRFS_IOCTLS, _IOCTL_KIND, _COPYING_IOCTLS = 0x9400, 0xFF00, (0x40049409, 0x4020940D, 0xC0189436)
+# TIOCGPTN, TIOCSPTLCK and TIOCGPTPEER: the way from /dev/ptmx to the terminal that it has made.
+_NEW_TERMINAL_IOCTLS = (0x80045430, 0x40045431, 0x5441)
+
 _SOCKET_TYPE = 0xF
 _SOCK_PACKET = 10
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
@@ -98,6 +111,7 @@ def refused_calls() -> Iterator[Rule]:
     yield from _signals_to_the_pool()
     yield from _own_protection()
     yield from _claims_on_files()
+    yield from _attributes_of_files()
     yield from _sockets()
 
 
@@ -109,6 +123,16 @@ def shared_mappings() -> Iterator[Rule]:
     """
     unnamed = _MAP_SHARED | _MAP_ANONYMOUS
     yield Rule("mmap", errno.EPERM, [equals(3, unnamed, mask=unnamed)])
+
+
+def new_terminals() -> Iterator[Rule]:
+    """Return the rules of workers that have no terminals of their own.
+
+    They refuse a new terminal's number, lock and other end. Landlock refuses /dev/ptmx itself, which takes one of the
+    machine's terminals as soon as it is opened.
+    """
+    for number in _NEW_TERMINAL_IOCTLS:
+        yield Rule("ioctl", errno.EPERM, [equals(1, number)])
 
 
 def restricted_calls() -> Iterator[Rule]:
@@ -175,6 +199,17 @@ def _claims_on_files() -> Iterator[Rule]:
     """A lease makes everybody else wait, for 45 seconds each time, to open a file that can only be read here."""
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
         yield Rule("fcntl", errno.EPERM, [equals(1, command)])
+
+
+def _attributes_of_files() -> Iterator[Rule]:
+    """Return the rules for flags and the like, which a file's user may change by a descriptor that only reads.
+
+    ENOTTY is what a file system answers that has none of them.
+    """
+    for number in _FILE_IOCTLS:
+        yield Rule("ioctl", errno.ENOTTY, [equals(1, number)])
+    copying = [differs(1, number) for number in _COPYING_IOCTLS]
+    yield Rule("ioctl", errno.ENOTTY, [equals(1, _BTRFS_IOCTLS, mask=_IOCTL_KIND), *copying])
 
 
 def _sockets() -> Iterator[Rule]:

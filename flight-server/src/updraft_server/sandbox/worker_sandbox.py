@@ -23,6 +23,7 @@ from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import (
     FRONT_PID,
     OWN_PID,
+    new_terminals,
     pool_processes,
     refused_calls,
     restricted_calls,
@@ -74,9 +75,12 @@ class WorkerSandbox:
         rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
         if are_shared_mappings_refused():
             rules.extend(shared_mappings())
-        self._filter = seccomp.Filter(rules) if os.uname().machine in ARCHITECTURES else None
+        has_filters = os.uname().machine in ARCHITECTURES
+        self._filter = seccomp.Filter(rules) if has_filters else None
         self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
         self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
+        if has_filters and not self.terminals:
+            self._filter = seccomp.Filter([*rules, *new_terminals()])
 
     @property
     def shared_memory(self) -> bool:
