@@ -110,7 +110,7 @@ def _over_series(function: Callable[..., Any]) -> Callable[..., Any]:
     return over_series
 
 
-async def said(pool: Pool, function: Callable[[], object], *, application: str = "app") -> str:
+async def said(pool: Pool, function: Callable[[], object], *, application: str = "app", tenant: str = "") -> str:
     """What a function says that takes nothing, once it has run in a worker as a session function."""
 
     def called(x: pa.Array) -> pa.Array:
@@ -118,7 +118,7 @@ async def said(pool: Pool, function: Callable[[], object], *, application: str =
 
     command = scalar_arrow(called, StringType())
     command.task.owner.application_id = application
-    reply = await exchange(pool, batches_of([1]), command)
+    reply = await exchange(pool, batches_of([1]), command, tenant=tenant)
     assert reply.error is None, reply.error
     return str(reply.table.column(0)[0])
 

@@ -27,8 +27,9 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 
 
 @pytest.fixture
-def zygotes_that_may_not_mount(tmp_path: Path) -> Iterator[Zygotes]:
-    """As in a container, whose runtime refuses it, and whose /dev/shm is nobody else's."""
+def zygotes_that_may_not_mount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Zygotes]:
+    """As in a container, whose runtime refuses it, and whose /dev/shm is nobody else's; a parameter says otherwise."""
+    whose = getattr(request, "param", "pool")
     # Without it the test would have to do without a /dev/shm of its own, and to sweep the machine's.
     if not holds_capability(SYS_ADMIN):
         pytest.skip("only root gives one of several threads a /dev/shm of its own")
@@ -39,7 +40,7 @@ def zygotes_that_may_not_mount(tmp_path: Path) -> Iterator[Zygotes]:
         os.close(memory)
         forbid_new_privileges()
         seccomp.install(seccomp.Filter([seccomp.Rule("fsopen", errno.EPERM)]).filled())
-        return Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory="pool")
+        return Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory=whose)
 
     # Mounts and filters hold for one thread and what it forks.
     with ThreadPoolExecutor(1) as thread:

@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, Owner
@@ -58,6 +59,13 @@ def keeps_shared_memory():
 
 def finds_the_file():
     return NAME.exists()
+
+
+def reads_the_file():
+    try:
+        return NAME.read_text()
+    except OSError as error:
+        return type(error).__name__
 
 
 def fills_a_file_that_nobody_maps():
@@ -113,6 +121,24 @@ async def test_what_a_function_leaves_in_a_pools_own_goes_with_its_exchange(
     async with running_pool(zygotes_that_may_not_mount, workers=2) as pool:
         assert await said(pool, leaves_a_file, application="first") == "4"
         await gone_soon(pool)
+
+
+def writes_a_file():
+    try:
+        return NAME.write_text("four")
+    except OSError as error:
+        return type(error).__name__
+
+
+@pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")
+@pytest.mark.parametrize("zygotes_that_may_not_mount", ["own"], indirect=True)
+async def test_what_a_function_leaves_in_the_machines_reaches_no_tenant(zygotes_that_may_not_mount: Zygotes) -> None:
+    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
+        assert await said(pool, writes_a_file, application="nameless") == "4"
+        assert await said(pool, reads_the_file, application="as nameless") == "four"
+        for tenant in ("first", "second"):
+            assert await said(pool, writes_a_file, application=tenant, tenant=tenant) == "PermissionError"
+            assert await said(pool, reads_the_file, application=tenant, tenant=tenant) == "PermissionError"
 
 
 async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount: Zygotes) -> None:

@@ -95,15 +95,24 @@ subprocess.run([sys.executable, "-c", "import of_the_operator"], check=True)
 
 
 @pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")
-@pytest.mark.parametrize("shared_memory", [True, False])
-def test_shared_memory_can_be_taken_away(tmp_path: Path, shared_memory: bool) -> None:
+@pytest.mark.parametrize(
+    ("use", "tenant", "has_it"),
+    [
+        ("ALL", "team", True),
+        ("OF_NO_TENANT", "team", False),
+        ("OF_NO_TENANT", "", True),
+        ("NONE", "", False),
+    ],
+)
+def test_shared_memory_can_be_taken_away(tmp_path: Path, use: str, tenant: str, has_it: bool) -> None:
     script = """
 import sys
 from pathlib import Path
 from multiprocessing.shared_memory import SharedMemory
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.sandbox.owner_files import OwnerFiles
-OwnerFiles(WorkerSettings(), shared_memory=sys.argv[2] == "True").confine(Path(sys.argv[1]))
+from updraft_server.sandbox.owner_files import OwnerFiles, SharedMemoryUse
+files = OwnerFiles(WorkerSettings(), shared_memory=SharedMemoryUse[sys.argv[2]])
+files.confine(Path(sys.argv[1]), tenant=sys.argv[3])
 try:
     memory = SharedMemory(create=True, size=8)
     memory.close()
@@ -112,10 +121,9 @@ try:
 except PermissionError:
     print(False)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(shared_memory)], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == str(shared_memory)
+    command = [sys.executable, "-c", script, str(tmp_path), use, tenant]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str(has_it)
 
 
 @pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")

@@ -9,6 +9,7 @@ import pytest
 
 from updraft_server.linux import seccomp
 from updraft_server.sandbox import worker_sandbox
+from updraft_server.sandbox.owner_files import SharedMemoryUse
 from updraft_server.sandbox.refused_calls import refused_calls
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.sandbox_layers import NEEDS, SECCOMP, SHARED_MEMORY, SandboxLayer, in_words
@@ -38,17 +39,26 @@ def test_a_layer_that_does_nothing_is_off(monkeypatch: pytest.MonkeyPatch) -> No
     assert seccomps.lack.startswith("the kernel took the filter and does not use it")
 
 
-def test_where_nobody_may_mount_workers_share_and_restricted_ones_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_may_mount_tenants_share_no_memory_that_is_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_memory: int, _path: str) -> None:
         raise PermissionError(errno.EPERM, "unshare: Operation not permitted")
 
     monkeypatch.setattr(worker_sandbox, "mount_memory", refused)
-    sandbox = WorkerSandbox(own_shared_memory=True)
+    sandbox = WorkerSandbox(shared_memory="own")
     lacks = {layer.name: layer.lack for layer in sandbox.layers}
     assert lacks[SHARED_MEMORY].startswith("unshare: Operation not permitted: it needs Linux 5.2, user namespaces")
-    assert sandbox.shared_memory
-    assert not WorkerSandbox(restricted=True, own_shared_memory=True).shared_memory
-    assert WorkerSandbox(restricted=True, own_shared_memory=False).shared_memory
+    assert {
+        (whose, restricted): WorkerSandbox(shared_memory=whose, restricted=restricted).shared_memory
+        for whose in ("own", "pool", "machine")
+        for restricted in (False, True)
+    } == {
+        ("own", False): SharedMemoryUse.OF_NO_TENANT,
+        ("own", True): SharedMemoryUse.NONE,
+        ("pool", False): SharedMemoryUse.ALL,
+        ("pool", True): SharedMemoryUse.NONE,
+        ("machine", False): SharedMemoryUse.ALL,
+        ("machine", True): SharedMemoryUse.ALL,
+    }
 
 
 def test_a_trial_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

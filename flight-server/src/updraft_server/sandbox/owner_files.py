@@ -12,6 +12,7 @@ bound: the directories above a hidden path cannot be listed, nor can be read wha
 """
 
 import contextlib
+import enum
 import errno
 import os
 import stat
@@ -66,15 +67,30 @@ _PROJECTED = "..data"
 """A link in each Kubernetes volume of a secret: what is beside it is the secret too, under its next name."""
 
 
+class SharedMemoryUse(enum.Enum):
+    """Which session functions may use /dev/shm."""
+
+    ALL = enum.auto()
+    OF_NO_TENANT = enum.auto()
+    """Those whose client names no tenant: files there outlive their exchange, and would reach the next tenant."""
+    NONE = enum.auto()
+
+
 class OwnerFiles:
     """The rules of a pool's workers, prepared once, in the zygote."""
 
-    def __init__(self, settings: WorkerSettings, *, shared_memory: bool = True, terminals: bool = False) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        shared_memory: SharedMemoryUse = SharedMemoryUse.ALL,
+        terminals: bool = False,
+    ) -> None:
         """Prepare the rules.
 
         Args:
             settings: What is hidden, readable and writable.
-            shared_memory: Whether /dev/shm can be used.
+            shared_memory: Who may use /dev/shm.
             terminals: Whether those in /dev/pts are a worker's own, and can be used.
         """
         self._settings = settings
@@ -85,7 +101,7 @@ class OwnerFiles:
             if terminals or not (path == TERMINALS_PATH or found.st_rdev == _NEW_TERMINALS)
         ]
 
-    def confine(self, scratch: Path, artifacts: str = "") -> bool:
+    def confine(self, scratch: Path, artifacts: str = "", tenant: str = "") -> bool:
         """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
 
         `artifacts` is readable although the pool hides it; a directory that takes its place later is another one.
@@ -107,13 +123,17 @@ class OwnerFiles:
                 _allow(rules, os.path.realpath(path), _READ)
             for path, rights in self._devices:
                 _allow(rules, path, rights)
-            if self._shared_memory:
+            if self._may_share_memory(tenant):
                 _allow(rules, os.path.realpath(SHARED_MEMORY_PATH), _SHARED_MEMORY)
             for path in self._settings.writable_paths:
                 _allow(rules, os.path.realpath(path), _WRITE)
             rules.allow(str(scratch), _WRITE)
             rules.restrict_self()
         return True
+
+    def _may_share_memory(self, tenant: str) -> bool:
+        is_of_no_tenant = self._shared_memory is SharedMemoryUse.OF_NO_TENANT and not tenant
+        return self._shared_memory is SharedMemoryUse.ALL or is_of_no_tenant
 
 
 def out_of_reach(paths: Iterable[str]) -> str | None:

@@ -20,6 +20,7 @@ from updraft_server.linux.capabilities import give_up_capabilities, held_capabil
 from updraft_server.linux.namespaces import mount_memory, mount_read_only, mount_terminals, new_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+from updraft_server.sandbox.owner_files import SharedMemoryUse
 from updraft_server.sandbox.refused_calls import (
     FRONT_PID,
     OWN_PID,
@@ -56,18 +57,18 @@ class WorkerSandbox:
         self,
         *,
         restricted: bool = False,
-        own_shared_memory: bool = False,
+        shared_memory: str = "machine",
         writable_paths: Sequence[str] | None = None,
     ) -> None:
         """Find out which layers there are.
 
         Args:
             restricted: With neither network nor subprocesses.
-            own_shared_memory: With a /dev/shm of each worker's own.
+            shared_memory: Which /dev/shm workers have, as the setting of that name says.
             writable_paths: Whose files workers may change, beside their own; None: everybody's.
         """
         self._pool = pool_processes()
-        self._own_shared_memory = own_shared_memory
+        self._shared_memory = shared_memory
         self._writable_paths = writable_paths
         # As much as the kernel gives a /dev/shm of its own accord, but of the container's memory.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
@@ -83,9 +84,17 @@ class WorkerSandbox:
             self._filter = seccomp.Filter([*rules, *new_terminals()])
 
     @property
-    def shared_memory(self) -> bool:
-        """Whether session functions may use /dev/shm: theirs, or everybody's where jobs have to run as on stock."""
-        return self.has_own_shared_memory or not (self._restricted and self._own_shared_memory)
+    def shared_memory(self) -> SharedMemoryUse:
+        """Session functions that may use /dev/shm.
+
+        Where a pool alone uses the one of its pod it removes what functions leave there; that of a machine is full of
+        files of others.
+        """
+        if self.has_own_shared_memory or self._shared_memory == "machine":
+            return SharedMemoryUse.ALL
+        if self._restricted:
+            return SharedMemoryUse.NONE
+        return SharedMemoryUse.ALL if self._shared_memory == "pool" else SharedMemoryUse.OF_NO_TENANT
 
     @property
     def has_own_shared_memory(self) -> bool:
@@ -164,7 +173,7 @@ class WorkerSandbox:
             return "the profile of the pool is compatible"
         if layer == READ_ONLY_FILES and self._writable_paths is None:
             return "the pool runs no session functions"
-        if layer == SHARED_MEMORY and not self._own_shared_memory:
+        if layer == SHARED_MEMORY and self._shared_memory == "machine":
             return "--shared-memory is machine"
         try:
             self._apply(layer, 0)

@@ -60,7 +60,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Before the image, whose modules may have a say in what forks do.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
-        own_shared_memory=settings.shared_memory != "machine",
+        shared_memory=settings.shared_memory,
         # Functions that are deployed with a pool are as free as the operator; where others run too, nobody knows which
         # of them a worker will have.
         writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
