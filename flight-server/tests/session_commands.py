@@ -14,6 +14,8 @@ from pyspark.sql.types import DataType, LongType, StringType
 
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
+from updraft_server.pool.bindings import Binding
+from updraft_server.pool.leases import Owner
 from updraft_server.pool.pool import Pool
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.kinds import kinds_of
@@ -118,7 +120,8 @@ async def said(pool: Pool, function: Callable[[], object], *, application: str =
 
     command = scalar_arrow(called, StringType())
     command.task.owner.application_id = application
-    reply = await exchange(pool, batches_of([1]), command, tenant=tenant)
+    binding = Binding(Owner(tenant, application, ""))
+    reply = await exchange(pool, batches_of([1]), command, tenant=tenant, binding=binding, owner=binding.owner)
     assert reply.error is None, reply.error
     return str(reply.table.column(0)[0])
 

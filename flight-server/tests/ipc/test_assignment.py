@@ -27,6 +27,11 @@ def test_a_worker_reads_what_the_front_has_decided(assignment: Assignment) -> No
     }
 
 
+@pytest.mark.parametrize(("tenant", "named"), [("team", "team"), ("app", ""), ("", "")])
+def test_an_application_is_no_tenant_that_a_client_has_named(tenant: str, named: str) -> None:
+    assert Assignment("id", tenant=tenant, owner=(tenant, "app", "session")).named_tenant == named
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"task": "", "limits": "!"}', b'{"task": "/w==", "limits": ""}'])
 def test_what_is_no_assignment_is_told_apart(data: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):

@@ -134,11 +134,12 @@ def writes_a_file():
 @pytest.mark.parametrize("zygotes_that_may_not_mount", ["own"], indirect=True)
 async def test_what_a_function_leaves_in_the_machines_reaches_no_tenant(zygotes_that_may_not_mount: Zygotes) -> None:
     async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
-        assert await said(pool, writes_a_file, application="nameless") == "4"
+        # Without a tenant of its own a client's is its application.
+        assert await said(pool, writes_a_file, application="nameless", tenant="nameless") == "4"
         assert await said(pool, reads_the_file, application="as nameless") == "four"
         for tenant in ("first", "second"):
-            assert await said(pool, writes_a_file, application=tenant, tenant=tenant) == "PermissionError"
-            assert await said(pool, reads_the_file, application=tenant, tenant=tenant) == "PermissionError"
+            assert await said(pool, writes_a_file, application="app", tenant=tenant) == "PermissionError"
+            assert await said(pool, reads_the_file, application="app", tenant=tenant) == "PermissionError"
 
 
 async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount: Zygotes) -> None:

@@ -67,6 +67,11 @@ class Assignment:
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where the pickled values of broadcast variables are, by their ids."""
 
+    @property
+    def named_tenant(self) -> str:
+        """The tenant that the client or its identity names; empty where the application stands in for one."""
+        return "" if self.tenant in self.owner[1:2] else self.tenant
+
     def encode(self) -> bytes:
         """The app_metadata of the COMMAND frame."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -126,7 +126,7 @@ class Worker:
         # Models are registered functions, which no function of a session may reach.
         self._door.close()
         try:
-            self._files.confine(self._scratch, assignment.artifacts_directory, assignment.tenant)
+            self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
             # A registered function may have left threads. A fresh worker has none.
             raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
