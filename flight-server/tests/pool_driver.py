@@ -36,6 +36,7 @@ _OUTCOMES = {
     FrameKind.DONE: LeaseOutcome.CLEAN,
     FrameKind.RETIRED: LeaseOutcome.RETIRED,
     FrameKind.FAILED: LeaseOutcome.BROKEN,
+    FrameKind.CRASHED: LeaseOutcome.BROKEN,
 }
 
 
@@ -255,7 +256,7 @@ async def receive_reply(lease: Lease) -> Reply:
             _take_message(reply, frame)
         else:
             reply.ending = frame.kind
-            if frame.kind is FrameKind.FAILED:
+            if frame.kind in (FrameKind.FAILED, FrameKind.CRASHED):
                 reply.error = exchange_pb2.Error.FromString(bytes(frame.app_metadata))
             return reply
 

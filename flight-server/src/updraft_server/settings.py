@@ -178,8 +178,9 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "Refuse a function for 10 seconds, with RESOURCE_EXHAUSTED and a retry hint, when this many of its workers "
         "have died, or were ended for what it took, with no success of it in between; for twice as long after each "
         "further death, up to 160 seconds. Counted for each owner (tenant, application and Spark Connect session), who "
-        "is held back as a whole after sixteen times as many deaths of changing functions. The "
-        "metrics updraft_functions_held_back and updraft_exchanges_held_back_total count what is held back now and the "
+        "is held back as a whole after sixteen times as many deaths of changing functions. A tenant whose rows end "
+        "three processes of a batched function is refused that function in the same way; others are not. The metrics "
+        "updraft_functions_held_back and updraft_exchanges_held_back_total count what is held back now and the "
         "exchanges refused. 0 holds nothing back.",
         default=20,
         unit="deaths",

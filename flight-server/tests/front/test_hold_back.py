@@ -136,10 +136,50 @@ def test_old_deaths_are_forgotten() -> None:
 
 
 def test_zero_is_never() -> None:
-    back, request = HoldBack(0, Clock()), Request("echo", "1")
+    back, request = HoldBack(0, Clock()), Request("echo", "1", is_batched=True)
     for _ in range(1000):
         back.died(OWNER, request)
+        back.ended_a_model(OWNER, request)
     assert not held(back, request)
+
+
+MODEL = Request("model", "1", is_batched=True)
+
+
+def test_a_tenant_whose_rows_end_three_model_processes_is_held_back_whichever_application_it_names() -> None:
+    back = HoldBack(20, Clock())
+    for application in ("first", "second", "third"):
+        assert not held(back, MODEL)
+        back.ended_a_model(Owner("tenant", application, ""), MODEL)
+        # Its other rows prove nothing about these.
+        back.succeeded(Owner("tenant", application, ""), MODEL)
+    reason = held(back, MODEL, Owner("tenant", "fourth", ""))
+    assert reason.startswith("tenant 'tenant', with its rows, has killed 3 model processes of the function 'model' in")
+    assert "is held back for 10 seconds: leave out the rows" in reason
+
+
+def test_the_function_whose_processes_a_tenant_has_ended_serves_all_others() -> None:
+    back = HoldBack(20, Clock())
+    for _ in range(10):
+        back.ended_a_model(OWNER, MODEL)
+    assert not held(back, MODEL, Owner("another tenant", "app", ""))
+    assert not held(back, Request("another model", "1", is_batched=True))
+    assert not held(back, Request("model", "2", is_batched=True))
+    assert not held(back, Request("echo", "1"))
+
+
+def test_a_client_without_application_and_tenant_is_one_of_those_who_have_neither() -> None:
+    back, nobody = HoldBack(20, Clock()), Owner("", "", "")
+    for _ in range(3):
+        back.ended_a_model(nobody, MODEL)
+    assert held(back, MODEL, nobody)
+    assert not held(back, MODEL)
+
+
+def test_few_deaths_that_are_allowed_hold_for_rows_too() -> None:
+    back = HoldBack(1, Clock())
+    back.ended_a_model(OWNER, MODEL)
+    assert held(back, MODEL)
 
 
 @pytest.mark.parametrize(("status", "is_held"), [(-signal.SIGSEGV, True), (3, True), (None, False)])

@@ -14,6 +14,8 @@ import pytest
 from pyarrow import flight
 from served_pool import HANG_SECONDS, Server
 
+from updraft.protocol import TENANT_HEADER
+
 NUMBERS = pa.schema([pa.field("number", pa.int64())])
 
 
@@ -29,9 +31,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 class Exchange:
     """A plain client's."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, tenant: str = "") -> None:
         self._client = server.client()
-        self._writer, self._reader = self._client.do_exchange(flight.FlightDescriptor.for_path(name))
+        options = flight.FlightCallOptions(headers=[(TENANT_HEADER.encode(), tenant.encode())])
+        self._writer, self._reader = self._client.do_exchange(flight.FlightDescriptor.for_path(name), options)
         self._writer.begin(NUMBERS)
 
     def call(self, *numbers: int) -> list[int]:
@@ -86,3 +89,17 @@ def test_a_function_that_cannot_be_loaded_says_so_everywhere_and_others_serve(se
     exchange = Exchange(server, "doubled")
     assert exchange.call(1, 2) == [2, 4]
     exchange.close()
+
+
+def test_a_tenant_whose_rows_end_process_after_process_is_held_back_and_nobody_else(server: Server) -> None:
+    for _ in range(3):
+        with pytest.raises(pa.ArrowException, match="the model process of function 'deadly' was killed by SIGSEGV"):
+            Exchange(server, "deadly", tenant="deadly").call(13)
+        other = Exchange(server, "deadly", tenant="other")
+        assert other.call(1, 2) == [1, 2]
+        other.close()
+    with pytest.raises(pa.ArrowException, match=r"tenant 'deadly', with its rows, .* is held back"):
+        Exchange(server, "deadly", tenant="deadly").call(1)
+    other = Exchange(server, "deadly", tenant="other")
+    assert other.call(1, 2) == [1, 2]
+    other.close()

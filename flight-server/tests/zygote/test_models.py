@@ -243,6 +243,21 @@ def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(
     assert zygote.names == ["first", "first"]
 
 
+@pytest.mark.parametrize("is_suspect", [True, False])
+def test_only_deaths_with_rows_that_nobody_suspects_delay_the_next_process(is_suspect: bool) -> None:
+    zygote = Zygote("first", budget_bytes=0)
+    for _ in range(2):
+        process = zygote.started[-1]
+        process.says(control.Ready())
+        process.says(control.Suspect(is_running=True))
+        if not is_suspect:
+            process.says(control.Suspect(is_running=False))
+        process.ends(-11)
+        zygote.turn()
+    assert len(zygote.started) == (3 if is_suspect else 2)
+    zygote.close()
+
+
 def test_workers_wait_for_a_process_that_takes_no_connections_while_it_works(zygote: Zygote) -> None:
     zygote.worker("first")
     (process,) = zygote.started

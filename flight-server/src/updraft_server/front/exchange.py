@@ -248,6 +248,8 @@ class Exchanges:
             has_ended = relay.function_has_earned_its_end or self._has_ended_by_itself(grant)
             if has_ended:
                 self._hold_back.died(owner, request)
+            if relay.rows_ended_a_model:
+                self._hold_back.ended_a_model(owner, request)
             if isinstance(error, FunctionRefusedError) and not request.is_session:
                 # What its worker says of a registered function that was admitted, or could not say in time.
                 self._functions.could_not_be_loaded(request, error)

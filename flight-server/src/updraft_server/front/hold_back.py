@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuses for a time what keeps killing its workers, so that a pool forks for everybody else.
 
+Workers die alone. A model process dies with the rows of everybody who calls its function, and has to be loaded again: a
+tenant whose rows end some is held back sooner than a function that ends workers, and no success forgives it.
+
 Policy alone, with the time handed in. A death proves little: the kernel or an operator may have killed the worker. A
 long row of them without a success in between is no bad luck any more.
 """
@@ -8,12 +11,13 @@ long row of them without a success in between is no bad luck any more.
 import hashlib
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from updraft.errors import PoolFullError
 from updraft_server.front.request import Request
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.pool.leases import Owner
 
 _FIRST_HOLD_SECONDS = 10.0
@@ -27,10 +31,12 @@ _FUNCTIONS_OF_AN_OWNER = 16
 class Culprit(NamedTuple):
     """Whose deaths are counted together."""
 
-    function: str
-    """As errors name it."""
+    name: str
+    """As errors have it."""
     key: Hashable
     allowed_deaths: int
+    killed: str = "workers"
+    remedy: str = "correct it, or raise --held-back-after-deaths of the pool"
 
 
 @dataclass(slots=True)
@@ -55,24 +61,31 @@ class HoldBack:
         if not self._records:
             return
         now_seconds = self._clock()
-        for culprit in self._culprits(owner, request):
+        rows = (self._rows(owner, request),) if request.is_batched else ()
+        for culprit in (*self._culprits(owner, request), *rows):
             record = self._records.get(culprit.key)
             if record is None or record.held_until_seconds <= now_seconds:
                 continue
             raise PoolFullError(
-                f"{culprit.function} has killed {record.deaths} workers in a row and is held back for "
-                f"{math.ceil(record.held_until_seconds - now_seconds)} seconds: correct it, or raise "
-                "--held-back-after-deaths of the pool",
+                f"{culprit.name} has killed {record.deaths} {culprit.killed} in a row and is held back for "
+                f"{math.ceil(record.held_until_seconds - now_seconds)} seconds: {culprit.remedy}",
                 retry_after_milliseconds=math.ceil((record.held_until_seconds - now_seconds) * 1000),
             )
 
     def died(self, owner: Owner, request: Request) -> None:
         """A worker has died while it ran the function, or was ended for what the function took."""
+        self._count(self._culprits(owner, request))
+
+    def ended_a_model(self, owner: Owner, request: Request) -> None:
+        """Count a model process that has ended with the rows of this exchange alone."""
+        self._count((self._rows(owner, request),))
+
+    def _count(self, culprits: Iterable[Culprit]) -> None:
         if not self._allowed_deaths:
             return
         now_seconds = self._clock()
         self._forget_old(now_seconds)
-        for culprit in self._culprits(owner, request):
+        for culprit in culprits:
             # Behind all others: the oldest are in front.
             record = self._records.pop(culprit.key) if culprit.key in self._records else _Record()
             self._records[culprit.key] = record
@@ -104,6 +117,17 @@ class HoldBack:
             if now_seconds - record.last_death_seconds <= _FORGOTTEN_AFTER_SECONDS:
                 return
             del self._records[key]
+
+    def _rows(self, owner: Owner, request: Request) -> Culprit:
+        """The rows that a tenant sends to a batched function; without a tenant an owner's: others are not meant."""
+        whose = f"tenant {owner.tenant!r}" if owner.tenant else f"application {owner.application_id!r}"
+        return Culprit(
+            f"{whose}, with its rows,",
+            ("rows", owner.tenant or owner, request.function, request.version),
+            min(self._allowed_deaths, DEATHS_IN_A_ROW),
+            f"model processes of the function {request.function!r}",
+            "leave out the rows that it cannot bear, or correct the function",
+        )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
         """The function, and whoever brings it, who could bring another one each time. Never anybody else's."""

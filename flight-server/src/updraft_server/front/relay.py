@@ -105,7 +105,8 @@ class Relay:
         self._writing = False
         self._writing_since = 0.0
         self._is_functions_fault = False
-        self._was_told = False
+        self._told: FrameKind | None = None
+        """How the worker told of an error."""
         self._load = TimedLoad(self.end_for)
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
@@ -167,9 +168,14 @@ class Relay:
         return self._is_functions_fault
 
     @property
+    def rows_ended_a_model(self) -> bool:
+        """Whether `run` ended because the rows of this exchange alone have ended a process of a batched function."""
+        return self._told is FrameKind.CRASHED and self._request.is_batched
+
+    @property
     def was_told(self) -> bool:
         """Whether `run` ended with an error that the worker told of: it has not died."""
-        return self._was_told
+        return self._told is not None
 
     @property
     def worker(self) -> str:
@@ -359,9 +365,9 @@ class Relay:
                     case FrameKind.RETIRED:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
-                    case FrameKind.FAILED:
+                    case FrameKind.FAILED | FrameKind.CRASHED:
                         error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
-                        self._was_told = True
+                        self._told = frame.kind
                         raise error
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")

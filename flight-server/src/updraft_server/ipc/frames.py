@@ -36,6 +36,7 @@ class FrameKind(enum.IntEnum):
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
     LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
     LOADED = 10  # worker: it has come back from that, whatever came of it.
+    CRASHED = 11  # worker: as FAILED, and the rows of this exchange alone have ended a model process.
 
 
 class FrameHeader(NamedTuple):

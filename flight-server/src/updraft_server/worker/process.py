@@ -24,6 +24,7 @@ from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.model.client import SuspectError
 from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
@@ -149,7 +150,8 @@ class Worker:
         if not isinstance(failure, UpdraftError):
             failure = InternalError(f"the worker failed: {describe(error)}")
         failure.sequence = exchange.consumed
-        return Ending(FrameKind.FAILED, failure.to_message().SerializeToString())
+        kind = FrameKind.CRASHED if isinstance(failure, SuspectError) else FrameKind.FAILED
+        return Ending(kind, failure.to_message().SerializeToString())
 
 
 def _restored(before: ProcessState) -> bool:

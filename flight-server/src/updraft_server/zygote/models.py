@@ -262,6 +262,8 @@ class Models:
                 self._serve_waiting(each)
             case control.LoadFailed(reason):
                 replica.reason = f"could not load the function: {reason}"
+            case control.Suspect(is_running):
+                replica.has_suspect = is_running
             case control.State():
                 replica.told = packet
                 if replica.batches:
@@ -285,7 +287,9 @@ class Models:
         self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
             each.deaths += 1
-            each.backoff.died(replica.ready_seconds)
+            if not replica.has_suspect:
+                # A death with the suspect's rows is theirs: whoever sends others does not wait for it.
+                each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
             each.deaths_in_a_row += replica.state is ReplicaState.READY
             if each.deaths_in_a_row >= DEATHS_IN_A_ROW:

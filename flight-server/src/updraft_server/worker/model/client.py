@@ -36,6 +36,10 @@ class _ConnectionLostError(Exception):
     """Raised when the model process is gone without a goodbye."""
 
 
+class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
+    """Raised when the rows of this exchange, and nobody else's, have ended a model process."""
+
+
 class ModelClient:
     """Calls one batched function on behalf of one exchange."""
 
@@ -85,7 +89,8 @@ class ModelClient:
                 how = self._fate()
                 deaths += 1
                 if was_started or not self._function.is_deterministic or deaths > _MOST_DEATHS:
-                    raise WorkerError(
+                    error_class = SuspectError if was_started else WorkerError
+                    raise error_class(
                         f"the model process of function {self._function.name!r} {how}, and the rows that it had are"
                         " lost: another process takes its place"
                     ) from None

@@ -45,7 +45,14 @@ class State:
     """`BatchRecord.to_plain`."""
 
 
-Packet: TypeAlias = Attach | Retire | Ready | LoadFailed | State
+@dataclasses.dataclass(frozen=True, slots=True)
+class Suspect:
+    """The function gets rows that may have ended a process before, and nobody else's; or it has come back from them."""
+
+    is_running: bool
+
+
+Packet: TypeAlias = Attach | Retire | Ready | LoadFailed | State | Suspect
 
 _PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 

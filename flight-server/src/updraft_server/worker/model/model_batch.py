@@ -73,6 +73,11 @@ class ModelBatch:
         first = self._pieces[0]
         return first.request if first.request.is_suspect and first.start == 0 else None
 
+    @property
+    def is_of_a_suspect(self) -> bool:
+        """Whether these are rows that have to be alone."""
+        return self._pieces[0].request.is_suspect
+
     def run(self) -> Iterator[ModelRequest]:
         """Each request, once it has its results or its error."""
         if len({id(piece.request) for piece in self._pieces}) > 1 and self._run_joined():

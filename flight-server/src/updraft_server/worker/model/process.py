@@ -28,6 +28,7 @@ from updraft_server.worker.model.control import (
     Ready,
     Retire,
     State,
+    Suspect,
     decode,
     encode,
 )
@@ -172,6 +173,8 @@ class ModelProcess:
         batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds, self._watchdog)
         if batch.started is not None:
             self._send(batch.started, MessageKind.STARTED)
+        if batch.is_of_a_suspect:
+            self._tell(Suspect(is_running=True))
         for request in batch.run():
             if request.connection.is_closed:
                 continue
@@ -180,6 +183,8 @@ class ModelProcess:
                 self._send(request, MessageKind.FAILED, request.error.to_message().SerializeToString())
             elif request.is_complete:
                 self._send(request, MessageKind.RESULT, request.result())
+        if batch.is_of_a_suspect:
+            self._tell(Suspect(is_running=False))
         self._queue.done()
         self._last_used_seconds = time.monotonic()
         self._changed()
