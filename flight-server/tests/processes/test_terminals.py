@@ -53,7 +53,7 @@ def unlocks_a_new_one():
         try:
             fcntl.ioctl(1, number, bytes(4))
         except OSError as error:
-            answers.append(errno.errorcode[error.errno])
+            answers.append(errno.errorcode[error.errno or 0])
     return " ".join(answers)
 
 
