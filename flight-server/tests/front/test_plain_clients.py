@@ -14,6 +14,7 @@ from front_calls import Gate, in_a_thread, until
 from front_harness import Running, RunningFront
 from pyarrow import flight
 
+from updraft.errors import UserError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakePool, FakeWorker
 
@@ -151,3 +152,17 @@ async def test_nobody_hears_the_protocol_without_credentials(running_front: Runn
         _, error = await all_replies(method(bytes(action), timeout=60))
         assert error is not None
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_plain_client_is_told_all_lines_of_an_exception(running_front: Running) -> None:
+    message = "ValueError: 2 validation errors for Item\nprice\n  must not be negative [got -3]\nname\n  is missing"
+
+    async def raises(worker: FakeWorker) -> None:
+        await worker.receive()
+        await worker.send(FrameKind.FAILED, UserError(message).to_message().SerializeToString())
+
+    async with running_front(FakePool(script=raises)) as front:
+        assert await status_of_call(front) == ("UNKNOWN", message)
+        # The status page says the first line to whoever may look.
+        (failure,) = front.front.activity.failures
+        assert failure.message == "ValueError: 2 validation errors for Item"

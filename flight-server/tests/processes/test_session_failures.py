@@ -19,7 +19,7 @@ from session_commands import (
     udf,
 )
 
-from updraft.errors import MAX_TRACEBACK_BYTES, ProtocolError
+from updraft.errors import MAX_MESSAGE_BYTES, MAX_TRACEBACK_BYTES, ProtocolError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
@@ -122,7 +122,7 @@ async def test_a_huge_message_is_cut_at_its_beginning(zygotes: Zygotes) -> None:
     assert len(error.traceback.encode()) <= MAX_TRACEBACK_BYTES
     assert error.traceback_truncated
     assert error.traceback.endswith("the end\n")
-    assert len(error.message) <= 1000
+    assert len(error.message.encode()) <= MAX_MESSAGE_BYTES
 
 
 async def test_an_exception_that_cannot_be_printed_is_still_an_error(zygotes: Zygotes) -> None:

@@ -102,7 +102,7 @@ class Exchanges:
             call.record.settle("aborted")
             await self._let_go(record)
         except UpdraftError as error:
-            record.outcome, record.reason = type(error).__name__, error.status_message()
+            record.outcome, record.reason = type(error).__name__, error.first_line()
             _raise_if_cancelled()
             # Before the client has it: once it does, it may cancel the call.
             span.fail(error)

@@ -47,11 +47,18 @@ def test_a_kind_from_the_future_is_an_internal_error() -> None:
     assert error_from_message(Error.FromString(b"\x08\x63")).code == "INTERNAL"
 
 
-def test_the_status_message_is_one_line_of_at_most_a_kibibyte() -> None:
-    status = UserError("first\nsecond\t" + "ö" * 2000).status_message()
-    assert status.startswith("first second ö")
+def test_the_status_message_has_all_lines_of_at_most_two_kibibytes() -> None:
+    error = UserError("2 errors\nprice\r\n  must not be negative \n" + "ö" * 2000)
+    status = error.status_message()
+    assert status.startswith("2 errors\nprice\n  must not be negative\nö")
     assert status.endswith("...")
-    assert len(status.encode()) <= 1024
+    assert len(status.encode()) <= 2048
+    assert error.first_line() == "2 errors"
+
+
+def test_the_first_line_has_at_most_a_kibibyte() -> None:
+    assert len(UserError("ö" * 2000).first_line().encode()) <= 1024
+    assert UserError("").first_line() == ""
 
 
 def test_a_long_traceback_keeps_its_end_and_says_that_it_was_cut() -> None:

@@ -103,5 +103,4 @@ class Activity:
 
     def failed(self, exchange: OpenExchange, error: UpdraftError) -> None:
         """It ends with an error."""
-        first_line = next(iter(error.message.splitlines()), "")
-        self.failures.append(Failure(utc_now(), type(error).__name__, shortened(first_line), exchange.identity))
+        self.failures.append(Failure(utc_now(), type(error).__name__, shortened(error.first_line()), exchange.identity))

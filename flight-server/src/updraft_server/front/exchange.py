@@ -134,7 +134,7 @@ class Exchanges:
                 await self._run(call, replace(request, schema=schema), exchange)
             outcome = "ok"
         except UpdraftError as error:
-            outcome, reason = type(error).__name__, error.status_message()
+            outcome, reason = type(error).__name__, error.first_line()
             self._activity.failed(exchange, error)
             # Before the client has it: once it does, it may cancel the call.
             exchange.span.fail(error)

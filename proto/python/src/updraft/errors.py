@@ -29,7 +29,9 @@ from typing import ClassVar
 
 from updraft.v1.exchange_pb2 import Error, ErrorKind
 
-MAX_STATUS_MESSAGE_BYTES = 1024
+MAX_LINE_BYTES = 1024
+MAX_STATUS_MESSAGE_BYTES = 2 * 1024
+"""Percent-encoded it may be three times as long, and Java's clients read 8 KiB of trailers."""
 MAX_MESSAGE_BYTES = 64 * 1024
 MAX_TRACEBACK_BYTES = 1024 * 1024
 
@@ -75,16 +77,20 @@ class UpdraftError(Exception):
         return Error(
             kind=self.kind,
             message=keep_start(self.message, MAX_MESSAGE_BYTES),
-            exception_class=keep_start(self.exception_class, MAX_STATUS_MESSAGE_BYTES),
+            exception_class=keep_start(self.exception_class, MAX_LINE_BYTES),
             traceback=traceback,
             traceback_truncated=self.traceback_truncated or truncated,
             sequence=self.sequence,
         )
 
     def status_message(self) -> str:
-        """The gRPC status message: one line of at most 1 KiB."""
-        line = " ".join(self.message.split())
-        return keep_start(line, MAX_STATUS_MESSAGE_BYTES)
+        """Return the gRPC status message: the start of the message, with its lines, at most 2 KiB."""
+        lines = (line.rstrip() for line in self.message.strip().splitlines())
+        return keep_start("\n".join(lines), MAX_STATUS_MESSAGE_BYTES)
+
+    def first_line(self) -> str:
+        """Return the first line of the message, at most 1 KiB: for logs, which everybody may read who operates."""
+        return keep_start(next(iter(self.message.strip().splitlines()), ""), MAX_LINE_BYTES)
 
 
 class UserError(UpdraftError, kind=ErrorKind.ERROR_KIND_USER, code="UNKNOWN"):
@@ -174,7 +180,7 @@ def error_from_message(error: Error) -> UpdraftError:
     traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
         keep_start(error.message, MAX_MESSAGE_BYTES),
-        exception_class=keep_start(error.exception_class, MAX_STATUS_MESSAGE_BYTES),
+        exception_class=keep_start(error.exception_class, MAX_LINE_BYTES),
         traceback=traceback,
         traceback_truncated=error.traceback_truncated or truncated,
         sequence=error.sequence,

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.taskcontext import BarrierTaskContext, TaskContext
 
 from updraft.errors import FunctionRefusedError, InternalError, UserError
-from updraft.functions.failures import describe, qualified_name
+from updraft.functions.failures import qualified_name, whole_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.sandbox.memory_limit import address_space
@@ -110,7 +110,7 @@ class SessionRunner:
         if error is None:
             raise InternalError("pyspark's worker reported a traceback without an exception")
         raise UserError(
-            describe(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
+            whole_message(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
         ) from None
 
     def _kind(self, eval_type: int) -> Kind:

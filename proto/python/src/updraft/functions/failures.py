@@ -31,7 +31,7 @@ def raised(exception: BaseException) -> "UserError":
     from updraft.errors import UserError
 
     return UserError(
-        describe(exception),
+        whole_message(exception),
         exception_class=qualified_name(exception),
         traceback="".join(tracebacks.format_exception(exception)),
     )
@@ -39,14 +39,26 @@ def raised(exception: BaseException) -> "UserError":
 
 def describe(exception: BaseException) -> str:
     """An exception in one short line: its class and the first line of its message."""
-    from updraft.errors import MAX_STATUS_MESSAGE_BYTES, keep_start
+    from updraft.errors import MAX_LINE_BYTES, keep_start
 
+    return keep_start(_named(exception).split("\n", 1)[0], MAX_LINE_BYTES)
+
+
+def whole_message(exception: BaseException) -> str:
+    """Return the class of an exception with all lines of its message and of its notes, at most 64 KiB."""
+    from updraft.errors import MAX_MESSAGE_BYTES, keep_start
+
+    notes = getattr(exception, "__notes__", ())
+    told = [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+    return keep_start("\n".join([_named(exception), *told]), MAX_MESSAGE_BYTES)
+
+
+def _named(exception: BaseException) -> str:
     try:
         text = str(exception).strip()
     except Exception as broken:
         text = f"<its message could not be read: {type(broken).__name__}>"
-    line = f"{type(exception).__name__}: {text}".split("\n", 1)[0] if text else type(exception).__name__
-    return keep_start(line, MAX_STATUS_MESSAGE_BYTES)
+    return f"{type(exception).__name__}: {text}" if text else type(exception).__name__
 
 
 def qualified_name(exception: BaseException) -> str:

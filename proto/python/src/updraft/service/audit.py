@@ -176,7 +176,7 @@ class CallRecord:
         error = self._failure or error
         self._facts["outcome"] = self._outcome or _outcome(error)
         if isinstance(error, UpdraftError):
-            self._facts["reason"] = error.status_message()
+            self._facts["reason"] = error.first_line()
         self._facts["seconds"] = round(time.monotonic() - self._began_seconds, 4)
         is_refused = error is not None and not self._is_opened
         self._audit.ended(REFUSED if is_refused else ENDED, self._facts, error)

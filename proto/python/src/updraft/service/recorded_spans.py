@@ -104,7 +104,7 @@ class RecordedSpan(Span):
         self._failed = True
         self._span.set_attribute("error.type", type(error).__name__)
         # The messages of other exceptions may contain what a collector should not see.
-        message = error.status_message() if isinstance(error, UpdraftError) else None
+        message = error.first_line() if isinstance(error, UpdraftError) else None
         self._span.set_status(trace.StatusCode.ERROR, message)
         if isinstance(error, UserError):
             self._span.set_attribute("exception.type", error.exception_class)
