@@ -32,7 +32,7 @@ def test_what_an_author_makes_of_messages_and_notes_is_bounded_and_breaks_nothin
             raise RuntimeError
 
     error = BrokenError()
-    error.__notes__ = [1, "x" * 2 * MAX_MESSAGE_BYTES]
+    error.__notes__ = [1, "x" * 2 * MAX_MESSAGE_BYTES]  # type: ignore[list-item]
     message = raised(error).message
     assert message.startswith("BrokenError: <its message could not be read: RuntimeError>\nxxx")
     assert len(message) <= MAX_MESSAGE_BYTES
