@@ -211,6 +211,13 @@ def library_caches():
         Path(os.environ[name], "entry").write_text("x")
 
 
+def caches_below_the_home_directory():
+    for name in ("~/.cache/a-library-of-mine", "~/nltk_data", "~/.local/share/another"):
+        made = Path(name).expanduser()
+        made.mkdir(parents=True)
+        (made / "list.json").write_text("[]")
+
+
 HONEST = [
     temporary_files,
     relative_paths,
@@ -229,6 +236,7 @@ HONEST = [
     sockets_of_its_own,
     modules,
     library_caches,
+    caches_below_the_home_directory,
 ]
 
 
@@ -256,7 +264,7 @@ async def test_honest_functions_work_as_on_stock(zygotes: Zygotes, function: Cal
         assert reply.table.column(0).to_pylist() == ["done"]
 
 
-async def test_each_worker_begins_in_an_empty_directory_of_its_own(zygotes: Zygotes) -> None:
+async def test_each_worker_begins_in_a_directory_of_its_own_in_which_it_sees_nothing(zygotes: Zygotes) -> None:
     def where(x):
         import os
         from pathlib import Path
@@ -264,7 +272,7 @@ async def test_each_worker_begins_in_an_empty_directory_of_its_own(zygotes: Zygo
         import pyarrow as pa
 
         here = Path.cwd()
-        return pa.array([f"{here} {os.environ['TMPDIR']} {list(here.iterdir())} {oct(here.stat().st_mode)}"])
+        return pa.array([f"{here} {os.environ['TMPDIR']} {list(here.glob('[!.]*'))} {oct(here.stat().st_mode)}"])
 
     found = []
     for _ in range(2):

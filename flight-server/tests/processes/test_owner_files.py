@@ -289,6 +289,20 @@ async def test_artifacts_of_the_owner_stay_readable_and_no_others_become_so(hous
     assert third.error.kind == exchange_pb2.ERROR_KIND_POOL_UNAVAILABLE
 
 
+async def test_a_function_that_may_not_write_a_file_is_told_where_it_may(house: House) -> None:
+    def writes(x):
+        from pathlib import Path
+
+        return Path("/tmp/updraft-planted").write_text("x") and x
+
+    async with running_pool(house.zygotes) as pool:
+        reply = await exchange(pool, batches_of([1]), scalar_arrow(writes))
+    assert reply.error is not None
+    for text in (reply.error.message, reply.error.traceback):
+        assert "/tmp/updraft-planted" in text
+        assert "functions write to their worker's scratch directory (tempfile, TMPDIR)" in text
+
+
 async def test_a_path_that_the_operator_names_is_written(house: House) -> None:
     async with running_pool(house.zygotes) as pool:
         assert await outcome(pool, "open(path, 'w').write('x')", path=str(house.shared / "note")) == "done"

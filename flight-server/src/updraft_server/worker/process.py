@@ -21,6 +21,7 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
+from updraft_server.sandbox.scratch import use_own_home
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
@@ -131,6 +132,7 @@ class Worker:
         except OSError as error:
             # A registered function may have left threads. A fresh worker has none.
             raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
+        use_own_home(self._scratch, self._settings.writable_paths)
         self._is_bound = True
 
     def _run(

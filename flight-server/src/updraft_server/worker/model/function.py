@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from updraft.functions import Batching, Function
 from updraft.functions.loaded import load
-from updraft_server.worker.missing_modules import explain_missing_module
+from updraft_server.worker.explanations import explain
 
 
 class LoadedModel(Protocol):
@@ -45,7 +45,7 @@ class BatchedFunction:
 
     def load(self) -> LoadedModel:
         """Make the model; raises whatever the constructor raises."""
-        return cast(LoadedModel, load(self._function, explain_missing_module))
+        return cast(LoadedModel, load(self._function, explain))
 
     def no_results(self) -> pa.RecordBatch:
         """Those of no rows."""

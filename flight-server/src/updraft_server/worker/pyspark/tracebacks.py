@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from updraft_server.worker.missing_modules import explain_missing_module
+from updraft_server.worker.explanations import explain
 
 _OWN_FILES = str(Path(__file__).parent.parent)
 
@@ -30,7 +30,7 @@ class ReportedException:
         def handle_worker_exception(error: BaseException, *arguments: Any, **options: Any) -> None:
             self.error = error
             _strip_chain(error)
-            explain_missing_module(error)
+            explain(error)
             report(error, *arguments, **options)
 
         return handle_worker_exception

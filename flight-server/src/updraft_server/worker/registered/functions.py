@@ -14,8 +14,8 @@ from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
+from updraft_server.worker.explanations import explain
 from updraft_server.worker.fork_guard import in_this_process
-from updraft_server.worker.missing_modules import explain_missing_module
 from updraft_server.worker.model.function import BatchedFunction
 
 AnyFunction: TypeAlias = Function[Any, Any]
@@ -74,11 +74,11 @@ class RegisteredFunction:
         if self._loaded is None:
             try:
                 with running(self.as_load) if self.function.is_class else nullcontext(), in_this_process():
-                    loaded = load(self.function, explain_missing_module)
+                    loaded = load(self.function, explain)
                     loaded.warm_up()
                 self._loaded = loaded
             except BaseException as error:  # a panic of a library in Rust is no Exception
-                explain_missing_module(error)
+                explain(error)
                 raise FunctionRefusedError(
                     self.as_load.fault(describe(error)),
                     exception_class=qualified_name(error),

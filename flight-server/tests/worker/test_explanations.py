@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker adds to an error about a module that the pool lacks."""
+"""What a worker adds to an error about a module that the pool lacks, or about a file that it keeps from functions."""
 
+import errno
+import os
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 
 from updraft.errors import UserError
 from updraft.functions.failures import raised
-from updraft_server.worker.missing_modules import explain_missing_module
+from updraft_server.worker.explanations import explain
 
 
 def explained(error: BaseException) -> UserError:
-    explain_missing_module(error)
+    explain(error)
     return raised(error)
 
 
@@ -71,3 +74,42 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
     error = ValueError("round and round")
     error.__cause__ = error
     assert "It ran on" not in explained(error).traceback
+
+
+_OF_FILES = "where functions write to their worker's scratch directory (tempfile, TMPDIR)"
+
+
+def refused(number: int, path: Path | str | None) -> OSError:
+    return OSError(number, os.strerror(number), path and str(path))
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.touch()
+    for error in (
+        refused(errno.EROFS, tmp_path / "new"),
+        refused(errno.EROFS, None),
+        # The user may: only the pool's rules can have refused it.
+        refused(errno.EACCES, tmp_path / "new"),
+        refused(errno.EPERM, there),
+    ):
+        text = explained(error).message
+        assert f"It ran on the Updraft pool at {platform.node()}, {_OF_FILES}" in text
+        assert "--writable-paths" in text
+
+
+def test_what_anybody_would_be_refused_is_not_explained(tmp_path: Path) -> None:
+    for error in (
+        refused(errno.ENOENT, tmp_path / "new"),
+        refused(errno.EACCES, "/nowhere/at/all"),
+        refused(errno.EACCES, None),
+        refused(errno.ECONNREFUSED, None),
+    ):
+        assert _OF_FILES not in explained(error).message
+
+
+def test_an_error_that_a_file_caused_is_explained_once(tmp_path: Path) -> None:
+    error = RuntimeError("the cache cannot be written")
+    error.__cause__ = refused(errno.EROFS, tmp_path / "new")
+    error.__cause__.__cause__ = refused(errno.EROFS, tmp_path / "newer")
+    assert explained(error).message.count("It ran on") == 1

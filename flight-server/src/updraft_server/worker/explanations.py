@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notes on errors of functions that come of running on a pool: their authors have seen them work on the driver.
+
+A module may be missing, and a file may be out of reach.
+"""
+
+import contextlib
+import errno
+import os
+import platform
+import sys
+from collections.abc import Iterator
+
+_HOW_TO_ADD = (
+    "and from what the session sends. Install the package there (where the pool runs in containers, build it into the"
+    " image), or send it with the session: spark.submit.pyFiles, addPyFile or addArtifacts"
+)
+_WHERE_TO_WRITE = (
+    "where functions write to their worker's scratch directory (tempfile, TMPDIR), which goes with the worker, and to"
+    " the paths that the pool names for all who use it: --writable-paths (in the chart"
+    " workers.settings.writablePaths)"
+)
+
+
+def explain(error: BaseException) -> None:
+    """Add a note (PEP 678) to an error that a missing module or a file out of reach is, or has caused."""
+    for cause in _causes(error):
+        if isinstance(cause, ModuleNotFoundError):
+            error.add_note(f"It ran on {_pool()}, where functions import from the Python in {sys.prefix} {_HOW_TO_ADD}")
+            return
+        if isinstance(cause, OSError) and _is_out_of_reach(cause):
+            error.add_note(f"It ran on {_pool()}, {_WHERE_TO_WRITE}")
+            return
+
+
+def _pool() -> str:
+    return f"the Updraft pool at {platform.node()}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and what it was raised from."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        yield cause
+        seen.add(id(cause))
+        # What a function does about an error that it can do without is its own affair: no __context__.
+        cause = cause.__cause__
+
+
+def _is_out_of_reach(error: OSError) -> bool:
+    """Whether the pool keeps a file from its workers that their user may write to."""
+    if error.errno == errno.EROFS:
+        return True
+    path = error.filename
+    if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(path, (str, bytes)):
+        return False
+    # The kernel answers for the user's rights, and not for Landlock.
+    with contextlib.suppress(ValueError):
+        above = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - it may be bytes
+        return os.access(path if os.path.lexists(path) else above, os.W_OK)
+    return False
