@@ -16,10 +16,14 @@ async def settled() -> None:
 class Arrivals:
     """Who asked for how much, in which order they were let in, and what they hold."""
 
-    def __init__(self, quota_bytes: int = 100, timeout_seconds: float = 60.0, caps: Caps | None = None) -> None:
+    def __init__(
+        self, quota_bytes: int = 100, timeout_seconds: float = 60.0, caps: Caps | None = None, own_bytes: int = 0
+    ) -> None:
         self.now = 0.0
         self.quota = Quota(
-            QuotaLimits(quota_bytes=quota_bytes, bypass_seconds=5.0, timeout_seconds=timeout_seconds),
+            QuotaLimits(
+                quota_bytes=quota_bytes, own_bytes=own_bytes, bypass_seconds=5.0, timeout_seconds=timeout_seconds
+            ),
             caps=caps,
             clock=lambda: self.now,
         )

@@ -9,6 +9,7 @@ import asyncio
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from updraft.arrow_cost import Claims
 from updraft.arrow_decoder import encapsulated_message
 from updraft.batch_parts import PART_BYTES, BatchParts, check_batch_size
-from updraft.errors import DeadlineError, LimitError, ProtocolError
+from updraft.errors import DeadlineError, LimitError, ProtocolError, QuotaError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
 from updraft.service.silence import Silence, seconds_between_looks
@@ -44,6 +45,11 @@ _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 # Of a batch in parts, within --stall-timeout-seconds: one that comes byte after byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
+# Its quota is taken back when another tenant waits for it. Clients ask for a batch that they have, so that this is time
+# for sending a message and not for the work between batches.
+_UNUSED_CREDIT_SECONDS = 10.0
+# A file that nobody works on, when another tenant waits for its place. Spark tasks compute for minutes between batches.
+_IDLE_FILE_SECONDS = 300.0
 # Credit covers the body alone. As many columns as a schema may have take less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
@@ -64,6 +70,8 @@ class WriteExchange:
     settings: ServeSettings
     metrics: WriterMetrics
     span: Span
+    must_give_way: Callable[[], bool] = lambda: False
+    """Whether another tenant is to have the place of this file, which is idle."""
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
     _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -80,10 +88,11 @@ class WriteExchange:
     async def run(self) -> Footer:
         """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
-        steps = [self._answer_asks(), self._watch_credit(), self._watch_client(), self.file.failed.wait()]
+        steps = [self._answer_asks(), self._watch_credit(), self._watch_unused_credit(), self._watch_client()]
+        steps.append(self._watch_idle_file())
         if self.request.is_synchronous:
             steps.append(self._tell_stored())
-        helpers = [asyncio.create_task(step) for step in steps]
+        helpers = [*map(asyncio.create_task, steps), asyncio.create_task(self.file.failed.wait())]
         try:
             await asyncio.wait({receiving, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             if self.file.error is not None:
@@ -308,6 +317,41 @@ class WriteExchange:
                     f"batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts "
                     "(--stall-timeout-seconds of the writer)"
                 )
+
+    async def _watch_unused_credit(self) -> None:
+        """End an exchange whose credit is not used while another tenant that has less than its share waits for room."""
+        look_seconds = seconds_between_looks(_UNUSED_CREDIT_SECONDS)
+        silence = Silence(_UNUSED_CREDIT_SECONDS, look_seconds)
+        while True:
+            while not self._credit:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
+            await asyncio.sleep(look_seconds)
+            is_unused = bool(self._credit) and not self._batch_is_here
+            owed = is_unused and self.quota.is_owed_to_others(self.request.share)
+            if silence.is_too_long((self.file.progress.batches, self._come_bytes // _LEAST_BYTES_IN_TIME), owed=owed):
+                raise self._given_way(
+                    f"the client did not use its credit for a batch within {_UNUSED_CREDIT_SECONDS:g} seconds while "
+                    "another tenant waited for the quota: ask for credit only for a batch that can be sent at once, "
+                    "and retry later"
+                )
+
+    async def _watch_idle_file(self) -> None:
+        """End an exchange whose client sent nothing but keepalives for long, once another tenant needs its place."""
+        look_seconds = seconds_between_looks(_IDLE_FILE_SECONDS)
+        silence = Silence(_IDLE_FILE_SECONDS, look_seconds)
+        while True:
+            await asyncio.sleep(look_seconds)
+            is_idle = silence.is_too_long(self.file.progress.batches, owed=self._waits_for_client)
+            if is_idle and self.must_give_way():
+                raise self._given_way(
+                    f"the client sent no batch for {_IDLE_FILE_SECONDS:g} seconds, its tenant has more than its share "
+                    "of the open files, and another tenant waited for one: open files later or fewer at once, and "
+                    "retry later"
+                )
+
+    def _given_way(self, reason: str) -> QuotaError:
+        return QuotaError(reason, retry_after_milliseconds=self.settings.retry_after_milliseconds)
 
     @property
     def _come_bytes(self) -> int:

@@ -5,6 +5,7 @@ import asyncio
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -142,6 +143,7 @@ class Exchanges:
                 settings=self.settings,
                 metrics=self.metrics,
                 span=record.span,
+                must_give_way=partial(self.files.must_give_way, place),
             )
             footer = await exchange.run()
             return self._receipt(exchange, footer, record)

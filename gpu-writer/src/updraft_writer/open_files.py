@@ -2,7 +2,6 @@
 """All open files, and which of them must flush its partial row group when the quota runs short."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError, UpdraftError
-from updraft.service.tenants import Claims
+from updraft.service.tenants import Claims, Reserve, own_room
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota
 from updraft_writer.row_groups import row_group_target_bytes, stripe_target_bytes, to_flush
@@ -21,10 +20,11 @@ _log = structlog.get_logger(__name__)
 @dataclass(eq=False, slots=True)
 class Place:
     """Permission of a tenant to have one file open; `stripe_bytes` is what its encoder may retain that no flush
-    releases."""
+    releases. A place that gives way becomes free soon."""
 
     tenant: str = ""
     stripe_bytes: int = 0
+    gives_way: bool = False
 
 
 class OpenFiles:
@@ -49,7 +49,7 @@ class OpenFiles:
         self._empty.set()
         self._refusal: UpdraftError | None = None
         self._warned_of_files = 0
-        self._places_of_tenants: Counter[str] = Counter()
+        self._reserve = Reserve(max_open_files, own_room(max_open_files))
         self._claims: Claims[str] = Claims()
         quota.on_shortage = self._relieve
         quota.on_cap = self._relieve_tenant
@@ -65,36 +65,60 @@ class OpenFiles:
         self._check_room(tenant)
         place = Place(tenant)
         self._places.add(place)
-        self._places_of_tenants[tenant] += 1
+        self._reserve.count(tenant, +1)
         self._empty.clear()
         try:
             yield place
         finally:
             self._places.remove(place)
-            self._places_of_tenants[tenant] -= 1
-            if not self._places_of_tenants[tenant]:
-                del self._places_of_tenants[tenant]
+            self._reserve.count(tenant, -1)
             if not self._places:
                 self._empty.set()
 
     def _check_room(self, tenant: str) -> None:
         """Raise QuotaError where a tenant may not open one more file."""
-        caps, own = self._quota.caps, self._places_of_tenants[tenant]
+        caps, own = self._quota.caps, self._reserve.used[tenant]
         if caps.exceeded("max_files", tenant, own, 1):
             raise self._full(caps.refusal("max_files", tenant, own, 1))
-        tenants = len(self._places_of_tenants.keys() | self._claims.tenants.keys() | {tenant})
-        is_within_share = own + 1 <= max(1, self._max_open_files // tenants)
+        is_within_share = own + 1 <= self._share(tenant)
         if len(self) >= self._max_open_files:
             if is_within_share:
                 self._claims.note(tenant)
             raise self._full(
                 f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files"
             )
+        if self._reserve.missing(tenant, 1) > 0:
+            if is_within_share:
+                self._claims.note(tenant)
+            raise self._full(
+                f"the tenant {tenant!r} has {own} of {len(self)} open files, and the rest of this writer's "
+                f"{self._max_open_files} are kept for tenants that have few: retry later, or raise --max-open-files"
+            )
         if not is_within_share and self._claims.of_others(tenant):
             raise self._full(
                 f"the tenant {tenant!r} has {own} of {len(self)} open files, and other tenants wait for theirs: retry "
                 "later, or raise --max-open-files"
             )
+
+    def _share(self, tenant: str) -> int:
+        """Files that a tenant may have open when all want as many as they can get."""
+        tenants = len(self._reserve.used.keys() | self._claims.tenants.keys() | {tenant})
+        return max(1, self._max_open_files // tenants)
+
+    def must_give_way(self, place: Place) -> bool:
+        """Whether the file of this place, which is idle, has to end; it ends then, and its place counts as free.
+
+        It has to when its tenant has more than its share and another one was refused, until each of those finds one.
+        """
+        tenant = place.tenant
+        leaving = sum(other.gives_way for other in self._places if other.tenant == tenant)
+        if self._reserve.used[tenant] - leaving <= self._share(tenant):
+            return False
+        waiting = [other for other in self._claims.tenants if self._reserve.used[other] < self._share(other)]
+        missing = [self._reserve.missing(other, 1) for other in waiting if other != tenant]
+        short = max(len(self) - self._max_open_files + 1, *missing) + len(missing) - 1 if missing else 0
+        place.gives_way = short > sum(other.gives_way for other in self._places)
+        return place.gives_way
 
     def _full(self, reason: str) -> QuotaError:
         return QuotaError(reason, retry_after_milliseconds=self._quota.limits.retry_after_milliseconds)

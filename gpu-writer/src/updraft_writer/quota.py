@@ -3,7 +3,9 @@
 
 Policy alone: no transport, no threads. Only `Quota.acquire` waits. A reservation can grow and shrink without waiting,
 so held bytes are always released in the end. Order: tenants that hold less than their share come first, then first
-come, first served. A waiter that does not fit may be overtaken for a bounded time; after that, everybody waits for it.
+come, first served. A waiter that does not fit may be overtaken for a bounded time; after that, everybody waits for it,
+except tenants that take no more than their own part of the reserve (`updraft.service.tenants.Reserve`). A client that
+does not use its credit has to give it back while a tenant below its share waits (`Quota.is_owed_to_others`).
 """
 
 import asyncio
@@ -14,14 +16,16 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from updraft.errors import QuotaError
-from updraft.service.tenants import Caps
+from updraft.service.tenants import Caps, Reserve
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """The ceiling in bytes, the time for which one waiter may be overtaken, and the longest wait."""
+    """The ceiling in bytes, the part that each of ten tenants has for itself, the time for which one waiter may be
+    overtaken, and the longest wait."""
 
     quota_bytes: int
+    own_bytes: int = 0
     bypass_seconds: float = 5.0
     timeout_seconds: float = 60.0
     retry_after_milliseconds: int = 1000
@@ -118,7 +122,7 @@ class Quota:
         self.held_bytes = 0
         self.peak_bytes = 0
         self._clock = clock
-        self._by_tenant: Counter[str] = Counter()
+        self._reserve = Reserve(limits.quota_bytes, limits.own_bytes)
         self.reservations = 0
         """Number of reservations that are not released."""
         self._admitted: Counter[str] = Counter()
@@ -175,16 +179,28 @@ class Quota:
         """Report a shortage if somebody waits. Call it after coming to hold bytes that nothing else releases."""
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
-            self.on_shortage(self.held_bytes + wanted_bytes - self.limits.quota_bytes)
+            self.on_shortage(self._missing_bytes(queue[0].tenant, wanted_bytes))
         # One batch of each tells enough.
         for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
             cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
-            self.on_cap(waiter.tenant, self._by_tenant[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
+            self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
+
+    def is_owed_to_others(self, tenant: str) -> bool:
+        """Whether a tenant has its share, and another one waits for its first batch or for no more than its share."""
+        share_bytes = self._share_bytes()
+        return self._reserve.used[tenant] >= share_bytes and any(
+            waiter.tenant != tenant and self._is_owed(waiter, share_bytes) for waiter in self._waiters
+        )
+
+    def _is_owed(self, waiter: _Waiter, share_bytes: float) -> bool:
+        has_none = not self._admitted[waiter.tenant]
+        is_within_share = self._reserve.used[waiter.tenant] + waiter.wanted_bytes <= share_bytes
+        return (has_none or is_within_share) and not self._is_capped(waiter)
 
     def _refusal(self, waiter: _Waiter) -> QuotaError:
         limits = self.limits
         if self._is_capped(waiter):
-            held_bytes = self._by_tenant[waiter.tenant]
+            held_bytes = self._reserve.used[waiter.tenant]
             return QuotaError(
                 f"no room for a batch in {limits.timeout_seconds:g} seconds: "
                 + self.caps.refusal("max_quota_bytes", waiter.tenant, held_bytes, waiter.wanted_bytes),
@@ -197,9 +213,15 @@ class Quota:
             retry_after_milliseconds=limits.retry_after_milliseconds,
         )
 
-    def _fits(self, wanted_bytes: int) -> bool:
+    def _fits(self, waiter: _Waiter) -> bool:
         # What open files retain is released only when they end. If nothing else is held, one batch is always admitted.
-        return not self._admitted or self.held_bytes + wanted_bytes <= self.limits.quota_bytes
+        return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
+
+    def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
+        """What has to be released before so much more of a tenant fits."""
+        missing_bytes = self.held_bytes + wanted_bytes - self.limits.quota_bytes
+        # If nothing is held, there is nobody to leave a reserve to.
+        return max(missing_bytes, min(self.held_bytes, self._reserve.missing(tenant, wanted_bytes)))
 
     def _dispatch(self) -> None:
         while waiter := next(self._candidates(), None):
@@ -212,21 +234,28 @@ class Quota:
         """The waiters that may be admitted now, in turn."""
         queue = self._queue()
         if queue and self._clock() - queue[0].arrived > self.limits.bypass_seconds:
-            queue = queue[:1]
-        return (waiter for waiter in queue if self._fits(waiter.wanted_bytes))
+            first = queue[0]
+            queue = [waiter for waiter in queue if waiter is first or self._is_own(waiter)]
+        return (waiter for waiter in queue if self._fits(waiter))
 
     def _queue(self) -> list[_Waiter]:
         """The waiters in turn: those of tenants below their share first, then by arrival; none who is at its cap."""
         waiters = [waiter for waiter in self._waiters if not self._is_capped(waiter)]
-        tenants = {waiter.tenant for waiter in self._waiters} | self._by_tenant.keys()
-        share_bytes = self.limits.quota_bytes / max(1, len(tenants))
-        return sorted(waiters, key=lambda waiter: self._by_tenant[waiter.tenant] >= share_bytes)
+        share_bytes = self._share_bytes()
+        return sorted(waiters, key=lambda waiter: self._reserve.used[waiter.tenant] >= share_bytes)
+
+    def _share_bytes(self) -> float:
+        tenants = {waiter.tenant for waiter in self._waiters} | self._reserve.used.keys()
+        return self.limits.quota_bytes / max(1, len(tenants))
+
+    def _is_own(self, waiter: _Waiter) -> bool:
+        return self._reserve.is_own(waiter.tenant, waiter.wanted_bytes)
 
     def _is_capped(self, waiter: _Waiter) -> bool:
         """Whether a waiter's tenant has all that it may; if it has nothing in but open files, it may have one batch."""
         tenant = waiter.tenant
         return bool(self._admitted[tenant]) and self.caps.exceeded(
-            "max_quota_bytes", tenant, self._by_tenant[tenant], waiter.wanted_bytes
+            "max_quota_bytes", tenant, self._reserve.used[tenant], waiter.wanted_bytes
         )
 
     def _remember(self, reservation: Reservation) -> None:
@@ -249,6 +278,4 @@ class Quota:
     def _count(self, reservation: Reservation, change: int) -> None:
         self.held_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
-        self._by_tenant[reservation.tenant] += change
-        if not self._by_tenant[reservation.tenant]:
-            del self._by_tenant[reservation.tenant]
+        self._reserve.count(reservation.tenant, change)

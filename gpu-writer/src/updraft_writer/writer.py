@@ -24,7 +24,7 @@ from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import log_to_stderr
-from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
+from updraft.service.tenants import CAP_REFUSALS_DOC, Caps, own_room
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
 from updraft_writer.chart_values import value_of
@@ -203,6 +203,7 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
         quota_bytes = computed.quota_bytes
     return QuotaLimits(
         quota_bytes=quota_bytes,
+        own_bytes=own_room(quota_bytes),
         bypass_seconds=settings.bypass_seconds,
         timeout_seconds=settings.admission_timeout_seconds,
         retry_after_milliseconds=settings.retry_after_milliseconds,

@@ -2,7 +2,7 @@
 """What one tenant may take of a service: caps that an operator sets, and how often each of them refused something."""
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
@@ -65,6 +65,53 @@ class Caps:
             f"the tenant {tenant!r} has {used} {_UNITS[cap]} and wants {more} more, its cap is {limit}: retry when "
             f"some of its own have ended, or raise {cap} of its [[tenant]] in the service's identities file"
         )
+
+
+# The reserve has room for so many tenants: the others share seven eighths of everything.
+_RESERVED_TENANTS = 10
+_RESERVE_DIVISOR = 8
+
+
+def own_room(limit: int) -> int:
+    """Part of a service's room that each of ten tenants has for itself; all ten parts are an eighth of it."""
+    return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
+
+
+class Reserve:
+    """Room of which each of ten tenants has a part for itself. All share the rest, and one alone may have all of that.
+
+    A tenant that takes no more than its own part finds it free, whatever nine others take. `limit` is the whole room
+    and `own` the part of each, in the same unit.
+    """
+
+    def __init__(self, limit: int, own: int) -> None:
+        self._own = own
+        self._shared = limit - _RESERVED_TENANTS * own
+        self._beyond = 0
+        self.used: Counter[str] = Counter()
+        """What each tenant has. Change it by `count`."""
+
+    def count(self, tenant: str, change: int) -> None:
+        """A tenant has so much more, or less."""
+        used = self.used[tenant]
+        self._beyond += self._beyond_own(used + change) - self._beyond_own(used)
+        self.used[tenant] = used + change
+        if not self.used[tenant]:
+            del self.used[tenant]
+
+    def is_own(self, tenant: str, more: int) -> bool:
+        """Whether a tenant that takes so much more stays within its own part."""
+        return self.used[tenant] + more <= self._own
+
+    def missing(self, tenant: str, more: int) -> int:
+        """What has to become free of the shared room before a tenant may take so much more; 0 or less: nothing."""
+        if self.is_own(tenant, more):
+            return 0
+        used = self.used[tenant]
+        return self._beyond - self._beyond_own(used) + self._beyond_own(used + more) - self._shared
+
+    def _beyond_own(self, used: int) -> int:
+        return max(0, used - self._own)
 
 
 Tenant = TypeVar("Tenant", bound=Hashable)
