@@ -235,7 +235,7 @@ class Exchanges:
             # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
-                with self._running.watching(relay):
+                with self._running.watching(relay, share_of(call, owner.tenant)):
                     outcome = await relay.run(
                         _assignment(request, owner, binding, artifacts, batch_timeout, traceparent, self._batch_limit())
                     )

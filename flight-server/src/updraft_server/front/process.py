@@ -130,6 +130,7 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
+            giving_way=self.admission.giving_way,
             batch_processor_seconds=_batch_processor_seconds(settings),
             longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )

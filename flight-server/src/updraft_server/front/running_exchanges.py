@@ -8,13 +8,13 @@ too long.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
 
-from updraft.errors import DeadlineError, LimitError, UpdraftError
+from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.batch_use import WorkTime
@@ -35,6 +35,8 @@ _LOOKS_TO_ALL = 40
 # Beyond twice the time that a worker's own clock allows: on a busy machine that clock starts later than the front's.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
+# Tasks compute for minutes between batches: only workers beyond a tenant's share are taken, and only if another waits.
+_UNUSED_WORKER_SECONDS = 120.0
 
 
 def longest_processor_seconds() -> float:
@@ -45,6 +47,8 @@ def longest_processor_seconds() -> float:
 @dataclass(eq=False, slots=True)
 class _Watched:
     relay: Relay
+    tenant: str
+    unused: Silence
     client: Silence
     worker: Silence
     work: WorkTime
@@ -65,13 +69,15 @@ class RunningExchanges:
         client_silence_seconds: float,
         worker_silence_seconds: float,
         limits: Callable[[], WorkerLimits],
+        giving_way: Callable[[Sequence[str]], Sequence[int]] = lambda _tenants: (),
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
         """No exchange yet.
 
         The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
-        how long it may take for that without a clock of its worker. 0 is no limit.
+        how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` says which of some
+        workers that their clients do not use, named by their tenants, others are to have.
         """
         self._pool = pool
         self._limits = limits
@@ -83,7 +89,10 @@ class RunningExchanges:
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
         self._longest_batch = BatchTimeout.effective(longest_batch_seconds, 0)
-        self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
+        self._giving_way = giving_way
+        self._look_seconds = seconds_between_looks(
+            client_silence_seconds, worker_silence_seconds, _UNUSED_WORKER_SECONDS
+        )
         self._looks = 0
         self._watched: set[_Watched] = set()
 
@@ -93,10 +102,12 @@ class RunningExchanges:
         return self._limits().memory_bytes
 
     @contextmanager
-    def watching(self, relay: Relay) -> Iterator[None]:
-        """Watch a relay for the time of the block."""
+    def watching(self, relay: Relay, tenant: str = "") -> Iterator[None]:
+        """Watch a relay for the time of the block. Its worker counts as one of this tenant."""
         watched = _Watched(
             relay,
+            tenant,
+            Silence(_UNUSED_WORKER_SECONDS, self._look_seconds),
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
             WorkTime(_LIMITS_LOOK_SECONDS),
@@ -186,8 +197,19 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
+        self._take_unused_workers()
         if self._worker_silence_seconds:
             await self._look_at_workers()
+
+    def _take_unused_workers(self) -> None:
+        unused = [watched for watched in self._watched if self._is_unused(watched)]
+        for index in self._giving_way([watched.tenant for watched in unused]):
+            unused[index].relay.end(_worker_is_needed())
+
+    @staticmethod
+    def _is_unused(watched: _Watched) -> bool:
+        received, _, sent = watched.relay.signs_of_client
+        return watched.unused.is_too_long((received, sent), owed=watched.relay.turn is Side.CLIENT)
 
     async def _look_at_workers(self) -> None:
         # Those with which something has passed since the look before need not be measured.
@@ -225,6 +247,14 @@ def _without_its_clock_seconds(relay: Relay) -> float:
     batches_seconds = relay.batches_at_once * relay.batch_timeout.batch_seconds
     allowed_seconds = _LATE_SECONDS if relay.has_begun else _LATE_SECONDS + _IMPORTS_SECONDS
     return 2 * batches_seconds + allowed_seconds if batches_seconds else 0.0
+
+
+def _worker_is_needed() -> PoolUnavailableError:
+    return PoolUnavailableError(
+        f"the client neither sent a batch nor read a reply for {_UNUSED_WORKER_SECONDS:g} seconds, its tenant has more "
+        "than its share of the workers, and the pool gave the worker to another tenant that waited: replies that were "
+        "sent remain valid, and another worker can take the rest"
+    )
 
 
 def _client_is_silent(limit_seconds: float) -> DeadlineError:

@@ -10,7 +10,7 @@ Policy alone, with a clock handed in. No choice takes longer where more tenants 
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -185,6 +185,24 @@ class Turns(Generic[Item]):
             for tenant in tenants:
                 if tenant != going_on:
                     yield from self._of_tenant(tenant)
+
+    def giving_way(self, tenants: Sequence[str]) -> list[int]:
+        """Which of some workers that their tenants do not use have to go to others.
+
+        A tenant that waits and has less than its share gets one at a time, from the tenant that has most and at least
+        its own share. `tenants` names who has each worker.
+        """
+        if self._idle():
+            return []
+        share, at_work = self._share(), Counter(self._at_work)
+        left, chosen = dict(enumerate(tenants)), []
+        for waiting in [tenant for lane, lanes in self._lanes if lane.at_work < share for tenant in lanes]:
+            most = max(left, key=lambda index: at_work[left[index]], default=None)
+            if most is None or at_work[left[most]] < max(share, at_work[waiting] + 1):
+                break
+            at_work[left.pop(most)] -= 1
+            chosen.append(most)
+        return chosen
 
     def _of_tenant(self, tenant: str) -> Iterator[Item]:
         owners = self._ready[tenant]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nine tenants that hold all workers of a pool and use none, and a tenth that comes last."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from flight_messages import all_replies, batch, command_request, echo_command, keep_alive, reply_metadata
+from front_calls import until
+from front_harness import Running, RunningFront
+from looks import FAR_APART, Script, looked_at, written
+
+from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
+from updraft_server.front.running_exchanges import _UNUSED_WORKER_SECONDS
+from updraft_server.front.turns import Turns
+from updraft_server.pool.testing import FakePool
+
+GREEDY = [f"greedy-{number}" for number in range(9)]
+# With these limits a front looks every 30 seconds.
+LOOKS = round(_UNUSED_WORKER_SECONDS / 30) + 1
+
+
+def turns_of(at_work: dict[str, int], waiting: str, idle: int = 0) -> Turns[str]:
+    turns: Turns[str] = Turns(idle=lambda: idle, most_workers={"capped": 0}.get, now=lambda: 0.0)
+    for tenant, workers in at_work.items():
+        turns.count(tenant, None, workers)
+    for tenant in waiting.split():
+        turns.add(tenant, None, tenant)
+    return turns
+
+
+@pytest.mark.parametrize(
+    ("at_work", "waiting", "unused", "taken"),
+    [
+        ({"a": 4}, "b", "a a a a", 1),
+        ({"a": 4}, "b c", "a a a a", 2),
+        ({"a": 3, "b": 1}, "b", "a a a", 1),
+        ({"a": 2, "b": 2}, "b", "a a", 0),
+        ({"a": 4}, "a", "a a a a", 0),
+        ({"a": 4}, "capped", "a a a a", 0),
+        ({"a": 4}, "b", "", 0),
+        # A tenant keeps its share, though it does not use it.
+        ({"a": 1, "b": 3}, "c", "a", 0),
+        # As many workers as two of three tenants have: they take turns.
+        ({"a": 1, "b": 1}, "c", "a", 1),
+        (dict.fromkeys(GREEDY, 1), "tenth", " ".join(GREEDY), 1),
+    ],
+)
+def test_unused_workers_go_to_tenants_that_wait_with_less_than_their_share(
+    at_work: dict[str, int], waiting: str, unused: str, taken: int
+) -> None:
+    assert len(turns_of(at_work, waiting).giving_way(unused.split())) == taken
+
+
+def test_the_tenant_with_most_workers_gives_way_first() -> None:
+    turns = turns_of({"a": 2, "b": 4}, "c")
+    assert turns.giving_way(["a", "a", "b"]) == [2]
+
+
+def test_nobody_gives_way_while_a_worker_is_idle() -> None:
+    assert turns_of({"a": 4}, "b", idle=1).giving_way(["a"] * 4) == []
+
+
+async def opens(front: RunningFront, tenant: str, partition: int = 0) -> Any:
+    call = front.exchange()
+    task = TaskIdentity(owner=Owner(tenant=tenant), partition_id=partition)
+    await call.write(command_request(echo_command(task=task)))
+    return call
+
+
+async def test_a_tenth_tenant_gets_a_worker_that_another_holds_by_keepalives_alone(running_front: Running) -> None:
+    pool = FakePool(workers=12, script=Script())
+    async with running_front(pool, **FAR_APART) as front:
+        greedy = [await opens(front, tenant, partition) for tenant in GREEDY for partition in range(3)]
+        await until(lambda: pool.busy == 12 and front.front.admission.waiting == len(greedy) - 12)
+        tenth = await opens(front, "tenth")
+        await until(lambda: front.front.admission.waiting == len(greedy) - 12 + 1)
+        await written(front)
+        endings = [asyncio.ensure_future(all_replies(call)) for call in greedy]
+        for _ in range(LOOKS):
+            for call in greedy:
+                await call.write(keep_alive())
+            await looked_at(front, 1)
+        assert reply_metadata(await asyncio.wait_for(tenth.read(), 60)).HasField("admitted")
+        ended, _ = await asyncio.wait(endings, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        replies, error = ended.pop().result()
+        assert error is not None
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+        assert "gave the worker to another tenant that waited" in str(error.details())
+        for call in [*greedy, tenth]:
+            call.cancel()
+        await asyncio.gather(*endings, return_exceptions=True)
+
+
+@pytest.mark.parametrize("waits", ["nobody", "its own tenant"])
+async def test_a_client_keeps_its_worker_while_no_other_tenant_waits(running_front: Running, waits: str) -> None:
+    script = Script()
+    pool = FakePool(script=script)
+    async with running_front(pool, **FAR_APART) as front:
+        calls = [await opens(front, "slow")]
+        assert reply_metadata(await calls[0].read()).HasField("admitted")
+        if waits != "nobody":
+            calls.append(await opens(front, "slow", 1))
+            await until(lambda: front.front.admission.waiting == 1)
+        await written(front)
+        await looked_at(front, 2 * LOOKS)
+        await calls[0].write(batch(1))
+        await until(lambda: script.received.qsize() > 1)
+        for call in calls:
+            call.cancel()
