@@ -78,6 +78,15 @@ async def test_only_tenants_with_their_share_owe_room_and_only_to_those_that_hav
     assert not any(arrivals.quota.is_owed_to_others(tenant) for tenant in GREEDY)
 
 
+async def test_memory_that_a_file_keeps_until_it_ends_leaves_others_their_parts() -> None:
+    quota = Quota(QuotaLimits(quota_bytes=QUOTA, own_bytes=OWN))
+    quota.charge("greedy").resize(QUOTA - 10 * OWN)
+    quota.check_room("greedy", OWN, "bloom filters")
+    with pytest.raises(QuotaError, match="may be kept for other tenants"):
+        quota.check_room("greedy", OWN + 1, "bloom filters")
+    quota.check_room("tenth", OWN, "bloom filters")
+
+
 def files_of(clock: list[float]) -> OpenFiles:
     files = OpenFiles(Quota(QuotaLimits(quota_bytes=QUOTA)), max_open_files=160)
     files._claims = Claims(lambda: clock[0])

@@ -2,15 +2,18 @@
 """Nine tenants that hold all workers of a pool and use none, and a tenth that comes last."""
 
 import asyncio
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
 import pytest
+from admission_arrivals import Arrivals, PoolOf, admission
 from flight_messages import all_replies, batch, command_request, echo_command, keep_alive, reply_metadata
 from front_calls import until
 from front_harness import Running, RunningFront
 from looks import FAR_APART, Script, looked_at, written
 
+from updraft.errors import PoolFullError
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
 from updraft_server.front.running_exchanges import _UNUSED_WORKER_SECONDS
 from updraft_server.front.turns import Turns
@@ -60,6 +63,34 @@ def test_the_tenant_with_most_workers_gives_way_first() -> None:
 
 def test_nobody_gives_way_while_a_worker_is_idle() -> None:
     assert turns_of({"a": 4}, "b", idle=1).giving_way(["a"] * 4) == []
+
+
+async def test_a_tenth_tenant_finds_a_place_in_a_queue_that_nine_others_fill(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(4), queue_limit=36)
+    arrivals = Arrivals(queue)
+    for number in range(20):
+        for tenant in GREEDY:
+            await arrivals.come(f"{tenant} {number}", tenant)
+    assert queue.waiting == 36
+    await arrivals.come("last", "tenth")
+    for _ in GREEDY:
+        await arrivals.leave(next(iter(arrivals.grants)))
+    assert "last" in arrivals.granted, "each of the others had a turn"
+    for task in arrivals.tasks.values():
+        task.cancel()
+    await asyncio.gather(*arrivals.tasks.values(), return_exceptions=True)
+
+
+async def test_a_tenth_tenant_finds_memory_that_nine_others_fill(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with ExitStack() as stack:
+        for tenant in GREEDY:
+            for _ in range(20):
+                with suppress(PoolFullError):
+                    stack.enter_context(queue.place(tenant, None, held_bytes=2))
+        assert queue.queue_bytes == 100
+        stack.enter_context(queue.place("tenth", None, held_bytes=8))
+        assert queue.queue_bytes <= 100
 
 
 async def opens(front: RunningFront, tenant: str, partition: int = 0) -> Any:

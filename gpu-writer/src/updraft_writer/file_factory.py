@@ -93,7 +93,7 @@ class FileFactory:
         filter_bytes = filters_from_start_bytes(request.command)
         # As little as that is in the noise of the library's own buffers.
         if filter_bytes > _UNASKED_FILTER_BYTES:
-            self._quota.check_room(filter_bytes, "bloom filters")
+            self._quota.check_room(request.share, filter_bytes, "bloom filters")
         retained = self._quota.charge(request.share)
         retained.resize(filter_bytes)
         return retained

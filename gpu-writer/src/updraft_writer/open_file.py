@@ -276,7 +276,7 @@ class OpenFile:
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes
         if more_bytes > 0:
-            self.quota.check_room(more_bytes, "bloom filters of a row group")
+            self.quota.check_room(self.retained.tenant, more_bytes, "bloom filters of a row group")
             self.retained.resize(self.retained.held_bytes + more_bytes)
 
     def _charge_retained(self, held: Reservation) -> None:

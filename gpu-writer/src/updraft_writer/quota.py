@@ -162,16 +162,16 @@ class Quota:
         """An empty reservation for memory that is held without being asked for: what an open file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
-    def check_room(self, wanted_bytes: int, what: str) -> None:
-        """Raise QuotaError unless so many bytes are free now, of memory that a file keeps until it ends.
+    def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
+        """Raise QuotaError unless so many bytes are free for a tenant now, of memory that a file keeps until it ends.
 
         It cannot be waited for: files that wait for each other would wait for ever.
         """
-        if wanted_bytes > 0 and self.held_bytes + wanted_bytes > self.limits.quota_bytes:
+        if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
                 f"no room for {wanted_bytes} bytes ({what}) until the file ends: {self.held_bytes} of the quota's "
-                f"{self.limits.quota_bytes} bytes are held; ask for less, retry later, or give the writer a larger "
-                "quota",
+                f"{self.limits.quota_bytes} bytes are held, and the rest may be kept for other tenants; ask for less, retry "
+                "later, or give the writer a larger quota",
                 retry_after_milliseconds=self.limits.retry_after_milliseconds,
             )
 
