@@ -170,8 +170,8 @@ class Quota:
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
                 f"no room for {wanted_bytes} bytes ({what}) until the file ends: {self.held_bytes} of the quota's "
-                f"{self.limits.quota_bytes} bytes are held, and the rest may be kept for other tenants; ask for less, retry "
-                "later, or give the writer a larger quota",
+                f"{self.limits.quota_bytes} bytes are held, and the rest may be kept for other tenants; ask for less, "
+                "retry later, or give the writer a larger quota",
                 retry_after_milliseconds=self.limits.retry_after_milliseconds,
             )
 

@@ -41,7 +41,8 @@ class ServeSettings(ServiceSettings):
     )
     quota_bytes: int = setting(
         "Maximum bytes that the writer holds at once. A batch counts from the credit to send it until its encoding is "
-        "stored. 0 computes the quota from the container's memory limit and logs every term.",
+        "stored. An eighth is kept for ten tenants that hold little. 0 computes the quota from the container's memory "
+        "limit and logs every term.",
         default=0,
         unit="bytes",
         ge=0,
@@ -61,7 +62,8 @@ class ServeSettings(ServiceSettings):
         ge=1,
     )
     max_open_files: int = setting(
-        "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint.",
+        "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Of 80 files "
+        "or more, an eightieth is kept for each of ten tenants.",
         default=256,
         unit="files",
         ge=1,
