@@ -34,6 +34,7 @@ from updraft.v1.exchange_pb2 import (
     SessionFunction,
     TaskIdentity,
 )
+from updraft_server.front.artifacts.volume import Volume
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakePool, FakeWorker
@@ -153,6 +154,14 @@ class Fixture:
         await client.end()
         return wanted
 
+    async def give_archive(self, data: bytes, *, owner: Owner | None = None) -> None:
+        """A whole exchange with one archive."""
+        client = await self.client(artifact(data, directory_name="data"), owner=owner)
+        if await client.wanted():
+            await client.send(*parts(data, 1024 * 1024))
+            assert await client.wanted() == set()
+        await client.end()
+
     @property
     def provided(self) -> Assignment:
         """What the last worker was provided with."""
@@ -178,6 +187,11 @@ class Fixture:
     def file_sets(self) -> list[Path]:
         """The directories of all sets of files."""
         return list(self._directory.glob("*/sets/*"))
+
+    @property
+    def volume(self) -> Volume:
+        """The one that holds the store."""
+        return self._front.front._artifact_store.volume
 
     @property
     def used_bytes(self) -> int:

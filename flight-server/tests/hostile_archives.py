@@ -6,12 +6,36 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+from updraft.errors import PoolFullError
 from updraft_server.front.artifacts.unpackers import UnpackLimits
+from updraft_server.front.artifacts.volume import Volume
+from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 GIB = 1024**3
 LIMITS = UnpackLimits(members=100, names_bytes=9000)
 """Those of every pool, but small enough where reaching them takes long."""
 _BLOCK_BYTES = 512
+
+
+class RoomOf:
+    """Room for so many bytes of an unpacked archive, and what was asked for and measured."""
+
+    volume = Volume(block_bytes=4096, entry_bytes=16384)
+
+    def __init__(self, limit_bytes: int = 10 * GIB) -> None:
+        self._limit_bytes = limit_bytes
+        self.asked: list[int] = []
+
+    async def unpack_to(self, tree_bytes: int) -> None:
+        self.asked.append(tree_bytes)
+        if tree_bytes > self._limit_bytes:
+            raise PoolFullError(f"{tree_bytes} bytes are too many", retry_after_milliseconds=1)
+
+    def measure(self, tree: Path) -> TreeSize:
+        return tree_size(tree, most_files=1000)
+
+    def settle(self, tree: TreeSize) -> None:
+        pass
 
 
 def header(name: str, size_bytes: int = 0, kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -86,6 +110,12 @@ def of(data: bytes) -> Callable[[Path], None]:
         path.write_bytes(data)
 
     return write
+
+
+def of_directories(count: int, *, depth: int) -> bytes:
+    """So many empty directories, each so deep in directories of its own, of which the archive names the last one."""
+    deep = "/".join("d" * (depth - 1))
+    return b"".join(header(f"{number}/{deep}", kind=tarfile.DIRTYPE) for number in range(count)) + bytes(1024)
 
 
 def named(*names: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 from grpc_health.v1.health_pb2 import HealthCheckRequest
+from hostile_archives import of_directories
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
@@ -165,6 +166,17 @@ def sends_other_bytes_than_it_announced(outsider: Outsider) -> list[str]:
         "less": [part(announced, bytes(999)), numbered(*BATCH, 1)],
     }
     return [opened(outsider, command(announced)).say(*sent).end() for sent in pieces.values()]
+
+
+@ATTEMPTS("INVALID_ARGUMENT")
+def sends_a_small_archive_of_more_directories_than_there_is_room_for(outsider: Outsider) -> list[str]:
+    # On any disk a directory counts 4 KiB at least.
+    data = of_directories(STORE_BYTES // 4096 // 40 + 1, depth=40)
+    archive = broadcast(data)
+    archive.directory_name = "small"
+    exchange = opened(outsider, command(archive))
+    exchange.say(part(archive, data))
+    return [exchange.end()]
 
 
 @ATTEMPTS("INVALID_ARGUMENT")

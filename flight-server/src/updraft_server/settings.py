@@ -135,9 +135,10 @@ class FrontSettings(ServiceSettings, PoolSettings):
         le=4_000_000,
     )
     artifact_store_bytes: int = setting(
-        "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
-        "is full, the tenant that uses most loses its least recently used artifacts; those of running exchanges are "
-        "kept.",
+        "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. An "
+        "archive counts as what it unpacks to, and twice while it is unpacked; each file and directory counts at least "
+        "the volume's bytes per inode. When the space is used up, the tenant that uses most loses its least recently "
+        "used artifacts; those of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,

@@ -26,7 +26,7 @@ from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.request import parse_request, resolve
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
-from updraft_server.ipc.unpacking import UnpackBounds, UnpackVerdict
+from updraft_server.ipc.unpacking import RoomRequest, UnpackBounds, UnpackVerdict
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import (
     Claim,
@@ -60,6 +60,9 @@ _BOUNDS = UnpackBounds(
     depth=64,
     memory_bytes=1 << 28,
     cpu_seconds=10,
+    block_bytes=4096,
+    entry_bytes=16384,
+    room_bytes=1 << 16,
 )
 _PACKETS = (
     Claim(["a", "b"]),
@@ -234,7 +237,7 @@ def _archive(chance: random.Random) -> Pieces:
 
 def _read_archive(pieces: Pieces) -> None:
     with tempfile.TemporaryDirectory(prefix="updraft-fuzz-") as directory, contextlib.suppress(RefusedArchiveError):
-        unpack(io.BytesIO(pieces[0]), directory, _BOUNDS)
+        unpack(io.BytesIO(pieces[0]), directory, _BOUNDS, lambda _room_bytes: None)
 
 
 def _packet(chance: random.Random) -> Pieces:
@@ -246,6 +249,7 @@ def _read_packet(pieces: Pieces) -> None:
     with contextlib.suppress(PacketError):
         decode_packet(pieces[0])
     with contextlib.suppress(ValueError):
+        RoomRequest.decode(pieces[1])
         UnpackVerdict.decode(pieces[1])
 
 

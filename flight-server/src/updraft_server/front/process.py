@@ -323,7 +323,9 @@ class Front:
             lambda: self._running.out_of_memory,
         )
         metrics.watch(
-            "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
+            "updraft_artifact_store_bytes",
+            "Room that broadcast variables, files and unpacked archives take, in blocks or inodes.",
+            lambda: artifacts.used_bytes,
         )
 
     async def _publish_health(self) -> None:

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front and an unpacker say to each other: the bounds as one argument, the verdict on a pipe.
+"""What the front and an unpacker say to each other: the bounds as one argument, the rest over a socket.
+
+    unpacker                     front
+    room 1234567  ------------>  takes the room
+                  <------------  granted
+    ...
+    verdict       ------------>
 
 An unpacker starts for every archive, so this imports little. The front believes nothing of a verdict but what `decode`
 lets through: the process that wrote it has read a stranger's bytes.
@@ -9,6 +15,9 @@ import enum
 from typing import NamedTuple
 
 MAX_VERDICT_BYTES = 4096
+ROOM_GRANTED = b"\n"
+"""The front's answer to a request for room. A request that it refuses ends the unpacker."""
+_ROOM = b"room "
 _MAX_REASON_CHARACTERS = 500
 _MAX_ERROR_NUMBER = 4095
 
@@ -30,6 +39,12 @@ class UnpackBounds(NamedTuple):
     memory_bytes: int
     """Address space of the unpacker."""
     cpu_seconds: int
+    block_bytes: int
+    """Of the disk: a file takes whole ones."""
+    entry_bytes: int
+    """The least that a file, directory or link counts."""
+    room_bytes: int
+    """Of the disk: granted from the start, for all entries together."""
 
     def encode(self) -> str:
         """As an argument of a command line."""
@@ -39,6 +54,22 @@ class UnpackBounds(NamedTuple):
     def decode(cls, argument: str) -> "UnpackBounds":
         """The inverse of `encode`."""
         return cls(*map(int, argument.split(",")))
+
+
+class RoomRequest(NamedTuple):
+    """Asks for room on the disk before it is used."""
+
+    room_bytes: int
+    """In all."""
+
+    def encode(self) -> bytes:
+        """As a line."""
+        return b"%s%d\n" % (_ROOM, self.room_bytes)
+
+    @classmethod
+    def decode(cls, line: bytes) -> "RoomRequest | None":
+        """Return the request, or None for a line that is none; raises ValueError for a size that is no number."""
+        return cls(int(line.removeprefix(_ROOM))) if line.startswith(_ROOM) else None
 
 
 class UnpackOutcome(enum.Enum):

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import tarfile
+from collections.abc import Callable
 from typing import IO, Any
 
 from updraft_server.ipc.unpacking import UnpackBounds
@@ -23,16 +24,21 @@ _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
 # For the workers' side too, which may be another user.
 _READABLE = 0o444
 _EXECUTABLE = 0o555
+# Asked for beyond what is needed now, as a part of it: an archive of any size asks a few dozen times.
+_MORE_ROOM = 1 / 16
+
+AskForRoom = Callable[[int], None]
+"""Returns once so many bytes of the disk are granted in all."""
 
 
 class RefusedArchiveError(Exception):
     """The archive is not one that may be unpacked; the message goes on after the name of the artifact."""
 
 
-def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds) -> None:
+def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
     """Unpack into the empty directory; raises RefusedArchiveError, and OSError for what is the host's fault."""
     try:
-        _unpack(file, directory, bounds)
+        _unpack(file, directory, bounds, ask)
     except RefusedArchiveError:
         raise
     except (tarfile.OutsideDestinationError, tarfile.LinkOutsideDestinationError) as error:
@@ -52,14 +58,16 @@ def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds) -> None:
         raise _no_archive(f"reading it raised {type(error).__name__}") from None
 
 
-def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds) -> None:
+def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
     bounded = _BoundedFile(file, bounds.header_bytes)
     counts = _Counts(bounds)
+    room = _Room(directory, bounds, ask)
     bounded.expect_headers()
     with _Archive.open(fileobj=bounded, mode="r:") as archive:
         while (member := archive.next()) is not None:
             archive.members.clear()
             counts.add(member)
+            room.grow(member)
             bounded.expect_data()
             _extract(archive, member, directory)
             bounded.expect_headers()
@@ -123,6 +131,41 @@ class _Counts:
         self._total_bytes += member.size
         if self._total_bytes > self._bounds.total_bytes:
             raise RefusedArchiveError("unpacks to more bytes than it has")
+
+
+class _Room:
+    """Disk that the entries take, asked for before they are made.
+
+    Counts what they can take at most: a hole as bytes, a name that comes again as another entry. The front measures the
+    tree afterwards.
+    """
+
+    def __init__(self, directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
+        self._directory = directory
+        self._bounds = bounds
+        self._ask = ask
+        self._granted_bytes = bounds.room_bytes
+        self._blocks = 0
+        self._entries = 0
+
+    def grow(self, member: tarfile.TarInfo) -> None:
+        """Have room for a member, and for the directories above it that are not there yet."""
+        block_bytes, entry_bytes = self._bounds.block_bytes, self._bounds.entry_bytes
+        directories = self._missing_directories(member.name) + member.isdir()
+        self._blocks += directories + -(-member.size // block_bytes)
+        self._entries += directories + (not member.isdir())
+        needed_bytes = max(self._blocks * block_bytes, self._entries * entry_bytes)
+        if needed_bytes > self._granted_bytes:
+            self._granted_bytes = needed_bytes + int(needed_bytes * _MORE_ROOM)
+            self._ask(self._granted_bytes)
+
+    def _missing_directories(self, name: str) -> int:
+        missing = 0
+        parent = os.path.dirname(name.strip("/"))
+        while parent and not os.path.lexists(os.path.join(self._directory, parent)):
+            missing += 1
+            parent = os.path.dirname(parent)
+        return missing
 
 
 class _BoundedFile:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program: gives up what it does not need, unpacks standard input into its working directory, says how that went.
 
-Started with an emptied environment and no descriptor but the archive and the pipe for the verdict.
+Started with an emptied environment and no descriptor but the archive and the socket to the front, its standard output.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 import resource
 import sys
 
-from updraft_server.ipc.unpacking import UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.ipc.unpacking import ROOM_GRANTED, RoomRequest, UnpackBounds, UnpackOutcome, UnpackVerdict
 from updraft_server.linux.capabilities import DAC_READ_SEARCH, give_up_capabilities
 from updraft_server.linux.confined_files import confine_files
 from updraft_server.linux.out_of_memory import die_first
@@ -60,9 +60,15 @@ def _give_up(bounds: UnpackBounds) -> None:
 
 def _verdict(bounds: UnpackBounds) -> UnpackVerdict:
     try:
-        unpack(sys.stdin.buffer, ".", bounds)
+        unpack(sys.stdin.buffer, ".", bounds, _ask_for_room)
     except RefusedArchiveError as error:
         return UnpackVerdict(UnpackOutcome.REFUSED, str(error))
     except OSError as error:
         return UnpackVerdict(UnpackOutcome.FAULT, error_number=error.errno or 0)
     return UnpackVerdict(UnpackOutcome.UNPACKED)
+
+
+def _ask_for_room(room_bytes: int) -> None:
+    os.write(sys.stdout.fileno(), RoomRequest(room_bytes).encode())
+    if os.read(sys.stdout.fileno(), len(ROOM_GRANTED)) != ROOM_GRANTED:
+        sys.exit("the front is gone")

@@ -9,6 +9,7 @@ import pytest
 from artifact_clients import MODULE, VALUE, Fixture, artifact, fixture, part, parts
 from flight_messages import keep_alive
 from front_harness import Running
+from hostile_archives import of_directories
 
 from updraft.errors import ProtocolError
 from updraft.service.audit import NO_RECORD
@@ -16,6 +17,7 @@ from updraft.service.exchange import MessageLimits
 from updraft.service.identity import ANYBODY
 from updraft.v1.exchange_pb2 import Artifact, ErrorKind, Owner
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
+from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 MIB = 1024 * 1024
 
@@ -142,6 +144,50 @@ async def test_owners_that_are_away_are_few(
             await pool.give(MODULE, owner=owner(f"app-{number}"))
         assert len(pool.owners()) == 3
         assert await pool.give(MODULE, owner=owner("app-7")) == set()
+
+
+def on_disk(directory: Path) -> TreeSize:
+    """What lies in a store."""
+    return tree_size(directory / "artifacts", most_files=100_000)
+
+
+async def test_an_archive_takes_the_room_of_what_it_unpacks_to(running_front: Running, tmp_path: Path) -> None:
+    async with fixture(running_front, tmp_path) as pool:
+        before = on_disk(tmp_path).files
+        await pool.give_archive(of_directories(10, depth=40))
+        assert on_disk(tmp_path).files - before >= 400
+        assert pool.used_bytes >= 400 * 4096
+
+
+async def test_an_archive_that_unpacks_to_more_than_the_store_is_refused(
+    running_front: Running, tmp_path: Path
+) -> None:
+    async with fixture(running_front, tmp_path, artifact_store_bytes=4 * MIB) as pool:
+        data = of_directories(30, depth=40)
+        client = await pool.client(artifact(data, directory_name="a"))
+        await client.wanted()
+        await client.send(*parts(data, MIB))
+        refusal = await client.refusal()
+        assert refusal.error.kind == ErrorKind.ERROR_KIND_LIMIT
+        assert "raise --artifact-store-bytes" in refusal.error.message
+        assert f"of {len(data)} bytes takes" in refusal.error.message
+        assert pool.used_bytes == 0
+        await pool.give(MODULE)
+
+
+async def test_archives_of_one_tenant_that_each_fit_never_take_more_than_the_store(
+    running_front: Running, tmp_path: Path
+) -> None:
+    """Each takes a third of the store; those of one owner come at the same time."""
+    limit_bytes = 12 * MIB
+    async with fixture(running_front, tmp_path, artifact_store_bytes=limit_bytes) as pool:
+        directories = limit_bytes // pool.volume.entry_bytes // 3
+        for name in ("a", "b", "c"):
+            archives = [of_directories(directories // 40, depth=40) + bytes(512 * number) for number in range(2)]
+            given = (pool.give_archive(data, owner=owner(name, tenant="one")) for data in archives)
+            await asyncio.gather(*given, return_exceptions=True)
+            assert 0 < pool.used_bytes <= limit_bytes
+            assert on_disk(tmp_path).files * pool.volume.entry_bytes <= limit_bytes + MIB
 
 
 class Dripping:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_archives import RoomOf
 
 from updraft.errors import ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
@@ -28,9 +29,9 @@ def archive(*members: tuple[str, dict[str, Any]]) -> bytes:
 
 async def unpack(directory: Path, data: bytes) -> None:
     key = ArtifactKey(hashlib.sha256(data).digest(), len(data), Form.DIRECTORY)
-    with Arrival(key, directory / "1") as arrival:
+    async with Arrival(key, directory / "1") as arrival:
         await arrival.add(0, memoryview(data))
-        await arrival.check(Unpackers())
+        await arrival.check(Unpackers(), RoomOf())
 
 
 def leftovers(directory: Path) -> list[Path]:

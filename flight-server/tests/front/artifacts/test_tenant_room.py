@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tenants may take of a store from each other, with a clock that the test moves."""
 
+import asyncio
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -122,6 +124,27 @@ async def test_tenants_that_have_ended_long_ago_have_no_share(store: ArtifactSto
         with pytest.raises(PoolFullError, match="other tenants wait for room"):
             hold(store, stack, "greedy", "g3", 20)
         hold(store, stack, "modest", "m", 10, 11)
+
+
+async def test_room_that_is_still_on_the_disk_is_waited_for(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removing, may_remove = threading.Event(), threading.Event()
+
+    def remove(*_: Path) -> None:
+        removing.set()
+        assert may_remove.wait(60)
+
+    with ExitStack() as exchange:
+        hold(store, exchange, "one", "a", *range(8))
+    monkeypatch.setattr("updraft_server.front.artifacts.store.remove", remove)
+    with ExitStack() as stack:
+        hold(store, stack, "one", "a", 8)
+        waiting = asyncio.create_task(store.vacated())
+        await asyncio.to_thread(removing.wait, 60)
+        assert not waiting.done()
+        may_remove.set()
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_who_brings_many_owners_loses_its_own(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:

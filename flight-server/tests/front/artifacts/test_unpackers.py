@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hostile_archives import GIB, HOSTILE, LIMITS, header, with_hole
+from hostile_archives import GIB, HOSTILE, LIMITS, RoomOf, header, of_directories, with_hole
 
-from updraft.errors import PoolUnavailableError, ProtocolError
+from updraft.errors import PoolFullError, PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts import unpackers
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.linux.capabilities import DAC_READ_SEARCH
@@ -49,7 +49,7 @@ async def test_a_hostile_archive_is_refused_without_memory_of_the_front(
     forget_peak()
     before_bytes = peak_bytes()
     with pytest.raises(ProtocolError, match=words) as raised:
-        await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
     assert raised.value.message.startswith("artifact a ")
     assert str(tmp_path) not in raised.value.message
     assert peak_bytes() - before_bytes < 32 * MIB
@@ -61,14 +61,38 @@ async def test_the_memory_of_an_unpacker_has_a_limit_of_the_kernel(tmp_path: Pat
     with_hole(header("././@LongLink", GIB, tarfile.GNUTYPE_LONGNAME))(tmp_path / "archive")
     careless = replace(LIMITS, header_bytes=2 * GIB)
     with pytest.raises(ProtocolError, match="bytes of memory"):
-        await Unpackers(careless).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(careless).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
 
 
 async def test_an_archive_without_bounds_of_time_ends_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(bytes(10))
     hurried = replace(LIMITS, base_seconds=0.01)
     with pytest.raises(PoolUnavailableError, match=r"within 0\.01"):
-        await Unpackers(hurried).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(hurried).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
+    assert leftovers(tmp_path) == ["archive"]
+    assert children() == set()
+
+
+async def test_room_is_asked_for_before_the_disk_is_used(tmp_path: Path) -> None:
+    class Watching(RoomOf):
+        async def unpack_to(self, tree_bytes: int) -> None:
+            if self.asked:
+                found = self.measure(tmp_path / "unpacked")
+                assert max(found.size_bytes, found.files * self.volume.entry_bytes) <= self.asked[-1]
+            await super().unpack_to(tree_bytes)
+
+    (tmp_path / "archive").write_bytes(of_directories(4, depth=50))
+    room = Watching()
+    await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", room)
+    assert room.measure(tmp_path / "unpacked").files == 200
+    assert room.asked[-1] >= 200 * room.volume.entry_bytes
+    assert len(room.asked) > 2
+
+
+async def test_an_archive_without_room_is_given_up_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(of_directories(4, depth=50))
+    with pytest.raises(PoolFullError, match="bytes are too many"):
+        await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf(MIB))
     assert leftovers(tmp_path) == ["archive"]
     assert children() == set()
 
@@ -88,6 +112,8 @@ FAILING = {
     "babbles": (HALF_DONE + "while True: os.write(1, b'unpacked' * 9999)", PoolUnavailableError, "was not unpacked"),
     "stays": (HALF_DONE + "os.close(1); signal.pause()", PoolUnavailableError, "within 1 seconds"),
     "full disk": (HALF_DONE + "print('fault\\n28\\n')", OSError, "No space left"),
+    "asks in vain": (HALF_DONE + "print('room 1', flush=True)", PoolUnavailableError, "exited with code 0"),
+    "asks for nothing": (HALF_DONE + "print('room x', flush=True)", PoolUnavailableError, "exited with code 0"),
     "wrong number": (HALF_DONE + "print('fault\\n-1\\n')", PoolUnavailableError, "exited with code 0"),
 }
 
@@ -100,7 +126,7 @@ async def test_an_unpacker_that_fails_leaves_nothing(
     (tmp_path / "archive").touch()
     limits = replace(LIMITS, base_seconds=1 if words == "within 1 seconds" else 60)
     with pytest.raises(error, match=words):
-        await Unpackers(limits).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(limits).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
     assert leftovers(tmp_path) == ["archive"]
     assert children() == set()
 
@@ -111,7 +137,7 @@ async def test_a_cancelled_unpacker_leaves_nothing(tmp_path: Path, monkeypatch: 
     program(monkeypatch, HALF_DONE + "open('../ready', 'w').close(); signal.pause()")
     (tmp_path / "archive").touch()
     unpacking = asyncio.ensure_future(
-        Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
     )
     await asyncio.to_thread(ready.read_bytes)
     unpacking.cancel()
@@ -185,7 +211,7 @@ async def test_an_unpacker_has_nothing_but_its_archive_and_its_directory(
     (tmp_path / "archive").write_bytes(bytes(10240))
     try:
         with pytest.raises(ProtocolError) as raised:
-            await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+            await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
     finally:
         for descriptor in pipe:
             os.close(descriptor)
@@ -207,12 +233,14 @@ async def test_an_unpacker_ends_with_the_front(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "getpid", lambda: -1)
     (tmp_path / "archive").write_bytes(bytes(10240))
     with pytest.raises(PoolUnavailableError, match="exited with code 1"):
-        await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(LIMITS).unpack("artifact a", tmp_path / "archive", tmp_path / "unpacked", RoomOf())
 
 
 async def test_a_stopped_unpacker_is_killed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
     (tmp_path / "archive").touch()
     with pytest.raises(PoolUnavailableError, match="within 1 seconds"):
-        await Unpackers(replace(LIMITS, base_seconds=1)).unpack("a", tmp_path / "archive", tmp_path / "unpacked")
+        await Unpackers(replace(LIMITS, base_seconds=1)).unpack(
+            "a", tmp_path / "archive", tmp_path / "unpacked", RoomOf()
+        )
     assert children() == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One artifact on its way into the store: written, checked, unpacked; kept as a whole or not at all.
+"""One artifact on its way into the store: written, checked, unpacked, measured; kept as a whole or not at all.
 
 What blocks on the disk runs in threads, and archives are unpacked by another process.
 """
@@ -12,13 +12,13 @@ from updraft.errors import ProtocolError
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
 from updraft_server.front.artifacts.originals import Original, original
 from updraft_server.front.artifacts.threads import in_thread, remove
-from updraft_server.front.artifacts.unpackers import Unpackers
+from updraft_server.front.artifacts.unpackers import TreeRoom, Unpackers
 
 _READ_ONLY = 0o444
 
 
 class Arrival:
-    """The bytes of an artifact, in order; a context manager that removes what was not kept."""
+    """The bytes of an artifact, in order; an asynchronous context manager that removes what was not kept."""
 
     def __init__(self, key: ArtifactKey, path: Path) -> None:
         self._key = key
@@ -51,15 +51,17 @@ class Arrival:
         self._file.write(data)
         self._digest.update(data)
 
-    async def check(self, unpackers: Unpackers) -> None:
-        """Raises ProtocolError when the complete bytes are not what was announced, or no archive where one was."""
+    async def check(self, unpackers: Unpackers, room: TreeRoom) -> None:
+        """Raises ProtocolError when the complete bytes are not what was announced, or no archive where one was, and
+        what `room` raises."""
         await in_thread(self._file.close)
         if self._digest.digest() != self._key.sha256:
             raise ProtocolError(f"{self._name} arrived with the digest {self._digest.hexdigest()}")
         self._path.chmod(_READ_ONLY)
         if self._key.form is Form.DIRECTORY:
-            await unpackers.unpack(self._name, self._path, self._directory)
+            await unpackers.unpack(self._name, self._path, self._directory, room)
             await in_thread(remove, self._path)
+            room.settle(await in_thread(room.measure, self._directory))
 
     async def move(self, path: Path) -> Original:
         """Move the checked artifact to its place; what it is like there."""
@@ -78,9 +80,12 @@ class Arrival:
     def _name(self) -> str:
         return f"artifact {self._key.sha256.hex()}"
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
+        await in_thread(self._clean_up)
+
+    def _clean_up(self) -> None:
         self._file.close()
         remove(*self._leftovers)

@@ -9,7 +9,7 @@ An exchange waits for another's client only while that one sends; then it asks i
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -123,13 +123,13 @@ class ArtifactCollector:
         self, dialogue: ArtifactDialogue, held: Held, artifact: StoredArtifact, part: ArtifactPart
     ) -> None:
         """One artifact, whose first part is here; parts of several are not mixed."""
-        with (
-            self._store.arriving(held, artifact) as room,
-            Arrival(artifact.key, self._store.arriving_path()) as arrival,
-        ):
+        async with AsyncExitStack() as stack:
+            room = stack.enter_context(self._store.arriving(held, artifact))
+            arrival = await stack.enter_async_context(Arrival(artifact.key, self._store.arriving_path()))
             while True:
                 arrival.check_next(part.offset, len(part.data))
                 room.grow_to(part.offset + len(part.data))
+                await room.vacated()
                 await arrival.add(part.offset, part.data)
                 artifact.arrived_bytes += len(part.data)
                 if arrival.complete:
@@ -139,7 +139,7 @@ class ArtifactCollector:
                     raise ProtocolError(
                         f"artifact {part.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
                     )
-            await arrival.check(self._unpackers)
+            await arrival.check(self._unpackers, room)
             path = self._store.stored_path(held)
             original = await arrival.move(path)
             # Another exchange may have lost patience with this client and sent it too.

@@ -8,7 +8,8 @@
 
 Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. Owners share
 nothing, not even equal bytes: whoever names a digest gets what its own clients have sent, and what a pool asks for says
-nothing about others. Bytes take room when they arrive; an announcement takes none.
+nothing about others. Bytes take room when they arrive, and what is unpacked before it is written; an announcement takes
+none. Room is what lies on the disk, in blocks and inodes (`updraft_server.front.artifacts.volume`).
 """
 
 import asyncio
@@ -26,11 +27,12 @@ from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.tenants import Caps
-from updraft_server.front.artifacts.needs import ArtifactKey
-from updraft_server.front.artifacts.originals import Original
-from updraft_server.front.artifacts.stored import DIRECTORY_MODE, Belongings, FileSet, StoredArtifact, room_bytes
+from updraft_server.front.artifacts.needs import ArtifactKey, Form
+from updraft_server.front.artifacts.room import Room
+from updraft_server.front.artifacts.stored import DIRECTORY_MODE, Belongings, FileSet, StoredArtifact
 from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
+from updraft_server.front.artifacts.volume import Volume
 from updraft_server.pool.leases import Owner
 
 # More than honest sessions have at once: without a bound one artifact could become any number of directories of links.
@@ -72,11 +74,14 @@ class ArtifactStore:
         # Names of directories are no one's to guess, and an owner that comes back finds its paths as they were.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
+        self._trash_bytes = 0
+        """Room that is given back, and still on the disk."""
         self.used_bytes = 0
         self._idle_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
         for path in (directory, self._arriving_path, self._trash_path):
             path.mkdir(mode=DIRECTORY_MODE, parents=True)
+        self.volume = Volume.of(directory)
 
     def arriving_path(self) -> Path:
         """A path beside those of all owners that nothing else uses."""
@@ -118,7 +123,7 @@ class ArtifactStore:
         return file_set
 
     @contextlib.contextmanager
-    def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator["Room"]:
+    def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
         """Room for an artifact on its way in, which grows with it, and is given back unless it is kept."""
         room = Room(self, held.belongings, artifact)
         try:
@@ -129,6 +134,25 @@ class ArtifactStore:
     def discard(self, held: Held, artifact: StoredArtifact) -> None:
         """Remove an artifact that is not what it was; it is held on, and is to be sent again."""
         self._remove(held.belongings, artifact)
+
+    def check_possible(self, belongings: Belongings, artifact: StoredArtifact, room_bytes: int) -> None:
+        """Raise LimitError for more room than an artifact of this owner can ever have."""
+        if room_bytes > self._limit_bytes:
+            raise LimitError(
+                f"artifact {artifact.key.sha256.hex()} of {artifact.key.size_bytes} bytes takes {room_bytes} bytes of "
+                f"disk or more while it is unpacked, {self.volume.entry_bytes} at least for each file and directory; "
+                f"this pool keeps at most {self._limit_bytes}: pack fewer files, or raise --artifact-store-bytes"
+            )
+        self._tenants.check_cap(belongings.tenant, self._tenants[belongings.tenant].name, 0, room_bytes)
+
+    def most_entries(self) -> int:
+        """Return how many files and directories fit, if nothing else is stored."""
+        return self._limit_bytes // self.volume.entry_bytes
+
+    async def vacated(self) -> None:
+        """Wait for what gave way to be off the disk, as far as the room that was taken needs it."""
+        while self._deletions and self.used_bytes + self._trash_bytes > self._limit_bytes:
+            await asyncio.wait(self._deletions, return_when=asyncio.FIRST_COMPLETED)
 
     def take(self, belongings: Belongings, more_bytes: int) -> None:
         """Take room, for which others may have to go; raises PoolFullError where those that may go are too few."""
@@ -181,14 +205,20 @@ class ArtifactStore:
 
     def _check_announced(self, share: str, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
         """Refuse now what would certainly be refused once it arrives."""
-        announced_bytes = sum(room_bytes(key.size_bytes) for key in keys)
+        known = belongings.artifacts if belongings is not None else {}
+        there = {key for key in keys if key in known and known[key].path is not None}
+        rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
+        lacking = keys - there
+        # One archive at a time is unpacked beside its file.
+        unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
+        announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
             raise LimitError(
-                f"the function needs artifacts of {announced_bytes} bytes, this pool keeps at most "
-                f"{self._limit_bytes}: raise --artifact-store-bytes"
+                f"the function needs artifacts that take {announced_bytes} bytes of disk, with an archive and what it "
+                f"unpacks to; this pool keeps at most {self._limit_bytes}: raise --artifact-store-bytes"
             )
-        known = belongings.artifacts if belongings is not None else {}
-        lacking_bytes = sum(known[key].lacking_bytes if key in known else room_bytes(key.size_bytes) for key in keys)
+        arriving_bytes = sum(known[key].arriving_bytes for key in lacking if key in known)
+        lacking_bytes = max(0, sum(rooms[key] for key in lacking) + unpacked_bytes - arriving_bytes)
         idle = belongings.idle if belongings is not None else {}
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
         tenant = self._digest(share)
@@ -269,8 +299,8 @@ class ArtifactStore:
             paths.append(artifact.path)
         artifact.path, artifact.original = None, None
         self.give_back(belongings, artifact.kept_bytes)
+        self._delete(paths, artifact.kept_bytes)
         artifact.kept_bytes = 0
-        self._delete(paths)
 
     def _pop_set(self, belongings: Belongings, name: str) -> Path:
         if self._idle_sets.pop((belongings.digest, name), None) is not None:
@@ -299,46 +329,20 @@ class ArtifactStore:
         self._tenants.leave(belongings.tenant)
         self._delete([belongings.directory])
 
-    def _delete(self, paths: Iterable[Path]) -> None:
+    def _delete(self, paths: Iterable[Path], room_bytes: int = 0) -> None:
         """Out of the way at once, gone soon: a large tree must not hold the event loop up."""
-        trash = []
+        trash: list[Path] = []
         for path in paths:
             trash.append(self._trash_path / str(next(self._names)))
             # A set whose laying out has failed is not there.
             with contextlib.suppress(FileNotFoundError):
                 path.rename(trash[-1])
+        self._trash_bytes += room_bytes
         deletion = asyncio.ensure_future(asyncio.to_thread(remove, *trash))
         self._deletions.add(deletion)
-        deletion.add_done_callback(self._deletions.discard)
 
+        def deleted(deletion: asyncio.Future[None]) -> None:
+            self._trash_bytes -= room_bytes
+            self._deletions.discard(deletion)
 
-class Room:
-    """What an artifact takes of the store while it arrives; made by `ArtifactStore.arriving`."""
-
-    def __init__(self, store: ArtifactStore, belongings: Belongings, artifact: StoredArtifact) -> None:
-        self._store = store
-        self._belongings = belongings
-        self._artifact = artifact
-        self._taken_bytes = 0
-
-    def grow_to(self, size_bytes: int) -> None:
-        """Take the room of so many bytes in all; raises PoolFullError."""
-        more_bytes = room_bytes(size_bytes) - self._taken_bytes
-        if more_bytes > 0:
-            self._store.take(self._belongings, more_bytes)
-            self._taken_bytes += more_bytes
-            self._artifact.arriving_bytes += more_bytes
-
-    def keep(self, path: Path, original: Original) -> None:
-        """The artifact is there from now on, and keeps the room."""
-        self._artifact.path = path
-        self._artifact.original = original
-        self._artifact.kept_bytes = self._taken_bytes
-        self._artifact.arriving_bytes -= self._taken_bytes
-        self._taken_bytes = 0
-
-    def end(self) -> None:
-        """Give back what was not kept."""
-        self._store.give_back(self._belongings, self._taken_bytes)
-        self._artifact.arriving_bytes -= self._taken_bytes
-        self._taken_bytes = 0
+        deletion.add_done_callback(deleted)

@@ -12,15 +12,6 @@ from updraft_server.front.artifacts.originals import Original
 DIRECTORY_MODE = 0o750
 """Of the store's directories: the workers' side may be another user of the same group."""
 
-_BLOCK_BYTES = 4096
-# Small artifacts take an inode and memory of the front: the limit in bytes also bounds how many there can be.
-_LEAST_BYTES = 64 * 1024
-
-
-def room_bytes(size_bytes: int) -> int:
-    """The room that an artifact of this size takes: whole blocks, and a little for a small one."""
-    return max(_LEAST_BYTES, -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
-
 
 class StoredArtifact:
     """An artifact that is there, or that an exchange waits for."""
@@ -41,13 +32,6 @@ class StoredArtifact:
         self.arriving_bytes = 0
         """Room that what has arrived of it takes, of all senders together."""
         self._changed = asyncio.Event()
-
-    @property
-    def lacking_bytes(self) -> int:
-        """Room that is needed until it is there."""
-        if self.path is not None:
-            return 0
-        return max(0, room_bytes(self.key.size_bytes) - self.arriving_bytes)
 
     def began(self) -> None:
         """An exchange has asked its client for it."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Archives are strangers' bytes: each is opened by a process of its own (`updraft_server.unpacker`) and never here.
 
-An unpacker gets the archive as an open file, an empty working directory and a pipe for its verdict. What it leaves
-behind without a good verdict is removed.
+An unpacker gets the archive as an open file, an empty working directory and a socket. It asks for room on the disk
+before it uses any, and gives its verdict. What it leaves behind without a good verdict is removed.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -21,7 +23,16 @@ import updraft_server
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft.service.child import describe_exit
 from updraft_server.front.artifacts.threads import in_thread
-from updraft_server.ipc.unpacking import MAX_VERDICT_BYTES, UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.front.artifacts.volume import Volume
+from updraft_server.ipc.unpacking import (
+    MAX_VERDICT_BYTES,
+    ROOM_GRANTED,
+    RoomRequest,
+    UnpackBounds,
+    UnpackOutcome,
+    UnpackVerdict,
+)
+from updraft_server.linux.tree_sizes import TreeSize
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +43,21 @@ _COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PAC
 
 # Together they may take as much memory as so many times UnpackLimits.memory_bytes.
 _AT_ONCE = 2
+
+
+class TreeRoom(Protocol):
+    """Room on the disk for what an archive unpacks to."""
+
+    volume: Volume
+
+    async def unpack_to(self, tree_bytes: int) -> None:
+        """Have so much of it in all; raises UpdraftError where there is too little."""
+
+    def measure(self, tree: Path) -> TreeSize:
+        """Return what an unpacked tree takes on the disk; blocks."""
+
+    def settle(self, tree: TreeSize) -> None:
+        """Have the room of the tree alone, once its archive is removed; raises what `unpack_to` raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +79,8 @@ class UnpackLimits:
         """For an archive of this size."""
         return self.base_seconds + size_bytes / self.least_bytes_per_second
 
-    def bounds(self, size_bytes: int) -> UnpackBounds:
-        """For an archive of this size, which may not become more bytes than it has."""
+    def bounds(self, size_bytes: int, volume: Volume) -> UnpackBounds:
+        """For an archive of this size, which may not become more bytes than it has, on this volume."""
         return UnpackBounds(
             total_bytes=size_bytes,
             members=self.members,
@@ -64,6 +90,9 @@ class UnpackLimits:
             depth=self.depth,
             memory_bytes=self.memory_bytes,
             cpu_seconds=math.ceil(self.seconds(size_bytes)),
+            block_bytes=volume.block_bytes,
+            entry_bytes=volume.entry_bytes,
+            room_bytes=volume.file_bytes(size_bytes),
         )
 
 
@@ -74,30 +103,32 @@ class Unpackers:
         self._limits = limits or UnpackLimits()
         self._places = asyncio.Semaphore(_AT_ONCE)
 
-    async def unpack(self, name: str, archive: Path, directory: Path) -> None:
+    async def unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
         """Unpack into a new directory, which is there afterwards with all of the archive or not at all.
 
-        Raises ProtocolError for an archive that is refused, PoolUnavailableError when its unpacker dies, and OSError.
-        `name` is the artifact's in errors.
+        Raises ProtocolError for an archive that is refused, PoolUnavailableError when its unpacker dies, what `room`
+        raises, and OSError. `name` is the artifact's in errors.
         """
         async with self._places:
             await in_thread(directory.mkdir)
             whole = False
             try:
-                await self._unpack(name, archive, directory)
+                await self._unpack(name, archive, directory, room)
                 whole = True
             finally:
                 if not whole:
                     await in_thread(_remove, directory)
 
-    async def _unpack(self, name: str, archive: Path, directory: Path) -> None:
+    async def _unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
         size_bytes = _size_bytes(archive)
         limit_seconds = self._limits.seconds(size_bytes)
-        process = _start(archive, directory, self._limits.bounds(size_bytes))
+        bounds = self._limits.bounds(size_bytes, room.volume)
+        await room.unpack_to(bounds.room_bytes)
+        process, connection = _start(archive, directory, bounds)
         try:
             async with asyncio.timeout(limit_seconds):
-                encoded = await _output(process)
-                # It has closed its only pipe, so that it ends now, unless it is not itself any more.
+                encoded = await _output(connection, room, bounds.room_bytes)
+                # It has closed its only connection, so that it ends now, unless it is not itself any more.
                 await asyncio.to_thread(process.wait)
         except TimeoutError:
             raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
@@ -111,35 +142,45 @@ def _size_bytes(archive: Path) -> int:
     return archive.stat().st_size
 
 
-def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> subprocess.Popen[bytes]:
+def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """By vfork, which blocks the loop until the exec and runs no fork handler: gRPC's and uvloop's are not for this."""
-    with archive.open("rb") as file:
-        return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
-            (*_COMMAND, bounds.encode(), str(os.getpid())),
-            stdin=file,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=directory,
-            env={},
-            close_fds=True,
-            start_new_session=True,
-        )
-
-
-async def _output(process: subprocess.Popen[bytes]) -> bytes:
-    """What the process writes until it closes its output, or a little more than a verdict can have."""
-    assert process.stdout is not None
-    output = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(output), process.stdout
-    )
+    connection, others_end = socket.socketpair()
     try:
-        encoded = b""
-        while len(encoded) <= MAX_VERDICT_BYTES and (data := await output.read(MAX_VERDICT_BYTES)):
+        with archive.open("rb") as file, others_end:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+                (*_COMMAND, bounds.encode(), str(os.getpid())),
+                stdin=file,
+                stdout=others_end.fileno(),
+                stderr=subprocess.DEVNULL,
+                cwd=directory,
+                env={},
+                close_fds=True,
+                start_new_session=True,
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return process, connection
+
+
+async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int) -> bytes:
+    """Grant the room that the process asks for; return its verdict, cut off where it is too long for one."""
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_VERDICT_BYTES)
+    try:
+        while (request := RoomRequest.decode(encoded := await reader.readline())) is not None:
+            if request.room_bytes <= granted_bytes:
+                return b""
+            granted_bytes = request.room_bytes
+            await room.unpack_to(granted_bytes)
+            writer.write(ROOM_GRANTED)
+        while len(encoded) <= MAX_VERDICT_BYTES and (data := await reader.read(MAX_VERDICT_BYTES)):
             encoded += data
         return encoded
+    except (ValueError, ConnectionError):
+        # It is not itself: no verdict.
+        return b""
     finally:
-        transport.close()
+        writer.close()
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

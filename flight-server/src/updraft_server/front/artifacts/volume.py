@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room that files take on the store's volume, as one number for its blocks and its inodes.
+
+A volume runs out of either. An entry (a file, directory or link) therefore takes at least its share of the volume: a
+store that may have a tenth of the volume's bytes gets a tenth of its inodes.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from updraft_server.linux.tree_sizes import TreeSize
+
+# File systems that make inodes as needed report none, or so many that each would be nearly free.
+_LEAST_ENTRY_BYTES = 4096
+# Small artifacts take memory of the front too.
+_LEAST_ARTIFACT_BYTES = 64 * 1024
+
+
+class Volume(NamedTuple):
+    """Units in which a file system gives room."""
+
+    block_bytes: int
+    entry_bytes: int
+    """Bytes of the volume for each inode that it can have."""
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the units of the volume that holds this directory."""
+        found = os.statvfs(path)
+        total_bytes = found.f_blocks * found.f_frsize
+        entry_bytes = total_bytes // found.f_files if found.f_files else 0
+        return cls(found.f_frsize, max(_LEAST_ENTRY_BYTES, found.f_frsize, entry_bytes))
+
+    def file_bytes(self, size_bytes: int) -> int:
+        """Return the room of an artifact that is one file of this size."""
+        return self.tree_bytes(TreeSize(-(-size_bytes // self.block_bytes) * self.block_bytes, 1))
+
+    def tree_bytes(self, size: TreeSize) -> int:
+        """Return the room of an artifact that is a tree of this size."""
+        return max(_LEAST_ARTIFACT_BYTES, size.size_bytes, size.files * self.entry_bytes)
