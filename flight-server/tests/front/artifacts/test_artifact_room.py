@@ -146,6 +146,22 @@ async def test_owners_that_are_away_are_few(
         assert await pool.give(MODULE, owner=owner("app-7")) == set()
 
 
+async def test_names_of_artifacts_take_room_too(running_front: Running, tmp_path: Path) -> None:
+    async with fixture(running_front, tmp_path, artifact_store_bytes=16 * MIB) as pool:
+        # Two fifths of the store.
+        links = 16 * MIB // pool.volume.entry_bytes * 2 // 5
+        for number in range(4):
+            names = [artifact(MODULE, file_name=f"m{number}-{name}.py") for name in range(links)]
+            client = await pool.client(*names)
+            if await client.wanted():
+                await client.send(*parts(MODULE))
+                await client.wanted()
+            await client.end()
+            assert pool.used_bytes >= pool.volume.links_bytes(links)
+        assert len(pool.file_sets()) == 2
+        await pool.give(b"o" * 15 * MIB)
+
+
 def on_disk(directory: Path) -> TreeSize:
     """What lies in a store."""
     return tree_size(directory / "artifacts", most_files=100_000)

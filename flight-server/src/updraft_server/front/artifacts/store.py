@@ -113,12 +113,19 @@ class ArtifactStore:
             self._release(held)
 
     def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
-        """Where links to these artifacts are laid out, held as they are; it goes when one of them goes."""
+        """Where links to these artifacts are laid out, held as they are; it goes when one of them goes.
+
+        There is a link for each key, equal ones too. Raises PoolFullError where links find no room.
+        """
         belongings = held.belongings
-        file_set = belongings.file_sets.setdefault(name, FileSet(belongings.sets_path / name, frozenset(keys)))
+        if name not in belongings.file_sets:
+            linked = list(keys)
+            room_bytes = self.volume.links_bytes(len(linked))
+            self.take(belongings, room_bytes)
+            belongings.file_sets[name] = FileSet(belongings.sets_path / name, frozenset(linked), room_bytes)
+        file_set = belongings.file_sets[name]
         file_set.holders += 1
-        if self._idle_sets.pop((belongings.digest, name), None) is not None:
-            self._tenants[belongings.tenant].idle_sets -= 1
+        self._leave_idle(belongings, name)
         held.file_set = file_set
         return file_set
 
@@ -242,7 +249,7 @@ class ArtifactStore:
         """Whoever uses most loses first, so that nobody pushes others out by bringing more and more."""
         tenant = belongings.tenant
         while self._tenants.is_beyond_cap(tenant, more_bytes):
-            own = [owned for owned in self._belongings.values() if owned.idle and owned.tenant == tenant]
+            own = [owned for owned in self._belongings.values() if owned.may_give_way and owned.tenant == tenant]
             if not own:
                 room = self._tenants[tenant]
                 self._tenants.check_cap(tenant, room.name, more_bytes, 0)
@@ -252,7 +259,7 @@ class ArtifactStore:
             return
         self._check_room(tenant, more_bytes, self._idle_bytes)
         while self.used_bytes + more_bytes > self._limit_bytes:
-            fullest = max((owned for owned in self._belongings.values() if owned.idle), key=self._fullness)
+            fullest = max((owned for owned in self._belongings.values() if owned.may_give_way), key=self._fullness)
             if not self._tenants.may_evict(tenant, more_bytes, fullest.tenant):
                 raise self._full(
                     "the store of artifacts is full, and this tenant holds more of it than others that use theirs: "
@@ -273,14 +280,17 @@ class ArtifactStore:
         self._tenants[belongings.tenant].idle_bytes += more_bytes
 
     def _evict(self, belongings: Belongings) -> None:
-        """Remove the least recently used artifact that nobody holds."""
+        """Remove the least recently used artifact that nobody holds, and before it sets of files, which cost least."""
+        if belongings.idle_sets:
+            self._remove_set(belongings, next(iter(belongings.idle_sets)))
+            return
         key, artifact = belongings.idle.popitem(last=False)
         self._count_idle(belongings, -artifact.kept_bytes)
         del belongings.artifacts[key]
         self._remove(belongings, artifact)
 
     def _evict_all(self, belongings: Belongings) -> None:
-        while belongings.idle:
+        while belongings.may_give_way:
             self._evict(belongings)
 
     def _limit_owners(self) -> None:
@@ -293,19 +303,26 @@ class ArtifactStore:
                 self._forget(loser)
 
     def _remove(self, belongings: Belongings, artifact: StoredArtifact) -> None:
-        names = [name for name, file_set in belongings.file_sets.items() if artifact.key in file_set.keys]
-        paths = [self._pop_set(belongings, name) for name in names]
+        for name in [name for name, file_set in belongings.file_sets.items() if artifact.key in file_set.keys]:
+            self._remove_set(belongings, name)
         if artifact.path is not None:
-            paths.append(artifact.path)
+            self._delete(artifact.path, artifact.kept_bytes)
         artifact.path, artifact.original = None, None
         self.give_back(belongings, artifact.kept_bytes)
-        self._delete(paths, artifact.kept_bytes)
         artifact.kept_bytes = 0
 
-    def _pop_set(self, belongings: Belongings, name: str) -> Path:
-        if self._idle_sets.pop((belongings.digest, name), None) is not None:
+    def _remove_set(self, belongings: Belongings, name: str) -> None:
+        self._leave_idle(belongings, name)
+        file_set = belongings.file_sets.pop(name)
+        self.give_back(belongings, file_set.room_bytes)
+        self._delete(file_set.path, file_set.room_bytes)
+
+    def _leave_idle(self, belongings: Belongings, name: str) -> None:
+        file_set = belongings.idle_sets.pop(name, None)
+        if file_set is not None:
+            del self._idle_sets[belongings.digest, name]
             self._tenants[belongings.tenant].idle_sets -= 1
-        return belongings.file_sets.pop(name).path
+            self._count_idle(belongings, -file_set.room_bytes)
 
     def _release_set(self, belongings: Belongings, file_set: FileSet) -> None:
         file_set.holders -= 1
@@ -313,32 +330,29 @@ class ArtifactStore:
         if file_set.holders or belongings.file_sets.get(name) is not file_set:
             return
         self._idle_sets[belongings.digest, name] = belongings
+        belongings.idle_sets[name] = file_set
         self._tenants[belongings.tenant].idle_sets += 1
+        self._count_idle(belongings, file_set.room_bytes)
         if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
             # Of the tenant that has most, the least recently used.
             (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
-            self._delete([self._pop_set(loser, name)])
+            self._remove_set(loser, name)
 
     def _forget(self, belongings: Belongings) -> None:
         """Forget an owner who is away, artifacts and all. Others keep their directories, empty or not: workers that
         were bound to one could not read what takes its place."""
         del self._belongings[belongings.digest]
-        for name in belongings.file_sets:
-            if self._idle_sets.pop((belongings.digest, name), None) is not None:
-                self._tenants[belongings.tenant].idle_sets -= 1
         self._tenants.leave(belongings.tenant)
-        self._delete([belongings.directory])
+        self._delete(belongings.directory, 0)
 
-    def _delete(self, paths: Iterable[Path], room_bytes: int = 0) -> None:
+    def _delete(self, path: Path, room_bytes: int) -> None:
         """Out of the way at once, gone soon: a large tree must not hold the event loop up."""
-        trash: list[Path] = []
-        for path in paths:
-            trash.append(self._trash_path / str(next(self._names)))
-            # A set whose laying out has failed is not there.
-            with contextlib.suppress(FileNotFoundError):
-                path.rename(trash[-1])
+        trash = self._trash_path / str(next(self._names))
+        # A set whose laying out has failed is not there.
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(trash)
         self._trash_bytes += room_bytes
-        deletion = asyncio.ensure_future(asyncio.to_thread(remove, *trash))
+        deletion = asyncio.ensure_future(asyncio.to_thread(remove, trash))
         self._deletions.add(deletion)
 
         def deleted(deletion: asyncio.Future[None]) -> None:

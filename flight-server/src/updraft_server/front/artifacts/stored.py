@@ -51,9 +51,11 @@ class StoredArtifact:
 class FileSet:
     """A directory that shows artifacts as files under the names that a session gives them."""
 
-    def __init__(self, path: Path, keys: frozenset[ArtifactKey]) -> None:
+    def __init__(self, path: Path, keys: frozenset[ArtifactKey], room_bytes: int) -> None:
         self.path = path
         self.keys = keys
+        self.room_bytes = room_bytes
+        """That its links take in the store."""
         self.holders = 0
 
 
@@ -71,6 +73,8 @@ class Belongings:
         self.idle: OrderedDict[ArtifactKey, StoredArtifact] = OrderedDict()
         """Those that no exchange holds, the least recently used first."""
         self.file_sets: dict[str, FileSet] = {}
+        self.idle_sets: OrderedDict[str, FileSet] = OrderedDict()
+        """Those that no exchange holds, the least recently used first."""
         self.used_bytes = 0
         self.exchanges = 0
         """That are under way with artifacts of this owner."""
@@ -78,6 +82,11 @@ class Belongings:
         """Whether artifacts stay when no exchange needs them."""
         for path in (directory, self.stored_path, self.sets_path):
             path.mkdir(mode=DIRECTORY_MODE)
+
+    @property
+    def may_give_way(self) -> bool:
+        """Whether it has anything that no exchange holds."""
+        return bool(self.idle or self.idle_sets)
 
     @property
     def stored_path(self) -> Path:

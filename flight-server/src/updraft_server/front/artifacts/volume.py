@@ -15,6 +15,8 @@ from updraft_server.linux.tree_sizes import TreeSize
 _LEAST_ENTRY_BYTES = 4096
 # Small artifacts take memory of the front too.
 _LEAST_ARTIFACT_BYTES = 64 * 1024
+# The store bounds the number of directories of links.
+_FREE_LINKS = 64
 
 
 class Volume(NamedTuple):
@@ -39,3 +41,7 @@ class Volume(NamedTuple):
     def tree_bytes(self, size: TreeSize) -> int:
         """Return the room of an artifact that is a tree of this size."""
         return max(_LEAST_ARTIFACT_BYTES, size.size_bytes, size.files * self.entry_bytes)
+
+    def links_bytes(self, names: int) -> int:
+        """Return the room of a directory with so many links; those of most sessions are free."""
+        return max(0, names - _FREE_LINKS) * self.entry_bytes
