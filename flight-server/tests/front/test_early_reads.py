@@ -34,8 +34,10 @@ class Sending:
     def __init__(self, tenant: str | None = None) -> None:
         self.identity = dataclasses.replace(ANYBODY, tenant=tenant)
         self.message: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self.is_read = False
 
     async def read(self) -> bytes | None:
+        self.is_read = True
         return await self.message
 
     async def write(self, message: bytes) -> None:
@@ -113,6 +115,67 @@ async def test_strangers_are_refused_before_anybody_who_is_known() -> None:
         await reads[3]
     for read in reads:
         read.cancel()
+
+
+class Crowd:
+    """Twenty clients that nobody reads from yet."""
+
+    def __init__(self, early: EarlyReads) -> None:
+        self.clients = [Sending() for _ in range(20)]
+        self.reads = [asyncio.ensure_future(early.of(client).read()) for client in self.clients]
+
+    async def begun(self) -> int:
+        """The number of reads that have begun."""
+        await settled()
+        return sum(client.is_read for client in self.clients)
+
+    async def leave(self) -> None:
+        for read in self.reads:
+            read.cancel()
+        await asyncio.gather(*self.reads, return_exceptions=True)
+
+
+async def test_few_reads_begin_before_the_next_look_however_late_it_comes() -> None:
+    early = Memory().early_reads()
+    crowd = Crowd(early)
+    assert await crowd.begun() == 8
+    for number in (0, 1, 2):
+        crowd.clients[number].message.set_result(b"there")
+    assert await crowd.begun() == 11
+    # Who is silent holds nobody up for longer.
+    early.look()
+    assert await crowd.begun() == 19
+    early.look()
+    assert await crowd.begun() == 20
+    await crowd.leave()
+
+
+async def test_reads_begin_one_at_a_time_while_memory_is_short() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    crowd = Crowd(early)
+    assert await crowd.begun() == 8
+    memory.allocated = 500 * MIB
+    early.look()
+    # The older half is refused, and all who read among it.
+    assert sum(await settled(*crowd.reads)) == 10
+    assert await crowd.begun() == 9
+    crowd.clients[10].message.set_result(b"there")
+    assert await crowd.begun() == 10
+    memory.allocated = 0
+    early.look()
+    assert await crowd.begun() == 18
+    await crowd.leave()
+
+
+async def test_a_read_that_was_given_up_leaves_its_turn_to_the_next() -> None:
+    crowd = Crowd(Memory().early_reads())
+    assert await crowd.begun() == 8
+    for read in (crowd.reads[3], crowd.reads[9]):
+        read.cancel()
+    assert await crowd.begun() == 9
+    assert not crowd.clients[9].is_read
+    await crowd.leave()
 
 
 async def test_what_running_exchanges_may_take_is_not_counted() -> None:

@@ -7,11 +7,16 @@ are open, the service looks at the memory that it has allocated; where that is m
 are refused: those of the callers with most of them, and of each caller those that have been open for the longest time.
 A client that sends at the pace of a network is done by then. Before anybody else all strangers are refused, whose
 questions are a few bytes long.
+
+A look may come late on a busy machine. So only a few reads begin between two looks, besides those that take the place
+of one that has ended, and one at a time while memory is short: what arrives before the next look is so many messages at
+most, however long it takes. gRPC holds back a message that nobody reads yet.
 """
 
 import asyncio
 import ctypes
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -27,6 +32,9 @@ from updraft.service.identity import STRANGER, Identity
 _LOOK_SECONDS = 0.02
 # Of the service itself: its modules and what its libraries allocate as they go.
 _OWN_BYTES = 64 * 1024 * 1024
+
+# Most first messages are there when their read begins, and take a turn for no time.
+_READS_BETWEEN_LOOKS = 8
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +78,7 @@ class EarlyReads:
         # In the order in which they began, with whose they are.
         self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
+        self._turns = _Turns(_READS_BETWEEN_LOOKS)
 
     @property
     def open_reads(self) -> int:
@@ -87,7 +96,11 @@ class EarlyReads:
                 self._open[patience] = _caller(call.identity)
                 self._opened.set()
                 try:
-                    return await call.read()
+                    turn = await self._turns.take()
+                    try:
+                        return await call.read()
+                    finally:
+                        self._turns.give_back(turn)
                 finally:
                     del self._open[patience]
         except TimeoutError:
@@ -107,12 +120,14 @@ class EarlyReads:
             self._opened.clear()
 
     def look(self) -> None:
-        """Refuse half of the reads where they may be too much: what they give back shows at the next look.
+        """Let more reads begin, or refuse half of them where they may be too much: the next look shows what that gives.
 
         One is never refused, whatever else takes memory, unless it is a stranger's.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
+            self._turns.renew()
             return
+        self._turns.run_short()
         # gRPC receives a message in thousands of small pieces, whose memory the process would otherwise keep.
         clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
@@ -122,6 +137,50 @@ class EarlyReads:
         _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))
         for patience in refused:
             patience.reschedule(asyncio.get_running_loop().time())
+
+
+class _Turns:
+    """Reads that may begin now, in the order in which they came."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._allowed = most
+        self._held: set[asyncio.Future[None]] = set()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> asyncio.Future[None]:
+        """Wait for a turn and return it, for `give_back`."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._fill()
+        try:
+            await turn
+        except BaseException:
+            # It may have been given in the same moment.
+            self.give_back(turn)
+            raise
+        return turn
+
+    def give_back(self, turn: asyncio.Future[None]) -> None:
+        """Let another read take the turn of one that has ended."""
+        self._held.discard(turn)
+        self._fill()
+
+    def renew(self) -> None:
+        """Count reads that have begun no longer."""
+        self._allowed = self._most
+        self._held.clear()
+        self._fill()
+
+    def run_short(self) -> None:
+        """Let one read at a time begin, until turns are renewed."""
+        self._allowed = 1
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._held) < self._allowed:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._held.add(turn)
+                turn.set_result(None)
 
 
 def _caller(identity: Identity) -> str:
