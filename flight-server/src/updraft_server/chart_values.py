@@ -2,7 +2,6 @@
 """Values of the Helm chart that set a pool up, below `pools.NAME`: `make docs` writes the chart's list from here."""
 
 from updraft.service.chart_values import camel_case
-from updraft_server.settings import ServeSettings
 
 # Limits of workers are here although the front enforces most of them: a worker could lift its own.
 WORKERS_SETTINGS = (
@@ -42,10 +41,7 @@ OWN_VALUES = {
 """Settings that have a value of their own."""
 
 
-def value_of(setting: str) -> str | None:
-    """Return the value that sets `setting`, as a path below `pools.NAME`; None for what is no setting of a pool."""
-    if setting in OWN_VALUES:
-        return OWN_VALUES[setting]
-    if setting not in ServeSettings.model_fields:
-        return None
-    return f"{'workers' if setting in WORKERS_SETTINGS else 'front'}.settings.{camel_case(setting)}"
+def value_of(setting: str) -> str:
+    """Return the value that sets a setting of a pool, as a path below `pools.NAME`."""
+    half = "workers" if setting in WORKERS_SETTINGS else "front"
+    return OWN_VALUES.get(setting) or f"{half}.settings.{camel_case(setting)}"
