@@ -20,11 +20,17 @@ import io.updraft.spark.config.{UdfSettings, UpdraftConf}
   */
 object RegisteredPlans {
 
-  def calls(plan: LogicalPlan): Boolean =
-    plan.expressions.exists(_.exists {
-      case function: PythonFuncExpression => CalledFunction.of(function).isDefined
-      case _ => false
-    })
+  /** Whether a node itself, not its children, calls a registered function. A command does not: it
+    * plans queries of its own with the functions that its expressions hold.
+    */
+  def calls(plan: LogicalPlan): Boolean = plan match {
+    case _: Command => false
+    case _ =>
+      plan.expressions.exists(_.exists {
+        case function: PythonFuncExpression => CalledFunction.of(function).isDefined
+        case _ => false
+      })
+  }
 
   /** @param planLater
     *   what Spark plans of a child

@@ -26,7 +26,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
       StockPythonExec.permit(settings, node.nodeName, FallbackReason.State)
       // For each micro-batch, as Spark's own lines about it.
       logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${FallbackReason.State}")
-      StockPythonExec(FallbackReason.State.toString, node)
+      StockPythonExec.above(node, FallbackReason.State.toString)
   }
 
   private def isStateful(node: SparkPlan): Boolean =

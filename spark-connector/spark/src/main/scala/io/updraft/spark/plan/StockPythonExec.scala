@@ -13,6 +13,9 @@ import io.updraft.spark.reasons.FallbackReason
 
 /** Stands above an operator that stays with Spark's own Python workers and says why: in the plan,
   * and in the error where the executor's Python lacks something.
+  *
+  * It forwards what Spark's Python operators override and nothing more, so it stands above no other
+  * operator: see [[StockPythonExec.above]].
   */
 case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
@@ -32,6 +35,15 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 }
 
 object StockPythonExec {
+  private val PythonOperators = "org.apache.spark.sql.execution.python"
+
+  /** The operator with its reason above it; unchanged unless it is one of Spark's own Python
+    * operators, as another extension's is not.
+    */
+  def above(operator: SparkPlan, reason: String): SparkPlan =
+    if (operator.getClass.getName.startsWith(s"$PythonOperators."))
+      StockPythonExec(reason, operator)
+    else operator
 
   /** Raises an error where an operator may not stay with Spark's own Python workers. */
   def permit(settings: UdfSettings, operator: String, reason: FallbackReason): Unit =

@@ -6,8 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   PythonFuncExpression,
   PythonUDAF,
-  PythonUDF,
-  PythonUDTF
+  PythonUDF
 }
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
@@ -21,19 +20,24 @@ object Support {
   /** With which the pool's workers hash: what PySpark sets unless the user does. */
   private val PoolHashSeed = "0"
 
-  /** Whether a node itself, not its children, runs Python. */
+  /** Whether a node itself, not its children, runs Python. Commands and unknown nodes do not,
+    * whatever their expressions hold: they plan queries of their own with them.
+    */
   def holdsPython(plan: LogicalPlan): Boolean = plan match {
     case _: BaseEvalPython | _: BaseEvalPythonUDTF | _: MapInArrow | _: MapInPandas => true
     case _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow => true
     case _: FlatMapCoGroupsInPandas | _: FlatMapCoGroupsInArrow => true
-    case plan if plan.isStreaming || !plan.expressions.exists(_.exists(isPython)) => false
+    case _: Command => false
+    case plan if plan.isStreaming => false
     case _: Aggregate => PythonAggregate.unapply(plan).isDefined
     case _: Window => PythonWindow.unapply(plan).isDefined
-    case _ => true
+    // Stateful functions of a batch query; their node has another name in each Spark.
+    case _ =>
+      FunctionKinds.fallbackReason(
+        plan.expressions,
+        isWindow = false
+      ).contains(FallbackReason.State)
   }
-
-  private def isPython(expression: Expression): Boolean =
-    expression.isInstanceOf[PythonFuncExpression] || expression.isInstanceOf[PythonUDTF]
 
   /** Why the pool cannot run a node; None: it can. */
   def fallbackReason(plan: LogicalPlan): Option[FallbackReason] =

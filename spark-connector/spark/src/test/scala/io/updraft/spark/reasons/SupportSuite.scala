@@ -2,12 +2,20 @@
 package io.updraft.spark.reasons
 
 import org.apache.spark.SparkConf
-import org.apache.spark.sql.catalyst.expressions.{AttributeReference, PythonUDF}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Ascending,
+  AttributeReference,
+  PythonUDF,
+  SortOrder
+}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{LocalSpark, PythonFunctions, WorkerModules}
+import org.apache.spark.sql.updraft.{CalledFunction, LocalSpark, PythonFunctions, WorkerModules}
 import org.scalatest.funsuite.AnyFunSuite
+
+import io.updraft.spark.plan.RegisteredPlans
 
 class SupportSuite extends AnyFunSuite {
   private val id = AttributeReference("id", LongType)()
@@ -86,5 +94,27 @@ class SupportSuite extends AnyFunSuite {
 
   test("plans without Python are none of our business") {
     assert(!Support.holdsPython(Project(Seq(id), LocalRelation(id))))
+  }
+
+  test("commands and unknown nodes that hold a function are left alone") {
+    val relation = LocalRelation(id)
+    val update = UpdateTable(relation, Seq(Assignment(id, udf())), None)
+    assert(update.expressions.exists(_.exists(_.isInstanceOf[PythonUDF])))
+    assert(!Support.holdsPython(update))
+    assert(!Support.holdsPython(Sort(Seq(SortOrder(udf(), Ascending)), global = true, relation)))
+  }
+
+  test("a command that holds a registered function is left alone") {
+    val called = CalledFunction("grpc://pool", "f", "", None)
+    val function = CalledFunction.scalar(called, LongType, Seq(id), deterministic = true)
+    val relation = LocalRelation(id)
+    assert(RegisteredPlans.calls(Project(Seq(Alias(function, "x")()), relation)))
+    assert(!RegisteredPlans.calls(UpdateTable(relation, Seq(Assignment(id, function)), None)))
+  }
+
+  test("a batch query's stateful functions are Python's") {
+    val function = PythonFunctions.udf("f", LongType, Seq(id), 208)
+    val plan = Project(Seq(Alias(function, "x")()), LocalRelation(id))
+    assert(Support.holdsPython(plan))
   }
 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import java.lang.reflect.{Method, Modifier}
+import java.util.jar.JarFile
+
+import scala.jdk.CollectionConverters._
+import scala.util.Using
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.execution.command.{DataWritingCommandExec, ExecutedCommandExec}
+import org.apache.spark.sql.execution.python._
+import org.apache.spark.sql.execution.{LeafExecNode, LocalTableScanExec, SparkPlan}
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.updraft.spark.write.WriterCheckExec
+
+/** An operator that stands above or in the place of one of Spark's answers for everything that
+  * Spark's operator overrides.
+  */
+class KeptBehaviourSuite extends AnyFunSuite {
+
+  /** Methods that Spark calls on the operator itself, whatever stands above it. */
+  private val askedBelow = Set(
+    "innerChildren",
+    "cleanupResources",
+    "metrics",
+    "resetMetrics",
+    "requiredChildDistribution",
+    "requiredChildOrdering",
+    "producedAttributes",
+    "verboseStringWithOperatorId"
+  )
+
+  test("all that Spark's Python operators override is forwarded from above them") {
+    val operators = pythonOperators
+    assert(operators.contains(classOf[MapInArrowExec]) && operators.size >= 10)
+    operators.foreach { operator =>
+      assert(missing(operator, classOf[StockPythonExec]) -- askedBelow == Set.empty, operator)
+    }
+  }
+
+  test("all that Spark's commands override is forwarded from above them") {
+    Seq(classOf[ExecutedCommandExec], classOf[DataWritingCommandExec]).foreach { command =>
+      assert(missing(command, classOf[WriterCheckExec]) -- askedBelow == Set.empty, command)
+    }
+  }
+
+  test("all that Spark's Python operators override is overridden by those in their place") {
+    // Explain's text differs, and SparkPlan's own supportsRowBased is right for operators that give
+    // batches.
+    val otherwise = Set("verboseStringWithOperatorId", "supportsRowBased")
+    Seq(
+      "ArrowEvalPythonExec" -> classOf[FlightEvalPythonExec],
+      "BatchEvalPythonExec" -> classOf[FlightEvalPythonExec],
+      "ArrowEvalPythonUDTFExec" -> classOf[FlightEvalPythonUDTFExec],
+      "BatchEvalPythonUDTFExec" -> classOf[FlightEvalPythonUDTFExec],
+      "MapInArrowExec" -> classOf[FlightMapInBatchExec],
+      "MapInPandasExec" -> classOf[FlightMapInBatchExec],
+      "FlatMapGroupsInArrowExec" -> classOf[FlightGroupedMapExec],
+      "FlatMapGroupsInPandasExec" -> classOf[FlightGroupedMapExec],
+      "FlatMapCoGroupsInArrowExec" -> classOf[FlightCogroupedMapExec],
+      "FlatMapCoGroupsInPandasExec" -> classOf[FlightCogroupedMapExec],
+      "ArrowAggregatePythonExec" -> classOf[FlightAggregateExec],
+      "ArrowWindowPythonExec" -> classOf[FlightWindowExec]
+    ).foreach { case (name, ours) =>
+      pythonOperators.filter(_.getSimpleName == name).foreach { stock =>
+        assert(missing(stock, ours) -- otherwise == Set.empty, stock)
+      }
+    }
+  }
+
+  test("a method that is forgotten is found") {
+    assert(missing(classOf[ExecutedCommandExec], classOf[StockPythonExec]).contains("executeTake"))
+  }
+
+  test("an operator of another kind gets no reason above it") {
+    val rows = LocalTableScanExec(Nil, Nil, None)
+    assert(StockPythonExec.above(rows, "why") eq rows)
+  }
+
+  /** Methods of plans that `replaced` overrides and `ours` does not. */
+  private def missing(replaced: Class[_], ours: Class[_]): Set[String] =
+    overridden(replaced) -- overridden(ours)
+
+  private def overridden(operator: Class[_]): Set[String] = {
+    val bases = Set[Class[_]](classOf[SparkPlan], classOf[QueryPlan[_]])
+    val logging = classOf[Logging].getMethods.map(_.getName).toSet
+    val own = operator.getMethods.toSeq.filterNot(method => bases(method.getDeclaringClass))
+    bases
+      .flatMap(_.getDeclaredMethods.toSeq)
+      .filter(isOpen)
+      .filter(method => own.exists(isOverride(_, method)))
+      .map(_.getName)
+      .diff(logging)
+  }
+
+  private def isOpen(method: Method): Boolean = {
+    val flags = method.getModifiers
+    val isFixed = Modifier.isFinal(flags) || Modifier.isPrivate(flags) || Modifier.isStatic(flags)
+    !isFixed && !method.getName.contains("$")
+  }
+
+  private def isOverride(own: Method, base: Method): Boolean =
+    own.getName == base.getName && own.getParameterTypes.sameElements(base.getParameterTypes)
+
+  private lazy val pythonOperators: Seq[Class[_]] = {
+    val first = classOf[MapInArrowExec]
+    val jar = first.getProtectionDomain.getCodeSource.getLocation.getPath
+    val folder = first.getPackageName.replace('.', '/')
+    Using.resource(new JarFile(jar)) { file =>
+      file.entries.asScala
+        .map(_.getName)
+        .filter(name => name.startsWith(folder) && name.endsWith("Exec.class"))
+        .map(name => Class.forName(name.stripSuffix(".class").replace('/', '.')))
+        .filter(isFunctions)
+        .toSeq
+    }
+  }
+
+  /** Whether a class is a concrete operator with a child, unlike the one that reads logs. */
+  private def isFunctions(operator: Class[_]): Boolean =
+    classOf[SparkPlan].isAssignableFrom(operator) &&
+      !Modifier.isAbstract(operator.getModifiers) &&
+      !classOf[LeafExecNode].isAssignableFrom(operator)
+}
