@@ -15,6 +15,9 @@ JAR_OF_4.1 := 4.1
 JAR_OF_4.0 := 4.0
 RAPIDS := 26.08.1
 RAPIDS_SPARK := 4.1
+DELTA := 4.4.0
+ICEBERG := 1.12.0
+TABLES_SPARK := 4.1
 # spark-versions.toml: end
 NEWEST := $(firstword $(SPARKS))
 OLDER := $(filter-out $(NEWEST),$(SPARKS))
@@ -83,6 +86,7 @@ JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
+TABLE_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG)
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
@@ -135,12 +139,12 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer test-tables writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 
@@ -176,6 +180,10 @@ test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and o
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
+
+test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
+	@$(call BEGIN,tables)
+	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) tests/tables
 
 test-packages: .venv/.synced | $(REPORTS) #+ Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)
@@ -500,10 +508,12 @@ $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-$(VERSION).jar: $(CO
 	@touch $@
 
 # A name node with a data node, and YARN, for tests: of the version of Hadoop that the newest PySpark has.
-build/hdfs/.fetched: MINICLUSTER = $(HDFS_JARS)
-build/yarn/.fetched: MINICLUSTER = $(YARN_JARS)
-build/hdfs/.fetched build/yarn/.fetched:
-	cd spark-connector && $(foreach jar,$(MINICLUSTER),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
+build/hdfs/.fetched: FOREIGN_JARS = $(HDFS_JARS)
+build/yarn/.fetched: FOREIGN_JARS = $(YARN_JARS)
+# Delta and Iceberg, for tests on their tables.
+build/tables/$(DELTA)-$(ICEBERG)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
+build/hdfs/.fetched build/yarn/.fetched build/tables/$(DELTA)-$(ICEBERG)/.fetched:
+	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 
 $(RAPIDS_JAR):

@@ -40,6 +40,7 @@ class Table:
         self.sparks: list[Row] = parsed["spark"]
         self.jars: list[Row] = parsed["jar"]
         self.rapids: Row = parsed["rapids"]
+        self.tables: Row = parsed["tables"]
 
     def jar_of(self, spark: Row) -> Row:
         """The jar that runs on a Spark."""
@@ -66,10 +67,13 @@ def _profile(jar: Row, *, default: bool) -> str:
 
 
 def variables(table: Table) -> str:
-    """Make's variables: the versions, newest first, the jar of each, and what the RAPIDS Accelerator is tested with."""
+    """Make's variables: the versions, newest first, the jar of each, and those of what is tested beside Updraft."""
     jars = "".join(f"JAR_OF_{spark['version']} := {spark['jar']}\n" for spark in table.sparks)
     sparks = " ".join(spark["version"] for spark in table.sparks)
-    return f"SPARKS := {sparks}\n{jars}RAPIDS := {table.rapids['version']}\nRAPIDS_SPARK := {table.rapids['spark']}\n"
+    beside = {"RAPIDS": table.rapids["version"], "RAPIDS_SPARK": table.rapids["spark"]}
+    beside |= {"DELTA": table.tables["delta"], "ICEBERG": table.tables["iceberg"]}
+    beside |= {"TABLES_SPARK": table.tables["spark"]}
+    return f"SPARKS := {sparks}\n{jars}" + "".join(f"{name} := {value}\n" for name, value in beside.items())
 
 
 def groups(table: Table) -> str:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool, and one Spark with Delta, Iceberg, Hive's metastore and Derby as a database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.commands import register_functions
+from tests.support.paths import connector_jar
+from tests.support.pool import LocalPool
+from tests.support.spark import EXTENSION, local_spark, use_short_lived_jvms
+
+_EXTENSIONS = (
+    EXTENSION,
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(workers=2) as pool:
+        yield pool
+        # pytest shows it when the test failed.
+        print(pool.log())
+
+
+@pytest.fixture(scope="session")
+def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    use_short_lived_jvms()
+    directory = tmp_path_factory.mktemp("tables")
+    jars = sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("*.jar"))
+    confs = {
+        "spark.driver.extraClassPath": ":".join(map(str, [connector_jar(), *jars])),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory / 'derby'}",
+        "spark.sql.extensions": ",".join(_EXTENSIONS),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+        "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.iceberg.type": "hadoop",
+        "spark.sql.catalog.iceberg.warehouse": str(directory / "iceberg"),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    session = local_spark("updraft-tables", connector=False, conf=confs)
+    session.sparkContext.setLogLevel("FATAL")
+    register_functions(session)
+    yield session
+    session.stop()
