@@ -11,7 +11,7 @@ worker: its other exchange may be waiting for this one's results ("Several excha
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -120,6 +120,7 @@ class Admission:
             now=lambda: self._now(),
         )
         """Places that are ready for a worker."""
+        self.giving_way = self._turns.giving_way
         self._ready_of_tasks: dict[TaskKey, dict[Place, None]] = {}
         self._holding: Counter[TaskKey] = Counter()
         self._overtaken: Counter[TaskKey] = Counter()
@@ -187,10 +188,6 @@ class Admission:
             if place.granted.done() and not place.granted.cancelled() and place.granted.exception() is None:
                 place.granted.result().release(LeaseOutcome.CLEAN)
             raise
-
-    def giving_way(self, tenants: Sequence[str]) -> list[int]:
-        """Which of some exchanges that do not use their worker have to end; `tenants` names who has each of them."""
-        return self._turns.giving_way(tenants)
 
     def drain(self) -> None:
         """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
