@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import itertools
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -85,7 +86,7 @@ class Zygotes:
             return start_zygote(self._settings, zygotes_end)
 
     def restart(self) -> None:
-        self.stop()
+        self._end()
         self.process = self._started()
 
     def retire(self) -> None:
@@ -107,6 +108,12 @@ class Zygotes:
         return self.connection()
 
     def stop(self) -> None:
+        self._end()
+        # What removes it ends a moment after its zygote, and moves things until then.
+        while (trash := self.scratch / ".trash").exists():
+            shutil.rmtree(trash, ignore_errors=True)
+
+    def _end(self) -> None:
         self.process.end()
         self._door.close()
 
