@@ -21,7 +21,8 @@ def assert_spark_finds(spark: SparkSession, path: str, kind: str, rows: pa.Table
     there = _found(memory, conditions, pushed_down=False)
     # With its own schema: Spark does not even open a file with a half float.
     found = _found(spark.read.schema(schema).format(kind).load(path), conditions, pushed_down=True)
-    assert skipping.wrong(conditions, found, there) == []
+    wrong = skipping.wrong(conditions, found, there)
+    assert not wrong, wrong
 
 
 def _conditions(cases: list[Case]) -> list[str]:

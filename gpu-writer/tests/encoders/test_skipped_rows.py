@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyspark
 import pytest
 import skipping
 from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def write_parquet(cases: list[Case], root: Path, files: dict[str, ParquetOptions
     rows: list[pa.Table] = []
     for index, (name, options) in enumerate(files.items()):
         tables = skipping.row_groups(cases, first_id=index * _ROWS)
-        encoder = ParquetEncoder(tables[0].schema, options, {})
+        encoder = ParquetEncoder(tables[0].schema, options, {"org.apache.spark.version": pyspark.__version__})
         pieces = [piece for table in tables for piece in encoder.write(table)]
         (root / f"{name}.parquet").write_bytes(b"".join(pieces + encoder.close()))
         rows += tables
