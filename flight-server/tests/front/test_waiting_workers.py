@@ -84,6 +84,14 @@ async def test_waiting_workers_make_room_before_an_exchange_has_to_end(running_f
         call.cancel()
 
 
+async def test_a_worker_that_nobody_has_used_for_long_enough_ends(running_front: Running) -> None:
+    pool = Pool("a", "b")
+    pool.resting._is_kept = lambda worker: worker.id == "b"
+    async with running_front(pool) as front:
+        await front.front._running.look_at_limits()
+        assert pool.replaced == [("a", "expired")]
+
+
 async def test_a_worker_that_computes_between_exchanges_is_shown_as_busy(running_front: Running) -> None:
     pool = Pool("a", "b")
     async with running_front(pool) as front:

@@ -75,7 +75,7 @@ async def test_a_worker_with_leftovers_is_replaced_counted_and_named_in_the_log(
             pool.resting.measured(await pool.measure([worker]), lambda _: "it had too much")
         [line] = logs
         assert line["log_level"] == "warning"
-        assert (line["reason"], line["tenant"], line["application"]) == ("it had too much", "tenant", "application")
+        assert (line["reason"], line["tenant"], line["application_id"]) == ("it had too much", "tenant", "application")
         await until(pool, lambda: pool.exits["leftover"] == 1 and pool.idle == 1)
         assert worker not in zygote.living
         assert sum(pool.exits.values()) == 1

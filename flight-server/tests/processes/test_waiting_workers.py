@@ -5,11 +5,24 @@ import asyncio
 from pathlib import Path
 
 import pyarrow as pa
-from pool_driver import Zygotes, batches_of, exchange, pid_of, running_pool
+from pool_driver import (
+    Zygotes,
+    batches_of,
+    binding_of,
+    exchange,
+    numbers,
+    pid_of,
+    receive_reply,
+    requests,
+    running_pool,
+    send_command,
+    send_requests,
+)
 from session_commands import scalar_arrow
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
 
 HANG_SECONDS = 60.0
@@ -45,7 +58,7 @@ async def test_a_worker_is_stopped_between_its_exchanges_and_remembers_what_it_h
             assert (worker.state, is_stopped(worker.pid)) == ("stopped", True)
 
 
-async def test_a_thread_that_goes_on_computing_gets_no_further(zygotes: Zygotes) -> None:
+async def test_threads_that_go_on_computing_get_no_further_in_any_of_several_workers(zygotes: Zygotes) -> None:
     def leaves_a_thread_that_python_does_not_count(x: pa.Array) -> pa.Array:
         import _thread
 
@@ -58,11 +71,17 @@ async def test_a_thread_that_goes_on_computing_gets_no_further(zygotes: Zygotes)
 
     command = scalar_arrow(leaves_a_thread_that_python_does_not_count)
     command.task.owner.application_id = "application"
-    async with running_pool(zygotes) as pool:
-        assert (await exchange(pool, batches_of([1]), command)).error is None
+    async with running_pool(zygotes, workers=4) as pool:
+        leases = [await pool.lease(None, binding_of(command)) for _ in pool.workers]
+        for lease in leases:
+            await send_command(lease, numbers(1).schema, command)
+            await send_requests(lease, requests(batches_of([1])))
+            assert (await receive_reply(lease)).error is None
+            lease.release(LeaseOutcome.CLEAN)
         await at_rest(pool, look_seconds=0.25)
-        # A busy machine may have kept the thread from computing.
-        await until(pool, lambda: pool.exits["leftover"] == 1 or [info.state for info in pool.workers] == ["stopped"])
+        used = {lease.worker for lease in leases}
+        # A busy machine may have kept a thread from computing.
+        await until(pool, lambda: all(info.state == "stopped" for info in pool.workers if info.worker in used))
         assert (await exchange(pool, batches_of([1]))).error is None
 
 

@@ -88,7 +88,7 @@ class Pool:
             go_on=lambda worker: self._zygote.go_on(worker.id),
             replace=self._replace,
             expire=self._expire,
-            is_kept=_is_the_operators,
+            is_kept=lambda worker: worker.is_the_operators,
             idle_seconds=settings.idle_seconds,
             clock=asyncio.get_running_loop().time,
         )
@@ -433,13 +433,9 @@ class Pool:
 
     def _replace(self, worker: PooledWorker, reason: str) -> None:
         """End a worker between exchanges for what one of them has left behind."""
-        owner = worker.bound.binding.owner if worker.bound.binding is not None else None
+        owner = worker.owner._asdict() if worker.owner is not None else {}
         _log.warning(
-            "a worker was ended for what an exchange has left behind in it",
-            worker=worker.id,
-            reason=reason,
-            tenant=owner.tenant if owner else "",
-            application=owner.application_id if owner else "",
+            "a worker was ended for what an exchange has left behind in it", worker=worker.id, reason=reason, **owner
         )
         worker.has_leftovers = True
         self._expire(worker)
@@ -486,9 +482,3 @@ class Pool:
         self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()
-
-
-def _is_the_operators(worker: PooledWorker) -> bool:
-    """Whether a waiting worker stays: it serves registered functions, and is one of the configured number."""
-    is_registered = worker.bound.binding is not None and worker.bound.binding.owner is None
-    return is_registered and worker.state is not WorkerState.SPARE

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import Bound
-from updraft_server.pool.leases import PoolError
+from updraft_server.pool.leases import Owner, PoolError
 from updraft_server.pool.stack_reader import StackReader
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader
@@ -102,7 +102,17 @@ class PooledWorker:
     @property
     def may_call_models(self) -> bool:
         """Whether it has a way to model processes: one that serves a session has none."""
-        return self.bound.binding is None or self.bound.binding.owner is None
+        return self.owner is None
+
+    @property
+    def owner(self) -> Owner | None:
+        """The session that it serves; None where it serves registered functions, or nobody yet."""
+        return self.bound.binding.owner if self.bound.binding is not None else None
+
+    @property
+    def is_the_operators(self) -> bool:
+        """Whether it stays however long it waits: it has no session, and is one of the configured number."""
+        return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: dict[str, str]) -> None:
         """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
