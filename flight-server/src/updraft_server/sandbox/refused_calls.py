@@ -202,14 +202,11 @@ def _claims_on_files() -> Iterator[Rule]:
 
 
 def _attributes_of_files() -> Iterator[Rule]:
-    """Return the rules for flags and the like, which a file's user may change by a descriptor that only reads.
-
-    ENOTTY is what a file system answers that has none of them.
-    """
+    """Return the rules for flags and the like, which a file's user may change by a descriptor that only reads."""
     for number in _FILE_IOCTLS:
-        yield Rule("ioctl", errno.ENOTTY, [equals(1, number)])
+        yield Rule("ioctl", errno.EPERM, [equals(1, number)])
     copying = [differs(1, number) for number in _COPYING_IOCTLS]
-    yield Rule("ioctl", errno.ENOTTY, [equals(1, _BTRFS_IOCTLS, mask=_IOCTL_KIND), *copying])
+    yield Rule("ioctl", errno.EPERM, [equals(1, _BTRFS_IOCTLS, mask=_IOCTL_KIND), *copying])
 
 
 def _sockets() -> Iterator[Rule]:
