@@ -5,6 +5,7 @@ import scala.annotation.tailrec
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
+  NoSuchFunctionException,
   UnresolvedAlias,
   UnresolvedFunction,
   UnresolvedFunctionName,
@@ -84,12 +85,16 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
       places match {
         // Nothing else can be meant, and Spark would not say what is nearest.
         case Seq(FunctionPlace.Catalog(catalog: FunctionCatalog, inside)) =>
-          Some(catalog.find(inside).getOrElse(
-            throw new UnsupportedOperationException(catalog.missing(inside))
-          ))
+          Some(catalog.find(inside).getOrElse(throw notFound(name, catalog.missing(inside))))
         case _ => first(places, isFoundIn)
       }
   }
+
+  /** Spark's own error of a name that it does not find. */
+  private def notFound(name: Seq[String], reason: String) = new NoSuchFunctionException(
+    "ROUTINE_NOT_FOUND",
+    Map("routineName" -> s"${name.mkString(".")} ($reason)")
+  )
 
   @tailrec
   private def first(
