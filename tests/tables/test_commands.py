@@ -211,16 +211,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-# Delta rewrites the files whose rows meet the condition, and asks each row for its file.
-_LOSES_THE_INPUT_FILE = pytest.mark.xfail(
-    strict=True, reason="input_file_name() is empty above a plain Python function that has read all of its input"
-)
-_BY_INPUT_FILE = {"delta_update", "delta_delete", "delta_delete_api"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[_LOSES_THE_INPUT_FILE] if name in _BY_INPUT_FILE else []) for name in COMMANDS]
-)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_does_what_it_does_on_stock(spark: SparkSession, pool: LocalPool, tmp_path: Path, name: str) -> None:
     catalog = "iceberg.commands." if name.startswith("iceberg") else ""
     assert_same_outcome(spark, pool, COMMANDS[name], tmp_path, catalog + name)
