@@ -16,6 +16,8 @@ _NAMES = ("updraft-zygote", "updraft-worker", "updraft-model")
 _WHOLE = ["updraft-model", "updraft-worker", "updraft-worker", "updraft-zygote"]
 # The length of the text is the version: Python may take files of one length and second for one another.
 TEXT = """
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -29,6 +31,14 @@ VERSION = "{version}"
 
 @function
 def version(number: int) -> str:
+    return VERSION
+
+
+@function
+def crashing(number: int) -> str:
+    \"\"\"As `version`; the first version ends its worker.\"\"\"
+    if VERSION == "a":
+        os.kill(os.getpid(), signal.SIGKILL)
     return VERSION
 
 

@@ -92,6 +92,20 @@ def test_one_more_death_after_that_time_holds_it_back_for_longer() -> None:
     assert "for 20 seconds" in held(back, request)
 
 
+def test_registered_functions_that_were_loaded_again_have_a_clean_record() -> None:
+    back, request = HoldBack(2, Clock()), Request("echo", "1")
+    for died in (request, request, session(b"bad"), session(b"bad")):
+        back.died(OWNER, died)
+    back.loaded_again()
+    assert not held(back, request)
+    assert held(back, session(b"bad"))
+    # Neither deaths nor the time for which it was held back count any more.
+    back.died(OWNER, request)
+    assert not held(back, request)
+    back.died(OWNER, request)
+    assert "for 10 seconds" in held(back, request)
+
+
 def test_what_is_held_back_is_counted_until_its_time_is_over() -> None:
     clock = Clock()
     back = HoldBack(2, clock)

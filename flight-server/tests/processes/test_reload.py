@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyarrow import flight
 from reloaded_pool import Exchange, Pool, answer, until_it_answers
 from served_pool import HANG_SECONDS
 
@@ -65,6 +66,19 @@ def test_an_exchange_that_runs_ends_with_the_code_with_which_it_began(pool: Pool
     # With it goes all that had the old code.
     pool.server.wait_for(lambda: not before.keys() & pool.processes().keys())
     pool.wait_until_it_is_whole()
+
+
+def test_a_corrected_function_is_not_held_back_for_what_its_old_code_did(pool: Pool) -> None:
+    def refusal() -> str:
+        with pytest.raises(flight.FlightError) as refused:
+            answer(pool, "crashing")
+        return str(refused.value)
+
+    pool.server.wait_for(lambda: "is held back" in refusal())
+    pool.write("bb")
+    pool.load_again()
+    until_it_answers(pool, "bb")
+    assert answer(pool, "crashing") == "bb"
 
 
 def test_signals_in_a_row_end_with_the_last_code(pool: Pool) -> None:

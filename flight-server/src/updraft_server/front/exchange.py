@@ -106,6 +106,11 @@ class Exchanges:
             self._hold_back.held_now,
         )
 
+    def functions_loaded_again(self) -> None:
+        """Give registered functions a clean record: their code has been replaced."""
+        self._functions.loaded_again()
+        self._hold_back.loaded_again()
+
     async def serve(self, call: IdentifiedCall) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
         with self._tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:

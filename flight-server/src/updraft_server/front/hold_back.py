@@ -37,10 +37,13 @@ class Culprit(NamedTuple):
     allowed_deaths: int
     killed: str = "workers"
     remedy: str = "correct it, or raise --held-back-after-deaths of the pool"
+    is_registered: bool = False
+    """Whether another load of the pool's functions may have corrected it."""
 
 
 @dataclass(slots=True)
 class _Record:
+    is_registered: bool
     deaths: int = 0
     last_death_seconds: float = -math.inf
     hold_seconds: float = _FIRST_HOLD_SECONDS
@@ -87,7 +90,7 @@ class HoldBack:
         self._forget_old(now_seconds)
         for culprit in culprits:
             # Behind all others: the oldest are in front.
-            record = self._records.pop(culprit.key) if culprit.key in self._records else _Record()
+            record = self._records.pop(culprit.key) if culprit.key in self._records else _Record(culprit.is_registered)
             self._records[culprit.key] = record
             record.deaths += 1
             record.last_death_seconds = now_seconds
@@ -105,6 +108,10 @@ class HoldBack:
                 record.deaths -= self._allowed_deaths
                 if record.deaths <= 0:
                     del self._records[culprit.key]
+
+    def loaded_again(self) -> None:
+        """Forget the deaths that registered functions caused: their code has been replaced."""
+        self._records = {key: record for key, record in self._records.items() if not record.is_registered}
 
     def held_now(self) -> int:
         """How many are held back; an owner whose functions all are is one more."""
@@ -127,6 +134,7 @@ class HoldBack:
             min(self._allowed_deaths, DEATHS_IN_A_ROW),
             f"model processes of the function {request.function!r}",
             "leave out the rows that it cannot bear, or correct the function",
+            is_registered=True,
         )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
@@ -135,7 +143,8 @@ class HoldBack:
             # Another version may be the one that was mended.
             key = owner, request.function, request.version
             version = f"version {request.version!r} of " if request.version else ""
-            return (Culprit(f"{version}the function {request.function!r}", key, self._allowed_deaths),)
+            name = f"{version}the function {request.function!r}"
+            return (Culprit(name, key, self._allowed_deaths, is_registered=True),)
         digest = hashlib.blake2b(request.payload, digest_size=16).digest()
         whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
         if owner.session_id:

@@ -190,7 +190,7 @@ class Front:
         self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
         self.metrics.watch("updraft_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
         self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
-        self._announcement = Announcement(pool, self._places, settings.ready_file, self._functions.loaded_again)
+        self._announcement = Announcement(pool, self._places, settings.ready_file, exchanges.functions_loaded_again)
         self._watch()
 
     async def run(self) -> None:
