@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the encoders beside Spark's own of the same rows: the same to Spark, to pyarrow and in the footer."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
-from spark_oracle import SESSION_ZONE, call, confs, everything, local_spark
+from spark_oracle import SESSION_ZONE, call, confs, everything
 
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
@@ -23,12 +22,6 @@ TYPE_CONF = "spark.sql.parquet.outputTimestampType"
 REBASE_CONFS = ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite")
 ROW_METADATA = "org.apache.spark.sql.parquet.row.metadata"
 VERSION = "org.apache.spark.version"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with local_spark() as spark:
-        yield spark
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:

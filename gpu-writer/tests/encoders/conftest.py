@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark that reads the files of the encoders, started once."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from spark_oracle import local_spark
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with local_spark() as spark:
+        yield spark
