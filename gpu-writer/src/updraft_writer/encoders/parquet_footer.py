@@ -9,6 +9,7 @@ their fields are removed, and filter by its dictionary only if all its pages use
 import enum
 import struct
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import cache
 
 from updraft.flight_data import varint
 from updraft_writer.encoders.encoder import with_end
@@ -30,8 +31,6 @@ _BOUNDS = (1, 2, 5, 6, 7, 8)
 _MICROSECONDS_WITHOUT_ZONE = bytes.fromhex("8c 12 1c 2c 00 00 00 00")
 # PageEncodingStats: no data pages (type 0) in PLAIN (encoding 0).
 _NO_PLAIN_PAGES = bytes.fromhex("15 00 15 00 15 00 00")
-
-Change = Callable[[bytes], bytes | None]
 
 
 class Skipping(enum.Flag):
@@ -124,6 +123,10 @@ class _Thrift:
             shift += 7
 
 
+# Moves past a value of this kind; returns what to store instead, or None to leave the field out.
+_Change = Callable[[_Thrift, int], bytes | None]
+
+
 class _Footer(_Thrift):
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -166,53 +169,60 @@ class _Footer(_Thrift):
                     self.skip(kind)
                     continue
                 for leaf in range(self.list()[0]):
-                    start = self.at
-                    self.skip(_STRUCT)
-                    if (row_group, leaf) in unusable:
-                        chunk = self.data[start : self.at]
-                        self._replace(start, _without(chunk, unusable[row_group, leaf]))
+                    if parts := unusable.get((row_group, leaf)):
+                        start = self.at
+                        self._replace(start, _changed(self, _changes(parts)))
+                    else:
+                        self.skip(_STRUCT)
 
 
-def _without(chunk: bytes, unusable: Skipping) -> bytes:
-    """The ColumnChunk without these parts."""
-    of_chunk: dict[int, Change] = {}
-    of_metadata: dict[int, Change] = {}
+@cache
+def _changes(unusable: Skipping) -> Mapping[int, _Change]:
+    """The changes to a ColumnChunk that take these parts away."""
+    of_chunk: dict[int, _Change] = {}
+    of_metadata: dict[int, _Change] = {}
     if Skipping.BOUNDS in unusable:
         of_chunk |= dict.fromkeys(_COLUMN_INDEX, _left_out)
-        of_metadata[_STATISTICS] = lambda statistics: _rewritten(statistics, dict.fromkeys(_BOUNDS, _left_out))
+        of_metadata[_STATISTICS] = _with(dict.fromkeys(_BOUNDS, _left_out))
     if Skipping.DICTIONARY in unusable:
         of_metadata[_ENCODING_STATISTICS] = _with_no_plain_pages
     if Skipping.BLOOM_FILTER in unusable:
         of_metadata |= dict.fromkeys(_BLOOM_FILTER, _left_out)
-    return _rewritten(chunk, {**of_chunk, _METADATA: lambda metadata: _rewritten(metadata, of_metadata)})
+    return {**of_chunk, _METADATA: _with(of_metadata)}
 
 
-def _left_out(_value: bytes) -> None:
-    return None
+def _with(changes: Mapping[int, _Change]) -> _Change:
+    return lambda reader, _kind: _changed(reader, changes)
 
 
-def _with_no_plain_pages(encodings: bytes) -> bytes:
+def _left_out(reader: _Thrift, kind: int) -> None:
+    reader.skip(kind)
+
+
+def _with_no_plain_pages(reader: _Thrift, _kind: int) -> bytes:
     """The page counts of a chunk's encodings, with zero pages of PLAIN added.
 
     The counts stay true, but parquet-java no longer assumes that the dictionary has all values of the chunk.
     """
-    reader = _Thrift(encodings)
-    count, kind = reader.list()
-    header = bytes([0xF0 | kind]) + varint(count + 1)
-    return header + encodings[reader.at :] + _NO_PLAIN_PAGES
+    count, element = reader.list()
+    start = reader.at
+    for _ in range(count):
+        reader.skip(element)
+    header = bytes([0xF0 | element]) + varint(count + 1)
+    return header + reader.data[start : reader.at] + _NO_PLAIN_PAGES
 
 
-def _rewritten(struct: bytes, changes: Mapping[int, Change]) -> bytes:
-    """The struct with some of its fields changed, or left out where the change returns None."""
-    reader = _Thrift(struct)
+def _changed(reader: _Thrift, changes: Mapping[int, _Change]) -> bytes:
+    """Move past a struct; returns it with some of its fields changed."""
     copy = bytearray()
     last = 0
     for field, kind in reader.fields():
         start = reader.at
-        reader.skip(kind)
-        value: bytes | None = struct[start : reader.at]
         if field in changes:
-            value = changes[field](struct[start : reader.at])
+            value = changes[field](reader, kind)
+        else:
+            reader.skip(kind)
+            value = reader.data[start : reader.at]
         if value is not None:
             copy.append((field - last) << 4 | kind)
             copy += value
