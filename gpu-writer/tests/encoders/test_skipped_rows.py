@@ -33,10 +33,10 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "<>": op.ne,
 }
 _ROWS = skipping.table(CASES).num_rows
-# Each pair of zeros or of edges once for each type; Spark skips nothing by the elements of lists and maps.
-_NOT_IN_SPARK = ("float_edges", "double", "double_in_list", "double_in_map")
+# Spark skips nothing by the elements of lists and maps. The others are stored and filtered like columns that it reads.
+_NOT_IN_SPARK = ("float_edges", "double", "double_in_list", "double_in_map", "short", "long_in_struct")
 # Spark's readers of rows skip by the same code as those of batches.
-_READ_BY_ROW = ("float", "double_in_struct", "text")
+_READ_BY_ROW = ("double_in_struct", "text")
 
 
 def blooms(cases: list[Case]) -> list[BloomFilter]:
