@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
+from updraft.arrow_layout import Text
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
@@ -96,6 +97,6 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
 def with_schema(command: WriteCommand, header: memoryview, *, share: str, roots: Sequence[str] = ()) -> WriteRequest:
     """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
-    decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
+    decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS, text=Text.BYTES)
     refuse_shared_types(decoder.schema)
     return WriteRequest(command, decoder, share, roots, has_views(decoder.schema))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
+from updraft.arrow_layout import Text
 from updraft.errors import LimitError, ProtocolError
 
 SCHEMA = pa.schema({"n": pa.int64(), "s": pa.list_(pa.string())})
@@ -21,8 +22,8 @@ def message(data: Any) -> pa.Buffer:
     return encapsulated_message(memoryview(parsed.metadata).cast("B"), body)
 
 
-def decoder(schema: pa.Schema = SCHEMA, max_batch_rows: int = 100) -> ArrowDecoder:
-    return ArrowDecoder.announced_by(message(schema), "the first message", max_batch_rows=max_batch_rows)
+def decoder(schema: pa.Schema = SCHEMA, max_batch_rows: int = 100, text: Text = Text.UTF_8) -> ArrowDecoder:
+    return ArrowDecoder.announced_by(message(schema), "the first message", max_batch_rows=max_batch_rows, text=text)
 
 
 def test_a_batch_comes_out_as_it_went_in() -> None:
@@ -90,3 +91,7 @@ def test_a_flipped_byte_gives_a_valid_batch_or_the_client_s_error(position: int,
     data[position] ^= flip
     with suppress(ProtocolError, LimitError):
         decoder().decode_batch(pa.py_buffer(bytes(data)), sequence=1).validate(full=True)
+    with suppress(ProtocolError, LimitError):
+        taken = decoder(text=Text.BYTES).decode_batch(pa.py_buffer(bytes(data)), sequence=1)
+        texts = taken.column("s").cast(pa.list_(pa.binary()))
+        taken.set_column(1, "s", texts).validate(full=True)

@@ -64,6 +64,26 @@ def test_orc_has_the_rows_and_schema_of_sparks_own(
         assert ours.rows(spark) == stock.rows(spark)
 
 
+def _in_hexadecimal(spark: SparkSession, written: Written) -> list[tuple[object, ...]]:
+    """The rows in order, of text that Python could not read."""
+    frame = spark.read.format(written.format).load(str(written.path))
+    shown = frame.select(F.hex("few"), F.hex("many"), F.transform("l", F.hex))
+    return [tuple(row) for row in shown.collect()]
+
+
+@pytest.mark.parametrize("format_name", ["updraft-parquet", "updraft-orc"])
+def test_text_that_is_not_utf_8_is_written_byte_by_byte(spark: SparkSession, place: Path, format_name: str) -> None:
+    # "Müller" and "Größe" in Latin-1, in columns that have a dictionary and that have none, alone and in lists.
+    text = "cast(X'{}' as string)".format
+    frame = spark.range(0, 20_000, 1, 1).selectExpr(
+        f"if(id % 2 = 0, {text('4DFC6C6C6572')}, {text('4772F6DF65')}) few",
+        f"concat({text('4DFC')}, id) many",
+        f"array({text('4772F6')}, null, string(id)) l",
+    )
+    stock, ours = both(frame, place, format_name)
+    assert _in_hexadecimal(spark, ours) == _in_hexadecimal(spark, stock)
+
+
 def test_orc_dates_of_the_old_calendar_read_as_sparks_own_do(spark: SparkSession, place: Path) -> None:
     days = spark.range(-700_000, -100_000, 997).select(
         F.date_add(F.lit("1970-01-01"), F.col("id").cast("int")).alias("d")

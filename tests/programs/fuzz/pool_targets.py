@@ -18,6 +18,7 @@ import pyspark
 from tests.programs.fuzz.arrow import changed_batch
 from tests.programs.fuzz.target import Pieces, Target, mutated, number
 from updraft.arrow_decoder import ArrowDecoder
+from updraft.arrow_layout import Text
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
@@ -172,12 +173,15 @@ def _delimited(data: bytes) -> bytes:
 
 def _read_arrow(pieces: Pieces) -> None:
     """A worker's schema and batch; what is accepted is used, as a function would use it."""
-    max_batch_rows = WorkerSettings().max_batch_rows
-    with contextlib.suppress(UpdraftError):
-        schema = _received(pieces[0], b"").message
-        decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=max_batch_rows)
-        batch = decoder.decode_batch(_received(pieces[1], pieces[2]).message, sequence=1)
-        _use(batch)
+    for text in Text:
+        with contextlib.suppress(UpdraftError):
+            _use(_received_batch(pieces, text), text)
+
+
+def _received_batch(pieces: Pieces, text: Text) -> pa.RecordBatch:
+    schema, rows = _received(pieces[0], b"").message, WorkerSettings().max_batch_rows
+    decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=rows, text=text)
+    return decoder.decode_batch(_received(pieces[1], pieces[2]).message, sequence=1)
 
 
 def _received(header: bytes, body: bytes) -> ReceivedFrame:
@@ -190,7 +194,7 @@ def _received(header: bytes, body: bytes) -> ReceivedFrame:
         return channel.receive_fields(channel.receive_header())
 
 
-def _use(batch: pa.RecordBatch) -> None:
+def _use(batch: pa.RecordBatch, text: Text) -> None:
     """What would read outside of a batch that was not checked."""
     # An interval of months has no class in Python, which is the function's own error.
     try:
@@ -202,7 +206,9 @@ def _use(batch: pa.RecordBatch) -> None:
         with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
             column.take(pa.array(range(min(len(column), 1000)), pa.int64()))
         if pa.types.is_string(column.type):
-            pc.utf8_upper(column)
+            # Text that is not UTF-8 is the function's own error, unless the decoder has promised UTF-8.
+            with contextlib.suppress(*[pa.ArrowInvalid] if text is Text.BYTES else []):
+                pc.utf8_upper(column)
         if len(column) < 1000:
             # What Python cannot say, such as a date in year 300,000, is the function's own error.
             with contextlib.suppress(ValueError, OverflowError, ArithmeticError):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import ArrowDecoder
+from updraft.arrow_layout import ArrowLayout, Text
 from updraft.batch_parts import PART_BYTES, BatchParts, last_part, parts_before_last
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError
 from updraft.reply_checks import check_reply, check_reply_schema
@@ -63,6 +64,7 @@ class Exchange:
         self._rows_taken = 0
         self._consumed_sent = 0
         self._reply_schema: pa.Schema | None = None
+        self._reply_layout = ArrowLayout(pa.schema([]), Text.BYTES)
         self._replies = 0
         self._rows_replied = 0
 
@@ -87,7 +89,12 @@ class Exchange:
 
     def _add_input(self, schema: pa.Buffer, what: str) -> None:
         max_batch_rows = self._settings.max_batch_rows
-        self._inputs.append(ArrowDecoder.announced_by(schema, what, max_batch_rows=max_batch_rows))
+        self._inputs.append(ArrowDecoder.announced_by(schema, what, max_batch_rows=max_batch_rows, text=self._text))
+
+    @property
+    def _text(self) -> Text:
+        """Valid UTF-8 for a registered function, which declares text to any client; any bytes for Spark's functions."""
+        return Text.UTF_8 if self._assignment.function_name else Text.BYTES
 
     @property
     def schema(self) -> pa.Schema:
@@ -142,7 +149,7 @@ class Exchange:
             check_reply_schema(schema)
         except UpdraftError as error:
             self.fail(error)
-        self._reply_schema = schema
+        self._reply_schema, self._reply_layout = schema, ArrowLayout(schema, self._text)
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
         self.clock.pause()
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
@@ -156,7 +163,7 @@ class Exchange:
             # The words of pyarrow's stream writer, through which PySpark would have sent it.
             raise pa.ArrowInvalid("Tried to write record batch with different schema")
         try:
-            check_reply(batch)
+            check_reply(batch, self._reply_layout)
         except UpdraftError as error:
             self.fail(error)
         message = batch.serialize()

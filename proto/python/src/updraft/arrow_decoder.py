@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes a client's Arrow data, or raises an error that blames the client.
 
-All checks run before the decoding or in `validate(full=True)`, where a hostile client cannot skip them: a batch that
+All checks run before the decoding or in `ArrowLayout.check`, where a hostile client cannot skip them: a batch that
 passed can be used without reading out of bounds. Used where bodies are parsed: in a pool's workers and in a writer.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from updraft.arrow_cost import NO_CLAIMS, Claims, children, claims_of, narrow_leaves, path_bytes
+from updraft.arrow_layout import ArrowLayout, Text
 from updraft.errors import LimitError, ProtocolError
 from updraft.list_offsets import with_offsets
 
@@ -52,8 +53,9 @@ _BITS_PER_BYTE = 8
 class ArrowDecoder:
     """Decodes the batches of one schema; messages are encapsulated IPC messages."""
 
-    def __init__(self, schema: pa.Schema, *, max_batch_rows: int) -> None:
+    def __init__(self, schema: pa.Schema, *, max_batch_rows: int, text: Text = Text.UTF_8) -> None:
         self.schema = schema
+        self._layout = ArrowLayout(schema, text)
         self._max_batch_rows = max_batch_rows
         self._nodes = sum(_count_nodes(field.type) for field in schema)
         self._has_nested = self._nodes > len(schema)
@@ -65,7 +67,9 @@ class ArrowDecoder:
         return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
-    def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
+    def announced_by(
+        cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int, text: Text = Text.UTF_8
+    ) -> "ArrowDecoder":
         """The decoder for the schema in a message; errors refer to it as `what`. Raises ProtocolError."""
         try:
             message = pa.ipc.read_message(encapsulated)
@@ -76,7 +80,7 @@ class ArrowDecoder:
             schema = pa.ipc.read_schema(message)
             for field in schema:
                 _check_type(field.type, field.name)
-            decoder = cls(schema, max_batch_rows=max_batch_rows)
+            decoder = cls(schema, max_batch_rows=max_batch_rows, text=text)
             names_bytes = path_bytes(list(schema))
         except _MALFORMED as error:
             raise ProtocolError(f"{what} is not an Arrow schema: {error}") from None
@@ -120,7 +124,7 @@ class ArrowDecoder:
             if check is not None:
                 batch.validate()
                 check(batch)
-            batch.validate(full=True)
+            self._layout.check(batch)
         except _MALFORMED as error:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
         return with_offsets(batch) if self._has_nested else batch

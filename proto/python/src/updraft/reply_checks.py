@@ -7,6 +7,7 @@ A declaration asks for the second too: the errors of a call load protobuf, which
 import pyarrow as pa
 
 from updraft.arrow_cost import children
+from updraft.arrow_layout import ArrowLayout
 
 
 def check_reply_schema(schema: pa.Schema) -> None:
@@ -17,12 +18,12 @@ def check_reply_schema(schema: pa.Schema) -> None:
         raise UserError("the function returned a dictionary-encoded column, which cannot be sent: decode it first")
 
 
-def check_reply(batch: pa.RecordBatch) -> None:
-    """Raises UserError for a batch that is not valid Arrow: a JVM that read outside of its buffers would end."""
+def check_reply(batch: pa.RecordBatch, layout: ArrowLayout) -> None:
+    """Raise UserError for a batch that is not valid Arrow: a JVM that read outside of its buffers would end."""
     from updraft.errors import UserError
 
     try:
-        batch.validate(full=True)
+        layout.check(batch)
     except pa.ArrowInvalid as error:
         raise UserError(f"the function returned a column that is not valid Arrow: {error}") from error
 

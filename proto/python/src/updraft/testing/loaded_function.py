@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
+from updraft.arrow_layout import ArrowLayout, Text
 from updraft.functions import Function, Kind
 from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import OneToOne
@@ -205,7 +206,7 @@ def _replies(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """As a worker sends them, which checks them all; raises UserError."""
     for result in results:
         check_reply_schema(result.schema)
-        check_reply(result)
+        check_reply(result, ArrowLayout(result.schema, Text.UTF_8))
         yield result
 
 
