@@ -73,7 +73,7 @@ class RunningExchanges:
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
-        """No exchange yet.
+        """Start without exchanges.
 
         The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
         how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` says which of some

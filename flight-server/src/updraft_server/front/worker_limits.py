@@ -61,14 +61,14 @@ class WorkerLimits:
         return None
 
     def excess_at_rest(self, usage: WorkerUsage) -> str:
-        """What a worker between two exchanges takes beyond a limit; empty while it keeps them."""
+        """Return the limit that a worker between two exchanges exceeds; empty if it keeps them all."""
         for used, limit, took, _ in self._comparisons(usage):
             if used > limit:
                 return f"it {took}, the limit is {limit}"
         return ""
 
     def _comparisons(self, usage: WorkerUsage) -> Sequence[tuple[int, int, str, str]]:
-        """What a worker uses and may use, what to say of that, and what to do."""
+        """One limit: what a worker uses and may use, and the words for both."""
         tidy = "remove temporary files that are not needed any more, or raise --worker-scratch"
         return (
             (

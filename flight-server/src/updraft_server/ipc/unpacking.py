@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front and an unpacker say to each other: the bounds as one argument, the rest over a socket.
+"""Messages between the front and an unpacker: the bounds as one argument, the rest over a socket.
 
     unpacker                     front
     room 1234567  ------------>  takes the room
@@ -68,7 +68,7 @@ class RoomRequest(NamedTuple):
 
     @classmethod
     def decode(cls, line: bytes) -> "RoomRequest | None":
-        """Return the request, or None for a line that is none; raises ValueError for a size that is no number."""
+        """Return the request, or None for any other line; raise ValueError if the size is not a number."""
         return cls(int(line.removeprefix(_ROOM))) if line.startswith(_ROOM) else None
 
 

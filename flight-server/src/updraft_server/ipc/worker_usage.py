@@ -27,4 +27,4 @@ class WorkerUsage(NamedTuple):
     scratch_files: int = 0
     """Entries of all kinds in it."""
     scratch_room_bytes: int | None = None
-    """What is free on the volume of all scratch directories; None: not known."""
+    """Free bytes on the volume of all scratch directories; None: unknown."""

@@ -41,7 +41,7 @@ class WorkerPool(Protocol):
     exits: dict[str, int]
     """Workers that ended, by what ended them."""
     resting: RestingWorkers[Any]
-    """Those between two exchanges. Whoever measures them tells it."""
+    """Workers between two exchanges; it judges each measurement."""
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:

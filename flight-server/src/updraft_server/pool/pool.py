@@ -307,7 +307,7 @@ class Pool:
         if self._settings.model_limits is not None:
             self._zygote.limit_models(self._settings.model_limits)
         for worker in self._workers.values():
-            # What was said meanwhile, it has not heard.
+            # The new zygote did not hear what this front said meanwhile.
             if worker.was_killed:
                 self._zygote.kill(worker.id)
             elif worker.state is WorkerState.BUSY:

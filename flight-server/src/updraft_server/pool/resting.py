@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers between two exchanges: stopped once they are quiet, ended if they are not or have been kept for long enough.
 
-A thread that a function leaves behind would compute and talk on behalf of nobody: no limit of time, fairness or audit
-counts it. A stopped worker uses no CPU, and its next exchange continues it. Policy alone, with a clock handed in: the
-front measures (`updraft_server.front.running_exchanges`), and the zygote stops and continues.
+No limit of time, fairness or audit counts a thread that a function leaves behind. A stopped worker uses no CPU, and its
+next exchange continues it. Policy alone, with a clock handed in: the front measures
+(`updraft_server.front.running_exchanges`), and the zygote stops and continues.
 """
 
 import enum
@@ -70,14 +70,14 @@ class RestingWorkers(Generic[Worker]):
         idle_seconds: float,
         clock: Callable[[], float],
     ) -> None:
-        """No worker yet.
+        """Start without workers.
 
         Args:
             stop: Makes a worker use no CPU.
             go_on: Undoes that.
             replace: Ends a worker for what its exchanges have left behind, which the text says.
-            expire: Ends a worker that nobody has used for long enough.
-            is_kept: Whether a worker stays however long nobody uses it.
+            expire: Ends a worker that has been idle for too long.
+            is_kept: Whether a worker stays however long it is idle.
             idle_seconds: How long the others stay.
             clock: Of the machine, in seconds.
         """
@@ -106,7 +106,7 @@ class RestingWorkers(Generic[Worker]):
         return sum(rest.busy_looks > 0 for rest in self._rests.values())
 
     def state(self, worker: str) -> str | None:
-        """What to call the state of a worker, where waiting is not all that there is to say."""
+        """Return `busy` or `stopped` for a worker between exchanges; None for one that only waits."""
         rest = self._rests.get(worker)
         if rest is None:
             return None
@@ -143,7 +143,7 @@ class RestingWorkers(Generic[Worker]):
             rest.enter(Phase.AWAKE)
 
     def end_expired(self) -> None:
-        """End the workers that nobody has used for long enough."""
+        """End the workers that have been idle for too long."""
         latest_seconds = self._clock() - self._idle_seconds
         for rest in [rest for rest in self._rests.values() if rest.since_seconds <= latest_seconds]:
             if not self._is_kept(rest.worker):

@@ -106,7 +106,7 @@ class PooledWorker:
 
     @property
     def owner(self) -> Owner | None:
-        """The session that it serves; None where it serves registered functions, or nobody yet."""
+        """The session that it serves; None before its first exchange, or if it serves registered functions."""
         return self.bound.binding.owner if self.bound.binding is not None else None
 
     @property

@@ -35,7 +35,7 @@ class RoomGiver(Protocol):
 
 
 class Room:
-    """What an artifact takes of the store while it arrives; made by `ArtifactStore.arriving`."""
+    """Room that an artifact takes in the store while it arrives; made by `ArtifactStore.arriving`."""
 
     def __init__(self, giver: RoomGiver, belongings: Belongings, artifact: StoredArtifact) -> None:
         self.volume = giver.volume

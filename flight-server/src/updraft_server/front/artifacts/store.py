@@ -280,7 +280,7 @@ class ArtifactStore:
         self._tenants[belongings.tenant].idle_bytes += more_bytes
 
     def _evict(self, belongings: Belongings) -> None:
-        """Remove the least recently used artifact that nobody holds, and before it sets of files, which cost least."""
+        """Remove a set of files that is not in use, or else the least recently used artifact that no exchange holds."""
         if belongings.idle_sets:
             self._remove_set(belongings, next(iter(belongings.idle_sets)))
             return

@@ -55,7 +55,7 @@ class FileSet:
         self.path = path
         self.keys = keys
         self.room_bytes = room_bytes
-        """That its links take in the store."""
+        """Room that its links take in the store."""
         self.holders = 0
 
 
@@ -71,7 +71,7 @@ class Belongings:
         """All that workers of this owner need to read, and nothing of anybody else's."""
         self.artifacts: dict[ArtifactKey, StoredArtifact] = {}
         self.idle: OrderedDict[ArtifactKey, StoredArtifact] = OrderedDict()
-        """Those that no exchange holds, the least recently used first."""
+        """Return the entries that no exchange holds, the least recently used first."""
         self.file_sets: dict[str, FileSet] = {}
         self.idle_sets: OrderedDict[str, FileSet] = OrderedDict()
         """Those that no exchange holds, the least recently used first."""
