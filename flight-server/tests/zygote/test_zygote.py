@@ -22,6 +22,7 @@ from updraft_server.ipc.zygote_packets import (
     Kill,
     Measure,
     Measured,
+    Retired,
     Stop,
 )
 
@@ -213,6 +214,26 @@ def test_a_zygote_that_is_followed_keeps_its_workers_until_they_end(tmp_path: Pa
     assert ends(retired)
     front.close()
     followers_front.close()
+    following.stop()
+    first.stop()
+
+
+def test_a_stopped_worker_of_a_zygote_that_is_followed_does_not_outlive_a_front_that_claims_nothing(
+    tmp_path: Path,
+) -> None:
+    first = Zygotes(tmp_path, WorkerSettings())
+    front = Front(first.connection())
+    worker, pidfd = front.fork()
+    front.send(Stop(worker))
+    until(lambda: is_stopped(pidfd))
+    following = Zygotes(tmp_path, WorkerSettings(), generation=1, is_successor=True)
+    retired = os.pidfd_open(first.process.pid)
+    first.retire()
+    front.expect(Retired)
+    # It was killed before it could claim anything.
+    front.close()
+    assert ends(pidfd)
+    assert ends(retired)
     following.stop()
     first.stop()
 

@@ -7,7 +7,7 @@ zygote's side acts on process ids: the two sides may live in different PID names
 
 A connection that closes takes its workers with it. A zygote that dies does not: its successor takes them over, and the
 front claims those that it still holds. The successor of one that died continues all workers before it loads anything:
-the front's next exchange does not wait for that.
+the front's next exchange does not wait for that. A zygote that retires continues its own.
 """
 
 import dataclasses

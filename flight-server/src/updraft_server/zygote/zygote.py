@@ -265,6 +265,8 @@ class Zygote:
         self._tell_ends(is_anything_left=False)
         self._claims_end_seconds = math.inf
         for worker in list(self._workers.values()):
+            # A stopped worker would not notice the end of a front that dies before it claims anything.
+            worker.signal(signal.SIGCONT)
             worker.front = None
             if not worker.is_child:
                 self._forget(worker)
