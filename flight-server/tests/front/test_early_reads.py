@@ -178,6 +178,20 @@ async def test_a_read_that_was_given_up_leaves_its_turn_to_the_next() -> None:
     await crowd.leave()
 
 
+async def test_a_caller_that_opens_many_silent_reads_holds_up_its_own_alone() -> None:
+    early = Memory().early_reads()
+    flood, honest = [Sending("flood") for _ in range(40)], Sending("honest")
+    reads = [asyncio.ensure_future(early.of(client).read()) for client in (*flood, honest)]
+    await settled()
+    assert not honest.is_read
+    early.look()
+    await settled()
+    assert honest.is_read
+    assert sum(client.is_read for client in flood) == 15
+    for read in reads:
+        read.cancel()
+
+
 async def test_what_running_exchanges_may_take_is_not_counted() -> None:
     memory = Memory()
     early = memory.early_reads()

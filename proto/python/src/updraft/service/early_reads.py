@@ -16,7 +16,7 @@ most, however long it takes. gRPC holds back a message that nobody reads yet.
 import asyncio
 import ctypes
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -96,7 +96,7 @@ class EarlyReads:
                 self._open[patience] = _caller(call.identity)
                 self._opened.set()
                 try:
-                    turn = await self._turns.take()
+                    turn = await self._turns.take(_caller(call.identity))
                     try:
                         return await call.read()
                     finally:
@@ -140,17 +140,20 @@ class EarlyReads:
 
 
 class _Turns:
-    """Reads that may begin now, in the order in which they came."""
+    """Reads that may begin now: callers take turns, and the reads of one caller begin in the order in which they came.
+
+    Otherwise the silent reads of one caller would hold up everybody who comes after them.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = self._allowed = most
         self._held: set[asyncio.Future[None]] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
-    async def take(self) -> asyncio.Future[None]:
+    async def take(self, caller: str) -> asyncio.Future[None]:
         """Wait for a turn and return it, for `give_back`."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting.setdefault(caller, deque()).append(turn)
         self._fill()
         try:
             await turn
@@ -177,10 +180,18 @@ class _Turns:
 
     def _fill(self) -> None:
         while self._waiting and len(self._held) < self._allowed:
-            turn = self._waiting.popleft()
+            turn = self._next()
             if not turn.done():
                 self._held.add(turn)
                 turn.set_result(None)
+
+    def _next(self) -> asyncio.Future[None]:
+        caller, turns = self._waiting.popitem(last=False)
+        turn = turns.popleft()
+        if turns:
+            # Behind all other callers.
+            self._waiting[caller] = turns
+        return turn
 
 
 def _caller(identity: Identity) -> str:
