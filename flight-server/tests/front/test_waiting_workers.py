@@ -64,6 +64,24 @@ async def test_a_worker_that_keeps_too_much_after_its_exchange_is_replaced(runni
         ]
 
 
+async def test_a_worker_is_not_judged_by_what_its_exchange_used(running_front: Running) -> None:
+    class EndingMeanwhile(Pool):
+        async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
+            usage = await super().measure(workers)
+            # It ran a process of its own when it was measured, and the exchange ends before the front is told.
+            self.resting.begin(self.waiting["a"])
+            return usage
+
+    pool = EndingMeanwhile("a")
+    pool.used["a"] = WorkerUsage(0, "", processes=2)
+    async with running_front(pool) as front:
+        pool.resting.end(pool.waiting["a"])
+        await front.front._running.look_at_limits()
+        assert pool.replaced == []
+        await front.front._running.look_at_limits()
+        assert pool.replaced == [("a", "it runs 2 processes")]
+
+
 async def test_waiting_workers_make_room_before_an_exchange_has_to_end(running_front: Running) -> None:
     script = Script()
     pool = Pool("a", "b", script=script)

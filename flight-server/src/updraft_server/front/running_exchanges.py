@@ -164,12 +164,15 @@ class RunningExchanges:
         self._looks += 1
         if not measured:
             return
+        waited = resting.since
         usage = await self._pool.measure(list(measured))
+        waiting = waited.items() & resting.since.items()
         running = {watched.relay.worker: watched for watched in self._watched if watched.relay.worker in usage}
         used_by_running = {worker: usage[worker] for worker in running}
         self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
-        resting.measured(usage, limits.excess_at_rest)
+        # Others had an exchange meanwhile, whose processes and CPU time are no leftovers.
+        resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
         known = resting.usage
         measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
         for worker, reason in limits.too_much_at_rest(measured_now, known).items():

@@ -96,6 +96,11 @@ class RestingWorkers(Generic[Worker]):
         return [name for name, rest in self._rests.items() if rest.phase is not Phase.AT_REST]
 
     @property
+    def since(self) -> Mapping[str, float]:
+        """Return when each worker began to wait, in seconds of the clock."""
+        return {name: rest.since_seconds for name, rest in self._rests.items()}
+
+    @property
     def usage(self) -> Mapping[str, WorkerUsage]:
         """The last measurement of each worker that has one."""
         return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
