@@ -109,7 +109,7 @@ class Zygotes:
 
     def stop(self) -> None:
         self._end()
-        # What removes it ends a moment after its zygote, and moves things until then.
+        # The process that removes it ends a moment after its zygote, and moves files until then.
         while (trash := self.scratch / ".trash").exists():
             shutil.rmtree(trash, ignore_errors=True)
 

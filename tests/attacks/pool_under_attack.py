@@ -136,7 +136,7 @@ class PoolUnderAttack:
         return int(self._status()["workers"]["exits"][reason])
 
     def states(self) -> list[str]:
-        """Of its workers: "stopped" is one that has had an exchange and uses no CPU until the next one."""
+        """States of its workers; "stopped" means that a worker uses no CPU until its next exchange."""
         return [worker["state"] for worker in self._status()["workers"]["living"]]
 
     def _status(self) -> Any:

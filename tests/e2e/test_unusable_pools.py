@@ -104,7 +104,7 @@ def _of(identity: Identity) -> dict[str, Path | str | None]:
 
 
 class Case(NamedTuple):
-    """What is wrong, the reason of the fallback, and what an error says of it."""
+    """A defect, the reason of the fallback, and the words of the error."""
 
     confs: Callable[[Places], Mapping[str, str]]
     reason: str
@@ -220,7 +220,7 @@ def _assert_runs_on_stock(spark: SparkSession, confs: Mapping[str, str], reason:
 
 
 def _error_before_a_task(spark: SparkSession, confs: Mapping[str, str]) -> str:
-    """What a query is told that needs the pool."""
+    """Return the error of a query that needs the pool."""
     group = "a pool that cannot be used"
     with runtime_confs(spark, {ENABLED: "true", **confs, _FALLBACK: "fail"}):
         frame = _plus_one(spark)

@@ -276,13 +276,13 @@ class WorkersSettings(PoolSettings):
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "Which /dev/shm workers have. own: each one of its own, which goes with it, where the kernel lets the pool's "
-        "user mount (the layer shared-memory); elsewhere that of the machine or pod, and only for functions of clients "
-        "that name no tenant, since files there outlive their exchange. pool: the same, where nobody but this pool "
-        "uses /dev/shm, as in a container: all functions may use it, and what nobody has open or mapped there goes "
-        "when the last running exchange of any owner ends. machine: always that of the machine, for all functions, "
-        "where files stay until somebody removes them. A shared one cannot be listed, but files can be opened by name; "
-        "with the profile restricted, own and pool give none that is shared.",
+        "The /dev/shm of workers. own: each worker has one of its own, which ends with it, if the kernel lets the "
+        "pool's user mount (the layer shared-memory). Otherwise it is that of the machine or pod, and only functions "
+        "of clients that name no tenant may use it, since files there outlive their exchange. pool: the same, but this "
+        "pool alone uses /dev/shm, as in a container: all functions may use it, and the pool removes files that are "
+        "neither open nor mapped when the last running exchange of an owner ends. machine: that of the machine, for "
+        "all functions; files stay until they are removed. A shared /dev/shm cannot be listed, but files can be opened "
+        "by name; with the profile restricted, own and pool give none that is shared.",
         default="own",
     )
     worker_file_bytes: int = setting(

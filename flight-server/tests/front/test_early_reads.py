@@ -118,7 +118,7 @@ async def test_strangers_are_refused_before_anybody_who_is_known() -> None:
 
 
 class Crowd:
-    """Twenty clients that nobody reads from yet."""
+    """Twenty clients whose messages are unread."""
 
     def __init__(self, early: EarlyReads) -> None:
         self.clients = [Sending() for _ in range(20)]
@@ -142,7 +142,7 @@ async def test_few_reads_begin_before_the_next_look_however_late_it_comes() -> N
     for number in (0, 1, 2):
         crowd.clients[number].message.set_result(b"there")
     assert await crowd.begun() == 11
-    # Who is silent holds nobody up for longer.
+    # Silent clients delay others no longer than that.
     early.look()
     assert await crowd.begun() == 19
     early.look()

@@ -163,6 +163,6 @@ async def test_a_plain_client_is_told_all_lines_of_an_exception(running_front: R
 
     async with running_front(FakePool(script=raises)) as front:
         assert await status_of_call(front) == ("UNKNOWN", message)
-        # The status page says the first line to whoever may look.
+        # The status page shows the first line.
         (failure,) = front.front.activity.failures
         assert failure.message == "ValueError: 2 validation errors for Item"

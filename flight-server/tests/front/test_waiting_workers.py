@@ -68,7 +68,7 @@ async def test_a_worker_is_not_judged_by_what_its_exchange_used(running_front: R
     class EndingMeanwhile(Pool):
         async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
             usage = await super().measure(workers)
-            # It ran a process of its own when it was measured, and the exchange ends before the front is told.
+            # The zygote measured it while it ran a process, and the exchange ends before the front has the answer.
             self.resting.begin(self.waiting["a"])
             return usage
 
@@ -93,7 +93,7 @@ async def test_waiting_workers_make_room_before_an_exchange_has_to_end(running_f
         for _ in range(20):
             await front.front._running.look_at_limits()
         assert (pool.replaced, len(pool.stopped)) == ([], 2)
-        # What those at rest held when they were measured last counts.
+        # The last measurement of workers at rest counts.
         assert pool.measured == [watched.relay.worker]
         pool.used[watched.relay.worker] = WorkerUsage(0, "", 2200)
         await front.front._running.look_at_limits()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of workers between two exchanges: measurements and time are the test's."""
+"""Workers between two exchanges; the test gives measurements and time."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class Worker:
 
 @dataclass
 class Pool:
-    """What happens to its workers, in order."""
+    """Events of its workers, in order."""
 
     happened: list[tuple[str, str]] = field(default_factory=list)
     now: float = 0.0
@@ -105,7 +105,7 @@ def test_a_stopped_worker_that_somebody_else_continues_is_replaced(
     pool: Pool, resting: RestingWorkers[Worker], looks: int
 ) -> None:
     resting.begin(Worker("a"))
-    # What it used until it was found stopped does not count.
+    # CPU time used before it was found stopped does not count.
     looked(resting, 1.0, 1.0, *([1.04] * looks))
     looked(resting, 1.14)
     assert pool.happened == [("a", "stop"), ("a", "it used 0.10 seconds of CPU time while it was stopped")]

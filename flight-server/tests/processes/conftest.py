@@ -28,7 +28,7 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 
 @pytest.fixture
 def zygotes_that_may_not_mount(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Zygotes]:
-    """As in a container, whose runtime refuses it, and whose /dev/shm is nobody else's; a parameter says otherwise."""
+    """Zygotes as in a container, which may not mount; they own /dev/shm unless a parameter says otherwise."""
     whose = getattr(request, "param", "pool")
     # Without it the test would have to do without a /dev/shm of its own, and to sweep the machine's.
     if not holds_capability(SYS_ADMIN):

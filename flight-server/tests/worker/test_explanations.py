@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker adds to an error about a module that the pool lacks, or about a file that it keeps from functions."""
+"""Notes of a worker on errors about a module that the pool lacks, or about a file that it keeps from functions."""
 
 import errno
 import os

@@ -48,7 +48,7 @@ _LEAST_BYTES_IN_TIME = PART_BYTES
 # Its quota is taken back when another tenant waits for it. Clients ask for a batch that they have, so that this is time
 # for sending a message and not for the work between batches.
 _UNUSED_CREDIT_SECONDS = 10.0
-# A file that nobody works on, when another tenant waits for its place. Spark tasks compute for minutes between batches.
+# Longest idle time of a file whose place another tenant waits for. Spark tasks compute for minutes between batches.
 _IDLE_FILE_SECONDS = 300.0
 # Credit covers the body alone. As many columns as a schema may have take less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20

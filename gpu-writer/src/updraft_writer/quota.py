@@ -218,9 +218,9 @@ class Quota:
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
-        """What has to be released before so much more of a tenant fits."""
+        """Return the bytes to release before a tenant can have so much more."""
         missing_bytes = self.held_bytes + wanted_bytes - self.limits.quota_bytes
-        # If nothing is held, there is nobody to leave a reserve to.
+        # An empty quota has no other tenant to keep a reserve for.
         return max(missing_bytes, min(self.held_bytes, self._reserve.missing(tenant, wanted_bytes)))
 
     def _dispatch(self) -> None:

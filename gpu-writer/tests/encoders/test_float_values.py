@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Parquet file keeps and drops for chunks with NaN and with zeros: readers are tried in test_skipped_rows."""
+"""Footer entries of chunks with NaN and with zeros; test_skipped_rows tries the readers."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ from updraft_writer import exchange as exchanges
 GREEDY = [f"greedy-{number}" for number in range(9)]
 QUOTA_BYTES = 16 << 20
 ASK_BYTES = 256 << 10
-# Nobody is ended for another reason than that others wait.
+# Exchanges end only because others wait.
 PATIENT = {"quota_bytes": QUOTA_BYTES, "stall_timeout_seconds": 3600.0, "admission_timeout_seconds": 3600.0}
 
 

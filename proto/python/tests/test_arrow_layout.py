@@ -9,13 +9,13 @@ from updraft.arrow_layout import ArrowLayout, Text
 
 
 def _texts(data_type: pa.DataType, offsets: tuple[int, int, int], data: bytes = b"M\xfcnn") -> pa.Array:
-    """Two texts between offsets that nobody has checked."""
+    """Two texts between unchecked offsets."""
     layout = "<3q" if data_type == pa.large_string() else "<3i"
     return pa.Array.from_buffers(data_type, 2, [None, pa.py_buffer(struct.pack(layout, *offsets)), pa.py_buffer(data)])
 
 
 def _views(size: int, buffer: int, offset: int) -> pa.Array:
-    """Two views of the same place, which nobody has checked."""
+    """Two unchecked views of the same place."""
     view = struct.pack("<i4sii", size, b"M\xfcnn", buffer, offset)
     return pa.Array.from_buffers(
         pa.string_view(), 2, [None, pa.py_buffer(view * 2), pa.py_buffer(b"M\xfcnnnnnnnnnnnnnnnnnn")]

@@ -76,8 +76,8 @@ class RunningExchanges:
         """Start without exchanges.
 
         The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
-        how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` says which of some
-        workers that their clients do not use, named by their tenants, others are to have.
+        how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` takes the tenants of
+        workers that their clients do not use, and returns the indices of those to give to other tenants.
         """
         self._pool = pool
         self._limits = limits
@@ -143,7 +143,7 @@ class RunningExchanges:
                 _log.exception("cannot look at what workers take")
 
     def look_at_clocks(self) -> None:
-        """End those whose function has worked for too long on one batch: the clock of its worker should have."""
+        """End exchanges whose function works for too long on one batch although its worker has a clock."""
         for watched in self._watched:
             relay = watched.relay
             # The first batch begins a new count, too: what came before it were imports.
@@ -155,7 +155,7 @@ class RunningExchanges:
                 relay.end_for(self._longest_batch.error(relay.function))
 
     async def look_at_limits(self) -> None:
-        """End those whose worker takes more than it may, and workers without an exchange that do."""
+        """End exchanges whose worker exceeds a limit, and workers without an exchange that do."""
         resting = self._pool.resting
         resting.end_expired()
         measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)

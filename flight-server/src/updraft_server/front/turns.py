@@ -187,10 +187,10 @@ class Turns(Generic[Item]):
                     yield from self._of_tenant(tenant)
 
     def giving_way(self, tenants: Sequence[str]) -> list[int]:
-        """Which of some workers that their tenants do not use have to go to others.
+        """Return the indices of unused workers to take from their tenants for tenants that wait.
 
-        A tenant that waits and has less than its share gets one at a time, from the tenant that has most and at least
-        its own share. `tenants` names who has each worker.
+        Each waiting tenant below its share gets one, from the tenant that has most workers and at least its share.
+        `tenants` has the tenant of each unused worker.
         """
         if self._idle():
             return []

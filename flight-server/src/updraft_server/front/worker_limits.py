@@ -116,7 +116,7 @@ class WorkerLimits:
             measured: Of all workers that have an exchange, and of some others.
             resting: Of the others, when they were measured last.
         """
-        # What the container held then, and the volume had, is not what they hold and have now.
+        # The last measurement of the container and the volume is out of date by now.
         before = {
             worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
         }
@@ -135,10 +135,10 @@ class WorkerLimits:
         }
 
     def _missing_scratch_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
-        """What workers have stored beyond their share of the room that they have together.
+        """Return the bytes that workers have stored beyond their share of their common room.
 
-        That is what is free on the volume and what they have stored, but no more than one worker alone may store: the
-        chart sets that by the size of its volume, which is not what the node's disk has.
+        The room is the free space of the volume and the bytes that they have stored, but no more than one worker may
+        store: the chart derives that limit from the size of its volume, since the node's disk is larger.
         """
         stored_bytes = sum(used.scratch_bytes for used in usage.values())
         free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]

@@ -40,11 +40,11 @@ class UnpackBounds(NamedTuple):
     """Address space of the unpacker."""
     cpu_seconds: int
     block_bytes: int
-    """Of the disk: a file takes whole ones."""
+    """Size of a block of the disk; a file takes whole blocks."""
     entry_bytes: int
-    """The least that a file, directory or link counts."""
+    """Least room of a file, directory or link."""
     room_bytes: int
-    """Of the disk: granted from the start, for all entries together."""
+    """Room on the disk that is granted from the start, for all entries together."""
 
     def encode(self) -> str:
         """As an argument of a command line."""
@@ -57,10 +57,10 @@ class UnpackBounds(NamedTuple):
 
 
 class RoomRequest(NamedTuple):
-    """Asks for room on the disk before it is used."""
+    """Request for room on the disk, before it is used."""
 
     room_bytes: int
-    """In all."""
+    """Total room, including what was granted before."""
 
     def encode(self) -> bytes:
         """As a line."""

@@ -292,7 +292,7 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
-        # What it has stopped goes on: by itself if it has retired, and by its successor if it has died.
+        # A zygote that retires continues its stopped workers; the successor of a dead one does.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
             # No model can be reached from them any more. They must not notice by themselves: an exchange may be on its

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers between two exchanges: stopped once they are quiet, ended if they are not or have been kept for long enough.
+"""Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
 No limit of time, fairness or audit counts a thread that a function leaves behind. A stopped worker uses no CPU, and its
 next exchange continues it. Policy alone, with a clock handed in: the front measures

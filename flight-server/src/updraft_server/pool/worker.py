@@ -34,8 +34,7 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# What ends a worker: a signal, an exit of its own, or the pool, which replaces it; or the pool for what an exchange has
-# left behind in it.
+# Causes of a worker's end: a signal, an exit of its own, the pool, or the pool because of what an exchange left behind.
 EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
@@ -63,7 +62,7 @@ class PooledWorker:
         self.was_killed = False
         """Whether the pool wanted its end."""
         self.has_leftovers = False
-        """Whether it wanted that for what an exchange has left behind."""
+        """Whether the pool ended it because of what an exchange left behind."""
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
         """Whose it is, and when it was used last."""

@@ -72,7 +72,7 @@ class SharedMemoryUse(enum.Enum):
 
     ALL = enum.auto()
     OF_NO_TENANT = enum.auto()
-    """Those whose client names no tenant: files there outlive their exchange, and would reach the next tenant."""
+    """Functions whose client names no tenant: files outlive their exchange and would reach the next tenant."""
     NONE = enum.auto()
 
 

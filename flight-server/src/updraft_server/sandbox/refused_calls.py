@@ -81,7 +81,7 @@ _FILE_IOCTLS = (
     *(0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602, 0x40086604),
     *(0x40806685, 0x800C6613),
 )
-# Those of btrfs change and remove subvolumes by a directory that is only read; FICLONE, FICLONERANGE and FIDEDUPERANGE,
+# ioctls of btrfs change and remove subvolumes through a read-only directory. FICLONE, FICLONERANGE and FIDEDUPERANGE,
 # which copy files, have numbers of the same kind.
 _BTRFS_IOCTLS, _IOCTL_KIND, _COPYING_IOCTLS = 0x9400, 0xFF00, (0x40049409, 0x4020940D, 0xC0189436)
 # TIOCGPTN, TIOCSPTLCK and TIOCGPTPEER: the way from /dev/ptmx to the terminal that it has made.

@@ -31,7 +31,7 @@ def use_scratch(scratch: Path) -> None:
     tempfile.tempdir = None
 
 
-# Directories of a home that belong to no single program: what is missing in them is made by whoever needs it first.
+# Directories of a home that several programs share; each program makes its own part when it needs it.
 _SHARED_BY_PROGRAMS = ("", ".cache", ".config", ".local", ".local/share", ".local/state")
 # Hidden: a worker begins in a directory in which functions see nothing.
 _OWN_HOME = ".home"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes on errors of functions that come of running on a pool: their authors have seen them work on the driver.
+"""Notes on errors that a function raises only on a pool: its author has seen it work on the driver.
 
 A module may be missing, and a file may be out of reach.
 """
@@ -44,7 +44,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in seen:
         yield cause
         seen.add(id(cause))
-        # What a function does about an error that it can do without is its own affair: no __context__.
+        # An error that the function has handled explains nothing, so __context__ is left out.
         cause = cause.__cause__
 
 

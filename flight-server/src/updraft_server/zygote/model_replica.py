@@ -52,7 +52,7 @@ class Replica:
     told: State = State(0, 0, 0.0, BatchRecord().to_plain())  # noqa: RUF009 - a frozen value
     """What it has told last."""
     has_suspect: bool = False
-    """Whether its function works on rows that may have ended another process, and on nobody else's."""
+    """Whether its function works on suspect rows alone: rows that may have ended another process."""
     memory_bytes: int = 0
     """When it was measured last."""
     processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)

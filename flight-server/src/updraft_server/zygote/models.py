@@ -288,7 +288,7 @@ class Models:
         if not is_expected:
             each.deaths += 1
             if not replica.has_suspect:
-                # A death with the suspect's rows is theirs: whoever sends others does not wait for it.
+                # Suspect rows caused the death: other callers do not wait for it.
                 each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
             each.deaths_in_a_row += replica.state is ReplicaState.READY

@@ -50,7 +50,7 @@ class ScratchDirectories:
         return self._meter.size(worker)
 
     def room_bytes(self) -> int | None:
-        """What is free on the volume that the directories share; None where that cannot be told."""
+        """Return the free bytes of the volume that the directories share; None if they are unknown."""
         try:
             volume = os.statvfs(self._directory)
         except OSError:

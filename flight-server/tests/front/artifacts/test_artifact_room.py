@@ -162,7 +162,7 @@ async def test_names_of_artifacts_take_room_too(running_front: Running, tmp_path
 
 
 def on_disk(directory: Path) -> TreeSize:
-    """What lies in a store."""
+    """Return the size of all that lies in a store."""
     return tree_size(directory / "artifacts", most_files=100_000)
 
 

@@ -163,7 +163,7 @@ def test_processes_that_die_again_and_again_are_given_up(clients: Clients) -> No
     client, _ = clients(*[dies] * 6)
     with pytest.raises(WorkerError, match="SIGSEGV") as raised:
         client.call(ROWS, sequence=1)
-    # Nobody knows with whose rows.
+    # The rows that ended it are unknown.
     assert not isinstance(raised.value, SuspectError)
 
 

@@ -18,7 +18,7 @@ _BYTES_OF_TEXT = {
 
 
 class Text(enum.Enum):
-    """What columns of text may hold."""
+    """Contents allowed in columns of text."""
 
     UTF_8 = "valid UTF-8"
     BYTES = "any bytes, as in Spark"

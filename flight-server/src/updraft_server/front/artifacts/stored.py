@@ -74,7 +74,7 @@ class Belongings:
         """Return the entries that no exchange holds, the least recently used first."""
         self.file_sets: dict[str, FileSet] = {}
         self.idle_sets: OrderedDict[str, FileSet] = OrderedDict()
-        """Those that no exchange holds, the least recently used first."""
+        """Sets of links that no exchange holds, the least recently used first."""
         self.used_bytes = 0
         self.exchanges = 0
         """That are under way with artifacts of this owner."""

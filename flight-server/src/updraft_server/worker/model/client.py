@@ -37,7 +37,7 @@ class _ConnectionLostError(Exception):
 
 
 class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
-    """Raised when the rows of this exchange, and nobody else's, have ended a model process."""
+    """Raised when the rows of this exchange alone have ended a model process."""
 
 
 class ModelClient:

@@ -47,7 +47,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """The function gets rows that may have ended a process before, and nobody else's; or it has come back from them."""
+    """The function begins or has finished a batch of suspect rows alone: rows that may have ended a process before."""
 
     is_running: bool
 

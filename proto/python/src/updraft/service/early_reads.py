@@ -10,7 +10,7 @@ questions are a few bytes long.
 
 A look may come late on a busy machine. So only a few reads begin between two looks, besides those that take the place
 of one that has ended, and one at a time while memory is short: what arrives before the next look is so many messages at
-most, however long it takes. gRPC holds back a message that nobody reads yet.
+most, however long it takes. gRPC holds back unread messages.
 """
 
 import asyncio

@@ -89,10 +89,10 @@ class Reserve:
         self._shared = limit - _RESERVED_TENANTS * own
         self._beyond = 0
         self.used: Counter[str] = Counter()
-        """What each tenant has. Change it by `count`."""
+        """Amount that each tenant holds; `count` changes it."""
 
     def count(self, tenant: str, change: int) -> None:
-        """A tenant has so much more, or less."""
+        """Add a change, which may be negative, to the amount of a tenant."""
         used = self.used[tenant]
         self._beyond += self._beyond_own(used + change) - self._beyond_own(used)
         self.used[tenant] = used + change
@@ -104,7 +104,7 @@ class Reserve:
         return self.used[tenant] + more <= self._own
 
     def missing(self, tenant: str, more: int) -> int:
-        """What has to become free of the shared room before a tenant may take so much more; 0 or less: nothing."""
+        """Return the shared room to free before a tenant may take so much more; 0 or less if it may take it now."""
         if self.is_own(tenant, more):
             return 0
         used = self.used[tenant]

@@ -27,9 +27,9 @@ public final class PoolCheck {
 
   private PoolCheck() {}
 
-  /** What is to be corrected before the pool can run functions of this client. */
+  /** The thing to correct before the pool can run functions of this client. */
   public enum Cause {
-    /** What listens at the endpoint is no pool that this client can talk to. */
+    /** The listener at the endpoint is not a pool that this client can talk to. */
     ENDPOINT,
     /** One side does not trust the other's certificate. */
     CERTIFICATE,
@@ -145,7 +145,7 @@ public final class PoolCheck {
     }
   }
 
-  /** The same of a client that signs nothing. */
+  /** Asks the pool for a client without a signing key. */
   public static Answer ask(ClientOptions options) throws InterruptedException {
     return ask(options, Optional.empty());
   }
@@ -172,7 +172,7 @@ public final class PoolCheck {
         : Optional.empty();
   }
 
-  /** What an action has given; empty if nothing that can be read. */
+  /** The result of an action; empty if it cannot be read. */
   private static Optional<ByteString> body(ActionCall.Outcome outcome) {
     try {
       CodedInputStream input = CodedInputStream.newInstance(outcome.result());

@@ -65,7 +65,7 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   /** The function of this name in the catalog; None: there is none. */
   private[spark] def find(name: Seq[String]): Option[UnboundPoolFunction] = listed.find(name)
 
-  /** What to tell of a name that no function of the catalog has. */
+  /** The error for a name that the catalog lacks. */
   private[spark] def missing(name: Seq[String]): String = listed.missing(name)
 
   override def createNamespace(

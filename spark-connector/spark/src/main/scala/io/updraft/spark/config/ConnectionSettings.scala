@@ -59,7 +59,7 @@ final case class ConnectionSettings(
 
   private def path(file: Option[String]): Optional[Path] = file.map(Path.of(_)).toJava
 
-  /** The same for a question that the driver asks while it plans a query. */
+  /** Client options for questions that the driver asks while it plans a query. */
   def planningOptions(): ClientOptions.Builder =
     clientOptions().connectTimeout(Duration.ofMillis(planningLimit.milliseconds))
 
@@ -77,8 +77,8 @@ final case class ConnectionSettings(
   /** The connect timeout. */
   def connectLimit: Limit = Limit(connectTimeoutMilliseconds, Some(peer.connectTimeoutSetting))
 
-  /** The same for a peer that has answered before: it most likely restarts, and is waited for as
-    * tasks wait for it.
+  /** The limit for a peer that has answered before: it is probably restarting, so the driver waits
+    * as long as tasks do.
     */
   def restartLimit: Limit =
     if (acquireTimeoutMilliseconds > connectTimeoutMilliseconds)
@@ -89,7 +89,7 @@ final case class ConnectionSettings(
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
-  /** The same with another limit, which may get shorter by what is found out meanwhile. */
+  /** Tries again within another limit, which may become shorter meanwhile. */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
     def mayTry =

@@ -8,7 +8,7 @@ import org.apache.spark.unsafe.types.UTF8String
 /** The name that was meant, most likely, by one that does not exist. */
 object NearestName {
 
-  /** Of the letters of a name, so many may differ from those of the one that was meant. */
+  /** Largest share of a name's letters that may differ from the intended name. */
   private val AlikeShare = 0.45
 
   /** @param prefix

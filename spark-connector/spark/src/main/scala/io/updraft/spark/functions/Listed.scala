@@ -44,7 +44,7 @@ final class Listed(all: Pools) {
     wanted.map(UnboundPoolFunction.of(all.endpoint(pool), _, version))
   }
 
-  /** What to tell of a name that no function has. */
+  /** The error for a name that no function has. */
   def missing(parts: Seq[String]): String = {
     val (pool, rest) = inPool(parts)
     val (name, version) = Listed.versioned(rest.mkString("."))

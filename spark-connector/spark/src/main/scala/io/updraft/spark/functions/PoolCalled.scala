@@ -11,8 +11,8 @@ import org.apache.spark.sql.connector.catalog.functions.{
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
 
-/** What a call needs of a registered function, with nothing of the pool's description: expressions
-  * hold it, and travel to executors.
+/** The facts about a registered function that a call needs, without the pool's description of it:
+  * expressions hold them and travel to executors.
   *
   * @param actual
   *   types of the arguments before Spark casts them

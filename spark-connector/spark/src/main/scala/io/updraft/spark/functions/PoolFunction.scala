@@ -63,7 +63,7 @@ final case class PoolFunction(
   def called(version: String): CalledFunction =
     CalledFunction(endpoint, name, version, state.headOption.map(_.dataType))
 
-  /** What a call holds of it.
+  /** The facts that a call holds.
     *
     * @param actual
     *   types of the call's arguments

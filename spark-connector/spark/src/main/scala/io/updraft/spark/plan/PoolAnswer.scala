@@ -27,14 +27,14 @@ private[plan] final case class PoolProblem(kind: FallbackReason, seen: String, a
   def fallbackReason: FallbackReason = kind.about(seen)
 }
 
-/** What the driver knows of a pool when it plans a query.
+/** The driver's knowledge of a pool while it plans a query.
   *
   * @param silence
-  *   why nobody answers; None: somebody does
+  *   why the endpoint does not answer; None if it does
   * @param unusable
   *   why a file that the settings name cannot be used
   * @param pool
-  *   what it says; None where it was not asked
+  *   its answer; None if the driver did not ask
   */
 private[plan] final case class PoolAnswer(
     silence: Option[String] = None,
@@ -56,7 +56,7 @@ private[plan] final case class PoolAnswer(
       .orElse(unusable.map(PoolAnswer.ofFile))
       .orElse(pool.flatMap(refusal(_, settings, functions)).map(PoolAnswer.of))
 
-  /** That something accepts connections and says nothing. */
+  /** The problem of an endpoint that accepts connections and stays silent. */
   def unanswered: Option[PoolProblem] = pool.flatMap(_.silence.toScala).map(PoolAnswer.unreachable)
 
   private def refusal(
@@ -83,7 +83,7 @@ private[plan] final case class PoolAnswer(
 
 private[plan] object PoolAnswer {
 
-  /** Of a pool that was not asked. */
+  /** The answer of a pool that the driver did not ask. */
   val Nothing: PoolAnswer = PoolAnswer()
 
   private val json = new ObjectMapper
@@ -114,7 +114,7 @@ private[plan] object PoolAnswer {
       case Cause.PERMISSION =>
         problem(
           FallbackReason.Permission,
-          s"Name a token that may (${UpdraftConf.tokenFile.key}), or show this to whoever runs the pool"
+          s"Name a token that may (${UpdraftConf.tokenFile.key}), or show this to the pool's operator"
         )
       case Cause.VERSION =>
         problem(

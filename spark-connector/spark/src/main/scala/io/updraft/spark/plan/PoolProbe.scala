@@ -33,7 +33,7 @@ import io.updraft.spark.task.TaskIdentities
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
-  /** Who asks, and for what.
+  /** The caller and the kind of functions that it asks for.
     *
     * @param ships
     *   whether for functions of the session, not of the pool

@@ -87,7 +87,7 @@ object FallbackReason {
     "this version of the connector does not support this kind of function"
   )
 
-  /** What concerns the pool and not the function. */
+  /** A reason that concerns the pool and not the function. */
   private def local(name: String, text: String): FallbackReason =
     FallbackReason(name, s"$text, and the session sets `fallback` to `local`")
 

@@ -119,7 +119,7 @@ class SerializationSuite extends AnyFunSuite {
   }
 
   test("every node, with the work of its tasks, every expression and every function is serialized") {
-    // What else explains an error needs more of the JVM than tests open.
+    // Further explanations of an error need packages that the JVM of tests does not open.
     LocalSpark(pageBytes = 1L << 20, "spark.serializer.extraDebugInfo" -> "false") { _ =>
       val serializer = SparkEnv.get.closureSerializer.newInstance()
       val work = nodes.collect { case node: FlightPythonExec => node.taskRunner }
