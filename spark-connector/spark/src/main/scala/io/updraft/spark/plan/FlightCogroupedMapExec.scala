@@ -44,9 +44,14 @@ case class FlightCogroupedMapExec(
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()
     val runner = taskRunner
+    val barrier = barrierTasks
     rows(left).zipPartitions(rows(right)) { (leftRows, rightRows) =>
       val context = TaskContext.get()
-      runner.run(context.partitionId(), leftRows, rightRows, context)
+      val partition = context.partitionId()
+      barrier.filter(_.include(context)) match {
+        case Some(stock) => stock.batches(partition, Seq(leftRows, rightRows), context)
+        case None => runner.run(partition, leftRows, rightRows, context)
+      }
     }
   }
 

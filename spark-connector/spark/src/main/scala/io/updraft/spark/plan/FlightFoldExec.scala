@@ -28,8 +28,13 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
   override protected def doExecute(): RDD[InternalRow] = {
     beforeTasks()
     val runner = taskRunner
+    val barrier = barrierTasks
     SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
-      runner.run(partition, rows, TaskContext.get())
+      val context = TaskContext.get()
+      barrier.filter(_.include(context)) match {
+        case Some(stock) => stock.rows(partition, Seq(rows), context)
+        case None => runner.run(partition, rows, context)
+      }
     }
   }
 

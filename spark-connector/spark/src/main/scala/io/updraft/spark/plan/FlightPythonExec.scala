@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.plan
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -54,6 +56,12 @@ trait FlightPythonExec extends SparkPlan {
     PoolProbe.require(settings, shipped)
     QuerySpans.begin(settings.connection, sparkContext)
   }
+
+  /** What tasks of a barrier stage do instead; registered functions have no task context. */
+  protected def barrierTasks: Option[BarrierTasks] =
+    Option.when(shipped.nonEmpty)(
+      BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
+    )
 
   /** Whether the functions may run again on another worker. Those that answer when they like only
     * do so from the start, and only if the session declares them deterministic.
@@ -157,13 +165,23 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()
     val runner = taskRunner
+    val barrier = barrierTasks
     if (child.supportsColumnar) {
       SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
-        runner.runBatches(partition, batches, TaskContext.get())
+        val context = TaskContext.get()
+        barrier.filter(_.include(context)) match {
+          case Some(stock) =>
+            stock.batches(partition, Seq(batches.flatMap(_.rowIterator().asScala)), context)
+          case None => runner.runBatches(partition, batches, context)
+        }
       }
     } else {
       SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
-        runner.runRows(partition, rows, TaskContext.get())
+        val context = TaskContext.get()
+        barrier.filter(_.include(context)) match {
+          case Some(stock) => stock.batches(partition, Seq(rows), context)
+          case None => runner.runRows(partition, rows, context)
+        }
       }
     }
   }

@@ -92,7 +92,7 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
   }
 
   private def stock(plan: LogicalPlan, reason: String): Seq[SparkPlan] = {
-    val planned = SparkInternals.planByOthers(session, this, plan)
+    val planned = SparkInternals.planByOthers(session, plan)
     logWarning(s"${plan.nodeName} stays in Spark's own Python workers: $reason")
     planned.map(StockPythonExec.above(_, reason))
   }

@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
@@ -80,6 +81,7 @@ class SerializationSuite extends AnyFunSuite {
     FlightMergeExec(Seq(id), registeredAggregate, result, result, child, settings),
     FlightWindowExec(windows, Seq(id), Nil, child, settings),
     StockPythonExec("a reason", child),
+    TaskInput(Seq(id), UnknownPartitioning(1), Nil, null),
     child,
     WriterCheckExec(
       Replacement(new UpdraftParquetFormat, new Path("/table"), rows, Map.empty),

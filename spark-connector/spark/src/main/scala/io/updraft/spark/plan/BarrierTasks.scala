@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import java.nio.ByteBuffer
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{LeafExecNode, PlanLater, SortExec, SparkPlan}
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+import org.apache.spark.{BarrierTaskContext, Partition, SparkContext, SparkEnv, TaskContext}
+
+import io.updraft.spark.columns.SelectedColumn
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.reasons.FallbackReason
+import io.updraft.spark.task.RowBatches
+import io.updraft.spark.task.input.RequestSpec
+
+/** Runs an operator's functions in Spark's own Python workers if the task belongs to a barrier
+  * stage, because only those workers have a BarrierTaskContext. The plan does not show such a
+  * stage: `.rdd.barrier()` is called after planning.
+  *
+  * @param operator
+  *   name of the operator, for messages
+  * @param stock
+  *   a serialized [[StockTask]]; as bytes it costs other tasks a copy and no more
+  * @param inputs
+  *   columns of each child
+  * @param output
+  *   columns of the operator and limits of its batches
+  * @param selected
+  *   number of leading output columns that generated code reads as [[SelectedColumn]]
+  */
+private[plan] final class BarrierTasks(
+    operator: String,
+    settings: UdfSettings,
+    stock: Array[Byte],
+    inputs: Seq[Seq[Attribute]],
+    output: RequestSpec,
+    selected: Int
+) extends Serializable
+    with Logging {
+
+  def include(context: TaskContext): Boolean = context.isInstanceOf[BarrierTaskContext]
+
+  /** Return the operator's rows. */
+  def rows(
+      partition: Int,
+      children: Seq[Iterator[InternalRow]],
+      context: TaskContext
+  ): Iterator[InternalRow] = {
+    StockPythonExec.permit(settings, operator, FallbackReason.Barrier)
+    logWarning(s"$operator runs in Spark's own Python workers: ${FallbackReason.Barrier}")
+    SparkEnv.get.closureSerializer
+      .newInstance()
+      .deserialize[StockTask](ByteBuffer.wrap(stock), getClass.getClassLoader)
+      .rows(
+        partition,
+        children.zip(inputs).map { case (rows, columns) => unsafe(rows, columns) },
+        context
+      )
+  }
+
+  /** Return the operator's rows as batches. */
+  def batches(
+      partition: Int,
+      children: Seq[Iterator[InternalRow]],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
+    new RowBatches(rows(partition, children, context), output, shown, context)
+
+  /** Return rows as Spark's operators take them. */
+  private def unsafe(rows: Iterator[InternalRow], columns: Seq[Attribute]) = {
+    lazy val projection = UnsafeProjection.create(columns, columns)
+    rows.map {
+      case row: UnsafeRow => row
+      case row => projection(row)
+    }
+  }
+
+  private def shown(columns: Array[ColumnVector], rows: Int): Array[ColumnVector] = {
+    val all = Array.range(0, rows)
+    columns.take(selected).map(new SelectedColumn(_, all)) ++ columns.drop(selected)
+  }
+}
+
+private[plan] object BarrierTasks {
+
+  /** Plan an operator's node by Spark's own strategies, over rows that a task hands in. */
+  def of(operator: SparkPlan, settings: UdfSettings, output: RequestSpec): BarrierTasks = {
+    val inputs = operator.children.map(child => new TaskRows(operator.session.sparkContext))
+    val leaves = operator.children.zip(inputs).map { case (child, rows) =>
+      TaskInput(child.output, child.outputPartitioning, child.outputOrdering, rows)
+    }.iterator
+    val stock = planned(operator)
+      .transform { case _: PlanLater => leaves.next() }
+      .transformUp { case plan => sorted(plan) }
+    val reason = FallbackReason.Barrier.toString
+    val rows = new ExplainedRDD(stock.execute(), reason)
+    findDependencies(rows)
+    val task = new StockTask(inputs, rows)
+    new BarrierTasks(
+      operator.nodeName,
+      settings,
+      SparkEnv.get.closureSerializer.newInstance().serialize(task).array(),
+      operator.children.map(_.output),
+      output,
+      operator.vectorTypes.toSeq.flatten.count(_ == classOf[SelectedColumn].getName)
+    )
+  }
+
+  /** Tasks read the dependencies that the driver has asked for. */
+  private def findDependencies(rows: RDD[_]): Unit =
+    rows.dependencies.foreach(dependency => findDependencies(dependency.rdd))
+
+  private def planned(operator: SparkPlan): SparkPlan = operator.logicalLink
+    .flatMap(SparkInternals.planByOthers(operator.session, _).headOption)
+    .getOrElse(throw new IllegalStateException(s"Spark has no plan for ${operator.nodeName}"))
+
+  /** Sort inputs that Spark's operator wants sorted: ours groups unsorted rows itself. */
+  private def sorted(plan: SparkPlan): SparkPlan = plan.withNewChildren(
+    plan.children.zip(plan.requiredChildOrdering).map { case (child, required) =>
+      if (SortOrder.orderingSatisfies(child.outputOrdering, required)) child
+      else SortExec(required, global = false, child)
+    }
+  )
+}
+
+/** Spark's operator over the rows of one task. */
+private final class StockTask(inputs: Seq[TaskRows], output: RDD[InternalRow])
+    extends Serializable {
+
+  def rows(
+      partition: Int,
+      children: Seq[Iterator[InternalRow]],
+      context: TaskContext
+  ): Iterator[InternalRow] = {
+    inputs.zip(children).foreach { case (input, rows) => input.show(partition, rows) }
+    output.iterator(output.partitions(partition), context)
+  }
+}
+
+/** Rows that a task hands in; of its partitions only those up to the task's own are known. */
+private final class TaskRows(context: SparkContext) extends RDD[InternalRow](context, Nil) {
+  @transient private var partition = 0
+  @transient private var rows: Iterator[InternalRow] = _
+
+  def show(partition: Int, rows: Iterator[InternalRow]): Unit = {
+    this.partition = partition
+    this.rows = rows
+  }
+
+  override protected def getPartitions: Array[Partition] =
+    Array.tabulate(partition + 1)(number => new Partition { override def index: Int = number })
+
+  override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = rows
+}
+
+/** Stands for a child whose rows a task hands in. */
+private case class TaskInput(
+    output: Seq[Attribute],
+    override val outputPartitioning: Partitioning,
+    override val outputOrdering: Seq[SortOrder],
+    rows: RDD[InternalRow]
+) extends LeafExecNode {
+  override protected def doExecute(): RDD[InternalRow] = rows
+}
