@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from updraft.service.chart_values import camel_case
+from updraft.service.setting_names import camel_case
 from updraft.service.settings import Settings
 from updraft_server.chart_values import OWN_VALUES, WORKERS_SETTINGS
 from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings
@@ -43,7 +43,7 @@ _CHART = {
     "runtime_directory": "its volumes",
     "front_directory": "its volumes",
     "root": "writer.roots",
-    "chart_component": "the component's name",
+    "configured_by": "the component's name",
     **OWN_VALUES,
 }
 

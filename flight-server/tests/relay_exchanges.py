@@ -90,6 +90,7 @@ class Exchange:
         self.transfer = Transfer()
         request: Any = SimpleNamespace(
             function="f",
+            subject="the function f",
             plain=plain,
             is_batched=batched,
             is_session=session,

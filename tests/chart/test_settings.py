@@ -38,8 +38,8 @@ def test_errors_name_each_setting_by_the_value_that_sets_it() -> None:
             if place.endswith("settings") and setting not in _PLACES["chart"]:
                 assert setting in _PLACES[place if place != "settings" else "writer.settings"], name
     release = render({"pools": {"etl-2": {}}})
-    assert release.environment("air-updraft-pool-etl-2")["UPDRAFT_CHART_COMPONENT"] == "pools.etl-2"
-    assert release.environment("air-updraft-writer")["UPDRAFT_CHART_COMPONENT"] == "writer"
+    assert release.environment("air-updraft-pool-etl-2")["UPDRAFT_CONFIGURED_BY"] == "pools.etl-2"
+    assert release.environment("air-updraft-writer")["UPDRAFT_CONFIGURED_BY"] == "writer"
 
 
 def test_every_setting_of_the_writer_has_one_place() -> None:

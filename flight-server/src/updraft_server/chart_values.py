@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of the Helm chart that set a pool up, below `pools.NAME`: `make docs` writes the chart's list from here."""
 
-from updraft.service.chart_values import camel_case
+from updraft.service.setting_names import camel_case
 
 # Limits of workers are here although the front enforces most of them: a worker could lift its own.
 WORKERS_SETTINGS = (

@@ -31,7 +31,7 @@ def test_the_smaller_limit_holds_and_is_named(
 def test_an_idle_limit_that_is_smaller_is_the_one_that_is_named() -> None:
     timeout = BatchTimeout.effective(60.0, 0, 1500)
     assert (timeout.seconds, timeout.batch_seconds, timeout.idle_seconds) == (1.5, 60.0, 1.5)
-    assert "neither accepted nor returned a batch for more than 1.5 seconds" in timeout.error("f").message
+    assert "neither accepted nor returned a batch for more than 1.5 seconds" in timeout.error("the function f").message
     assert BatchTimeout.effective(1.0, 0, 1500).seconds == 1.0
 
 
@@ -42,6 +42,6 @@ def test_only_an_alarm_under_a_limit_is_a_timeout() -> None:
 
 
 def test_the_error_says_how_long_and_what_to_change() -> None:
-    message = BatchTimeout.effective(0.0, 1500).error("f").message
+    message = BatchTimeout.effective(0.0, 1500).error("the function f").message
     assert "the function f worked for more than 1.5 seconds on one batch" in message
     assert "batch_timeout_milliseconds" in message

@@ -12,7 +12,7 @@ from flight_messages import all_replies, command_request, echo_command, finish
 from front_calls import NOT_SERVING, SERVING, health, in_a_thread, until
 from front_harness import Running, RunningFront
 
-from updraft.errors import FunctionRefusedError, WorkerError
+from updraft.errors import FunctionLoadError, WorkerError
 from updraft.v1.control_pb2 import FunctionDescription, PoolStatus
 from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.request import Request
@@ -46,8 +46,8 @@ def test_a_function_is_healthy_until_something_is_known_of_it() -> None:
 def test_one_that_could_not_be_loaded_is_unhealthy_until_it_could() -> None:
     changes: list[int] = []
     health = FunctionHealth(functions, on_change=lambda: changes.append(1))
-    health.could_not_be_loaded(POISONED, FunctionRefusedError("no weights"))
-    health.could_not_be_loaded(POISONED, FunctionRefusedError("no weights"))
+    health.could_not_be_loaded(POISONED, FunctionLoadError("no weights"))
+    health.could_not_be_loaded(POISONED, FunctionLoadError("no weights"))
     assert (health.faults()["poisoned"], len(changes)) == ("no weights", 1)
     health.succeeded(POISONED)
     assert (health.faults()["poisoned"], len(changes)) == ("", 2)
@@ -70,7 +70,7 @@ def test_a_few_deaths_are_bad_luck_and_a_row_of_them_is_not() -> None:
 def test_callers_hear_which_faults_are_over_only_when_the_functions_are_loaded_again() -> None:
     model = FunctionDescription(name="model", version="1", batched=True)
     health = FunctionHealth(functions, lambda: {("model", "1"): "its model process was killed by SIGSEGV"})
-    health.could_not_be_loaded(POISONED, FunctionRefusedError("no weights"))
+    health.could_not_be_loaded(POISONED, FunctionLoadError("no weights"))
     shown = health.shown([*FUNCTIONS, model])
     assert {each.name for each in shown if each.fault} == {"poisoned", "broken", "model"}
     assert [each.name for each in shown if each.fault_is_final] == ["broken"]
@@ -85,13 +85,13 @@ def test_of_batched_functions_the_zygote_says_what_is_wrong_and_when_it_is_over(
     assert [shown.fault for shown in health.shown([model])] == ["its model process was killed by SIGSEGV"]
     # A worker that was refused a way to it may say so after the model process is there again.
     faults.clear()
-    health.could_not_be_loaded(Request("model", "1"), FunctionRefusedError("its model process cannot be called"))
+    health.could_not_be_loaded(Request("model", "1"), FunctionLoadError("its model process cannot be called"))
     assert health.faults()["model"] == ""
 
 
 def test_the_version_that_callers_get_by_default_is_the_one_that_counts() -> None:
     health = FunctionHealth(functions)
-    health.could_not_be_loaded(Request("poisoned", "1"), FunctionRefusedError("no weights"))
+    health.could_not_be_loaded(Request("poisoned", "1"), FunctionLoadError("no weights"))
     assert health.faults()["poisoned"] == ""
     assert [function.fault for function in health.shown(FUNCTIONS)] == ["", "no weights", "", "it was never loaded"]
     assert FUNCTIONS[1].fault == ""
@@ -109,7 +109,7 @@ async def call(front: RunningFront) -> Any:
 
 async def refuses(worker: FakeWorker) -> None:
     await worker.receive()
-    await worker.send(FrameKind.FAILED, FunctionRefusedError("no weights").to_message().SerializeToString())
+    await worker.send(FrameKind.FAILED, FunctionLoadError("no weights").to_message().SerializeToString())
 
 
 async def test_health_and_status_follow_what_exchanges_show(running_front: Running) -> None:

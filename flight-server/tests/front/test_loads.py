@@ -9,7 +9,7 @@ from flight_messages import all_replies, batch, command_request, echo_command, f
 from front_harness import Running
 from relay_exchanges import exchange, silent
 
-from updraft.errors import FunctionRefusedError, InternalError
+from updraft.errors import FunctionLoadError, InternalError
 from updraft_server.front.relay import Relay
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.load import Load
@@ -44,8 +44,8 @@ async def nothing_is_counted(relay: Relay) -> None:
 async def test_a_function_that_does_not_load_in_time_is_refused_and_its_worker_ended() -> None:
     running = await exchange([batch(1)], loads(0.05, silent), ends=False)
     error = await running.error()
-    assert isinstance(error, FunctionRefusedError)
-    with pytest.raises(FunctionRefusedError, match=LATE):
+    assert isinstance(error, FunctionLoadError)
+    with pytest.raises(FunctionLoadError, match=LATE):
         raise error
     assert running.relay.function_has_earned_its_end
 

@@ -8,8 +8,8 @@ import pytest
 from flight_messages import command_request, echo_command, path_request
 
 from updraft.errors import (
+    FunctionLoadError,
     FunctionNotFoundError,
-    FunctionRefusedError,
     LimitError,
     ProtocolError,
     VersionMismatchError,
@@ -165,7 +165,7 @@ def test_a_call_that_does_not_fit_its_function_is_the_clients_error(name: str, c
 
 @pytest.mark.parametrize(("name", "says"), [("half", "no weights"), ("a_module", "cannot be imported")])
 def test_what_cannot_be_called_is_refused_with_the_reason(name: str, says: str) -> None:
-    with pytest.raises(FunctionRefusedError, match=says):
+    with pytest.raises(FunctionLoadError, match=says):
         call_of(name)
 
 

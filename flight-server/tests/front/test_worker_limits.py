@@ -19,11 +19,11 @@ def test_a_worker_at_its_limits_goes_on(used: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("used", "said"),
     [
-        ({"own_bytes": 1001}, "the function it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
-        ({"processes": 5}, "the function it ran 5 processes, the limit is 4.*--worker-processes"),
-        ({"threads": 10}, "the function it ran 10 threads .*, the limit is 9, .*--worker-threads"),
-        ({"scratch_bytes": 501}, "the function it had 501 bytes in .*, the limit is 500, .*--worker-scratch-bytes"),
-        ({"scratch_files": 4}, "the function it had 4 files in .*, the limit is 3, .*--worker-scratch-files"),
+        ({"own_bytes": 1001}, "it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
+        ({"processes": 5}, "it ran 5 processes, the limit is 4.*--worker-processes"),
+        ({"threads": 10}, "it ran 10 threads .*, the limit is 9, .*--worker-threads"),
+        ({"scratch_bytes": 501}, "it had 501 bytes in .*, the limit is 500, .*--worker-scratch-bytes"),
+        ({"scratch_files": 4}, "it had 4 files in .*, the limit is 3, .*--worker-scratch-files"),
     ],
 )
 def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, int], said: str) -> None:
@@ -98,9 +98,7 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
     assert LIMITS.largest_of_too_much(shared) is None
     held = {worker: used._replace(container_bytes=1501) for worker, used in shared.items()}
     assert LIMITS.largest_of_too_much(held) == "a"
-    assert "more than 1500 bytes of memory together, 800 of them the function it" in str(
-        LIMITS.shortage("it", usage["b"])
-    )
+    assert "more than 1500 bytes of memory together, 800 of them it" in str(LIMITS.shortage("it", usage["b"]))
 
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:

@@ -119,7 +119,7 @@ async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_lat
         async with running_pool(zygotes, workers=2) as pool:
             refused = await exchange(pool, [numbers(1).rename_columns(NUMBERS.names)], command("without_weights"))
             assert refused.error is not None
-            assert refused.error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
+            assert refused.error.kind == exchange_pb2.ERROR_KIND_FUNCTION_LOAD
             reason = "its model process could not load the function: FileNotFoundError: no weights"
             assert reason in refused.error.message
             assert pool.model_faults[("without_weights", "1")] == reason

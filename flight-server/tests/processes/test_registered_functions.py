@@ -405,7 +405,7 @@ async def test_an_aggregate_of_no_rows_is_there_without_keys_and_not_with_keys(f
 async def test_a_class_that_cannot_be_constructed_says_so_to_its_callers_alone(functions: Zygotes) -> None:
     async with running_pool(functions) as pool:
         error = (await exchange(pool, [columns([1])], named("Unloadable"))).error
-        assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
+        assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_LOAD
         assert error.message == "function 'Unloadable' cannot be loaded: OSError: the weights are missing"
         assert "raise OSError" in error.traceback
         assert (await exchange(pool, [columns([1])], named("rows"))).error is None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of the Helm chart that set a writer up, below `writer`."""
 
-from updraft.service.chart_values import camel_case
+from updraft.service.setting_names import camel_case
 from updraft_writer.settings import ServeSettings
 
 _OWN_VALUES = {"drain_timeout_seconds": "drainTimeoutSeconds", "root": "roots"}

@@ -10,7 +10,6 @@ from functools import partial
 import structlog
 
 from updraft.errors import UpdraftError
-from updraft.service.chart_values import ChartValues
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -22,6 +21,7 @@ from updraft.service.exchange import (
     within_deadline,
 )
 from updraft.service.identity import Identity, Scope
+from updraft.service.setting_names import SettingNames
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Footer
@@ -69,7 +69,7 @@ class Exchanges:
     metrics: WriterMetrics
     tracer: Tracer
     early_reads: EarlyReads
-    chart_values: ChartValues
+    chart_values: SettingNames
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def serve(self, call: Call) -> None:

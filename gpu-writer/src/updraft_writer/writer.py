@@ -14,7 +14,6 @@ import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
-from updraft.service.chart_values import ChartValues
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
@@ -23,6 +22,7 @@ from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
+from updraft.service.setting_names import SettingNames
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import CAP_REFUSALS_DOC, Caps, own_room
 from updraft.service.tracing import start_tracing
@@ -85,7 +85,7 @@ class Writer:
                 self.metrics,
                 self._tracer,
                 self._early_reads,
-                ChartValues(settings.chart_component, value_of),
+                SettingNames(settings.configured_by, value_of),
             ),
             quota=self.quota,
             files=self.files,

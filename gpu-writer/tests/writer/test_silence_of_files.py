@@ -325,7 +325,7 @@ def test_a_drain_says_that_another_writer_can_take_the_file_though_the_storage_h
     tmp_path: Path, component: str, setting: str
 ) -> None:
     with (
-        running_writer(tmp_path, drain_timeout_seconds=0.2, chart_component=component) as writer,
+        running_writer(tmp_path, drain_timeout_seconds=0.2, configured_by=component) as writer,
         hanging_storage(writer, "write") as gate,
         writer.client() as client,
     ):

@@ -103,7 +103,7 @@ volumeMounts:
   "listen" (printf "0.0.0.0:%d" ($values.port | int))
   "adminListen" (printf "0.0.0.0:%d" (add $values.port 10 | int))
   "metricsListen" (printf "0.0.0.0:%d" (add $values.port 1010 | int))
-  "chartComponent" (ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool"))
+  "configuredBy" (ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool"))
   "drainTimeoutSeconds" $values.drainTimeoutSeconds -}}
 {{- if $values.auth.insecureNoToken -}}
 {{- $_ := set $settings "insecureNoToken" true -}}

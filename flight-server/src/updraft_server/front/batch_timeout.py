@@ -50,9 +50,9 @@ class BatchTimeout:
         """Whether a worker died because of this limit."""
         return self.seconds > 0 and death.signal == signal.SIGALRM
 
-    def error(self, function: str) -> DeadlineError:
-        """What the client is told."""
+    def error(self, subject: str) -> DeadlineError:
+        """Return the client's error; `subject` names the function, as `Request.subject` does."""
         return DeadlineError(
-            f"the function {function} {self.excess.format(self.seconds)}, and its worker was ended: "
+            f"{subject} {self.excess.format(self.seconds)}, and its worker was ended: "
             f"send smaller batches, or raise {self.setting}"
         )

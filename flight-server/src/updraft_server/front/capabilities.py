@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from updraft.errors import FunctionNotFoundError, FunctionRefusedError
+from updraft.errors import FunctionLoadError, FunctionNotFoundError
 from updraft.v1.control_pb2 import FunctionDescription
 
 
@@ -46,8 +46,8 @@ class Capabilities:
         )
 
     def callable(self, name: str, version: str = "") -> FunctionDescription:
-        """The same; raises FunctionRefusedError, with the reason, for one that cannot be called now."""
+        """The same; raises FunctionLoadError, with the reason, for one that cannot be called now."""
         function = self.find(name, version)
         if function.fault:
-            raise FunctionRefusedError(f"function {function.name!r} cannot be called: {function.fault}")
+            raise FunctionLoadError(f"function {function.name!r} cannot be called: {function.fault}")
         return function

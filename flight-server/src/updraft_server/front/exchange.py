@@ -16,9 +16,8 @@ from uuid import uuid4
 
 import structlog
 
-from updraft.errors import FunctionRefusedError, UpdraftError, WorkerError
+from updraft.errors import FunctionLoadError, UpdraftError, WorkerError
 from updraft.protocol import DATABEND_TENANT_HEADER
-from updraft.service.chart_values import ChartValues
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -33,6 +32,7 @@ from updraft.service.exchange import (
     within_deadline,
 )
 from updraft.service.identity import Scope
+from updraft.service.setting_names import SettingNames
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.chart_values import value_of
@@ -98,7 +98,7 @@ class Exchanges:
         self.early_reads = early_reads
         self._signatures = signatures
         self._functions = functions
-        self._chart_values = ChartValues(settings.chart_component, value_of)
+        self._setting_names = SettingNames(settings.configured_by, value_of)
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -122,7 +122,7 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            with self._chart_values.in_errors():
+            with self._setting_names.in_errors():
                 early = self.early_reads.of(call)
                 first = await first_message(early, self._message_limits)
                 request = parse_request(first, call.header)
@@ -255,7 +255,7 @@ class Exchanges:
                 self._hold_back.died(owner, request)
             if relay.rows_ended_a_model:
                 self._hold_back.ended_a_model(owner, request)
-            if isinstance(error, FunctionRefusedError) and not request.is_session:
+            if isinstance(error, FunctionLoadError) and not request.is_session:
                 # What its worker says of a registered function that was admitted, or could not say in time.
                 self._functions.could_not_be_loaded(request, error)
             elif has_ended and not request.is_session:

@@ -183,9 +183,9 @@ class Relay:
         return self._lease.worker
 
     @property
-    def function(self) -> str:
-        """The function's name, as the request has it."""
-        return self._request.function
+    def subject(self) -> str:
+        """`Request.subject`."""
+        return self._request.subject
 
     @property
     def batch_timeout(self) -> BatchTimeout:
@@ -415,7 +415,8 @@ class Relay:
             async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
                 death = await asyncio.shield(self._lease.death)
         except TimeoutError:
-            return WorkerError("the worker closed its socket while it served the call")
+            return WorkerError(f"the worker closed its socket while it ran {self.subject}")
         if self._limits.batch_timeout.explains(death):
-            return self._limits.batch_timeout.error(self.function)
-        return WorkerError(f"the worker {death} while it served the call", traceback=death.stack)
+            return self._limits.batch_timeout.error(self.subject)
+        place = f", in {death.place}" if death.place else ""
+        return WorkerError(f"the worker {death} while it ran {self.subject}{place}", traceback=death.stack)

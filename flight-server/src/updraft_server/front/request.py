@@ -73,6 +73,11 @@ class Request:
         return self.command.HasField("session")
 
     @property
+    def subject(self) -> str:
+        """Name the function in an error; the connector adds the names of a session's functions."""
+        return "the session's function" if self.is_session else f"the function {self.function}"
+
+    @property
     def deferred(self) -> DeferredPayload | None:
         """The payload to ask for once there is room for the exchange; None: it is there."""
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None

@@ -149,10 +149,10 @@ class RunningExchanges:
             # The first batch begins a new count, too: what came before it were imports.
             seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
             if 0 < _without_its_clock_seconds(relay) <= seconds:
-                relay.end_for(relay.batch_timeout.error(relay.function))
+                relay.end_for(relay.batch_timeout.error(relay.subject))
             elif 0 < self._longest_batch.seconds <= seconds:
                 # Such a worker may have no clock.
-                relay.end_for(self._longest_batch.error(relay.function))
+                relay.end_for(self._longest_batch.error(relay.subject))
 
     async def look_at_limits(self) -> None:
         """End exchanges whose worker exceeds a limit, and workers without an exchange that do."""
@@ -180,13 +180,13 @@ class RunningExchanges:
         largest = limits.largest_of_too_much(used_by_running)
         for worker, watched in running.items():
             relay, used = watched.relay, usage[worker]
-            excess = limits.excess(relay.function, used) or self._too_much_processor_time(watched, used)
+            excess = limits.excess(relay.subject, used) or self._too_much_processor_time(watched, used)
             if excess is not None:
                 relay.end_for(excess)
                 if used.own_bytes > limits.memory_bytes:
                     self._count_once(watched, "worker")
             elif worker == largest:
-                relay.end(limits.shortage(relay.function, used))
+                relay.end(limits.shortage(relay.subject, used))
                 self._count_once(watched, "pool")
 
     def _count_once(self, watched: _Watched, limit: str) -> None:
@@ -224,7 +224,7 @@ class RunningExchanges:
             # Of a worker that cannot be measured nobody knows that it does nothing.
             owed = relay.turn is Side.WORKER and used is not None
             if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
-                relay.end_for(_worker_is_silent(relay.function, worker.limit_seconds))
+                relay.end_for(_worker_is_silent(relay.subject, worker.limit_seconds))
 
     def _too_much_processor_time(self, watched: _Watched, used: WorkerUsage) -> LimitError | None:
         """Why an exchange has to end whose function has used more CPU time for its batch than it may."""
@@ -235,7 +235,7 @@ class RunningExchanges:
         if not 0 < self._batch_processor_seconds < seconds:
             return None
         return LimitError(
-            f"the function {watched.relay.function} used {seconds:.1f} seconds of CPU time for one batch, the limit is "
+            f"{watched.relay.subject} used {seconds:.1f} seconds of CPU time for one batch, the limit is "
             f"{self._batch_processor_seconds:g}, and its worker was ended: send smaller batches, or raise "
             "--batch-cpu-seconds of the pool"
         )
@@ -268,9 +268,9 @@ def _client_is_silent(limit_seconds: float) -> DeadlineError:
     )
 
 
-def _worker_is_silent(function: str, limit_seconds: float) -> DeadlineError:
+def _worker_is_silent(subject: str, limit_seconds: float) -> DeadlineError:
     return DeadlineError(
-        f"the function {function} neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} "
+        f"{subject} neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} "
         "seconds, and its worker was ended: if it may wait for something that long, raise --worker-silence-seconds of "
         "the pool"
     )

@@ -5,7 +5,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from updraft.errors import FunctionRefusedError
+from updraft.errors import FunctionLoadError
 from updraft_server.ipc.frames import FrameError
 from updraft_server.ipc.load import Load
 
@@ -13,7 +13,7 @@ from updraft_server.ipc.load import Load
 class TimedLoad:
     """What is loaded now: by the worker before it takes the first batch, by a model process whenever it is new."""
 
-    def __init__(self, on_late: Callable[[FunctionRefusedError], None]) -> None:
+    def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:
         """Nothing is loaded yet; `on_late` hears of a load that takes longer than it may."""
         self._on_late = on_late
         self._load: Load | None = None
@@ -45,4 +45,4 @@ class TimedLoad:
             self._timer = None
 
     def _is_late(self, load: Load) -> None:
-        self._on_late(FunctionRefusedError(load.fault(f"{load.lateness}, and its worker was ended")))
+        self._on_late(FunctionLoadError(load.fault(f"{load.lateness}, and its worker was ended")))

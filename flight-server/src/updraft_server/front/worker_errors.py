@@ -2,6 +2,7 @@
 """The errors that workers tell of: a front passes on those alone of which a worker can know."""
 
 from updraft.errors import (
+    FunctionLoadError,
     FunctionNotFoundError,
     FunctionRefusedError,
     InternalError,
@@ -22,6 +23,7 @@ _OF_WORKERS = (
     ProtocolError,
     LimitError,
     FunctionNotFoundError,
+    FunctionLoadError,
     FunctionRefusedError,
     VersionMismatchError,
     PoolUnavailableError,

@@ -50,13 +50,15 @@ class WorkerLimits:
         together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
         return cls(memory_bytes, processes, threads, scratch_bytes, scratch_files, together_bytes)
 
-    def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:
-        """Why the exchange has to end; None while the worker keeps its limits."""
+    def excess(self, subject: str, usage: WorkerUsage) -> LimitError | None:
+        """Return why the exchange has to end; None while the worker keeps its limits.
+
+        `subject` names the function, as `Request.subject` does.
+        """
         for used, limit, took, advice in self._comparisons(usage):
             if used > limit:
                 return LimitError(
-                    f"the function {function} {took}, the limit is {limit}, and its worker was ended: {advice} of the "
-                    "pool"
+                    f"{subject} {took}, the limit is {limit}, and its worker was ended: {advice} of the pool"
                 )
         return None
 
@@ -75,7 +77,7 @@ class WorkerLimits:
                 usage.own_bytes,
                 self.memory_bytes,
                 f"took {usage.own_bytes} bytes of memory with the processes that it started",
-                "send smaller batches, or raise --worker-memory-bytes",
+                "free what grows from batch to batch, or send smaller batches, or raise --worker-memory-bytes",
             ),
             (
                 usage.processes,
@@ -151,11 +153,11 @@ class WorkerLimits:
         held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
         return min([together_bytes, *held]) - self.all_memory_bytes
 
-    def shortage(self, function: str, usage: WorkerUsage) -> WorkerError:
-        """What its client is told: it may have kept its own limit, and another pool may have room."""
+    def shortage(self, subject: str, usage: WorkerUsage) -> WorkerError:
+        """Return the client's error: the function may have kept its own limit, and another pool may have room."""
         return WorkerError(
             f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together, "
-            f"{usage.own_bytes} of them the function {function}, most of all, whose worker was ended: give the pool "
+            f"{usage.own_bytes} of them {subject}, most of all, whose worker was ended: give the pool "
             "more memory or fewer workers, or lower its --worker-memory-bytes"
         )
 

@@ -2,8 +2,15 @@
 """What a pool tells about its workers."""
 
 import dataclasses
+import re
 
 from updraft.service.child import describe_exit
+
+# One frame of `faulthandler`, which writes the innermost first.
+_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,9}) in (?P<function>.{1,100})$', re.MULTILINE
+)
+_LIBRARY = re.compile(r"/lib/python3[^/]*/(?!site-packages/)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,6 +26,13 @@ class WorkerDeath:
     def signal(self) -> int | None:
         """The signal that ended it; None where none did or nobody could say."""
         return -self.status if self.status is not None and self.status < 0 else None
+
+    @property
+    def place(self) -> str:
+        """Return the innermost frame outside Python's own library, such as "crash (/work/f.py:3)"; empty if unknown."""
+        frames = list(_FRAME.finditer(self.stack))
+        found = next((frame for frame in frames if not _LIBRARY.search(frame["file"])), next(iter(frames), None))
+        return f"{found['function']} ({found['file']}:{found['line']})" if found else ""
 
     def __str__(self) -> str:
         """In words: "was killed by SIGSEGV", "exited with code 3"."""

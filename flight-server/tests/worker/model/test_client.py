@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from updraft.errors import FunctionRefusedError, InternalError, UserError, WorkerError
+from updraft.errors import FunctionLoadError, InternalError, UserError, WorkerError
 from updraft_server.worker.model.client import ModelClient, SuspectError
 from updraft_server.worker.model.door import (
     MAX_PACKET_BYTES,
@@ -183,7 +183,7 @@ def test_what_the_function_raised_is_raised_here(clients: Clients) -> None:
 
 def test_a_refusal_says_why_and_whether_another_call_may_succeed(clients: Clients) -> None:
     client, _ = clients(Refused("is broken", may_retry=False), Refused("is away", may_retry=True))
-    with pytest.raises(FunctionRefusedError, match="function 'f' is broken"):
+    with pytest.raises(FunctionLoadError, match="function 'f' is broken"):
         client.connect()
     with pytest.raises(WorkerError, match="function 'f' is away"):
         client.connect()

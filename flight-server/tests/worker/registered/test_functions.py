@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from updraft import function
-from updraft.errors import FunctionNotFoundError, FunctionRefusedError
+from updraft.errors import FunctionLoadError, FunctionNotFoundError
 from updraft.functions import Function
 from updraft_server.ipc.load import Load
 from updraft_server.worker.registered.functions import RegisteredFunctions
@@ -44,7 +44,7 @@ def test_the_same_function_may_be_found_twice() -> None:
 
 def test_two_functions_of_one_name_and_version_cannot_be_called() -> None:
     functions = RegisteredFunctions([ONE, function(version="1")(price), TWO])
-    with pytest.raises(FunctionRefusedError, match="version '1' is defined twice"):
+    with pytest.raises(FunctionLoadError, match="version '1' is defined twice"):
         functions.find("price", "1").load()
     functions.find("price", "2").load()
 
@@ -67,7 +67,7 @@ def test_a_constructor_that_fails_is_the_fault_of_its_function_alone(
     assert type(failure).__name__ in functions.find("Broken").fault
     assert functions.find("price").fault == ""
     assert type(failure).__name__ in capsys.readouterr().err
-    with pytest.raises(FunctionRefusedError, match=type(failure).__name__):
+    with pytest.raises(FunctionLoadError, match=type(failure).__name__):
         functions.find("Broken").load()
 
 
@@ -135,7 +135,7 @@ def test_what_is_known_to_end_its_process_is_at_fault_and_not_constructed() -> N
     functions.load_for_workers({Load("models", "First", "1"): "it ends the process"})
     assert first.constructed == ["Second"]
     assert [functions.find(name).fault for name in ("First", "Second")] == ["it ends the process", ""]
-    with pytest.raises(FunctionRefusedError, match="function 'First' cannot be called: it ends the process"):
+    with pytest.raises(FunctionLoadError, match="function 'First' cannot be called: it ends the process"):
         functions.find("First").load()
 
 

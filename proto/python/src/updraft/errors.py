@@ -7,8 +7,9 @@
      +- ProtocolError            the client broke the protocol
      +- LimitError               a message or batch exceeds a limit
      +- FunctionNotFoundError    the pool has no such function
-     +- FunctionRefusedError     the pool's settings do not allow the function, or it cannot be loaded
+     +- FunctionRefusedError     the pool's settings do not allow the function
      |   +- ActionRefusedError   the service's settings do not allow the action; never in-band
+     +- FunctionLoadError        a registered function cannot be loaded
      +- VersionMismatchError     client and pool differ in the version of Python, pyspark or the protocol
      +- PoolFullError            the queue is full; has a retry hint
      +- PoolUnavailableError     the service is draining, has no worker or is unreachable
@@ -114,11 +115,15 @@ class FunctionNotFoundError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_NOT
 
 
 class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFUSED, code="PERMISSION_DENIED"):
-    """Raised when the pool's settings do not allow the function, or it cannot be loaded."""
+    """Raised when the pool's settings do not allow the function."""
 
 
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
     """Raised when the service's settings do not allow an action. Only sent as a status, so it needs no kind."""
+
+
+class FunctionLoadError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_LOAD, code="FAILED_PRECONDITION"):
+    """Raised when a registered function cannot be loaded: its module, its constructor or its model process fails."""
 
 
 class VersionMismatchError(UpdraftError, kind=ErrorKind.ERROR_KIND_VERSION, code="FAILED_PRECONDITION"):

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
-from updraft.errors import FunctionRefusedError, InternalError, UpdraftError, WorkerError, error_from_message
+from updraft.errors import FunctionLoadError, InternalError, UpdraftError, WorkerError, error_from_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import after
 from updraft_server.worker.model.door import AskFate, Connect, Connected, Door, DoorError, Fate, Refused
@@ -139,7 +139,7 @@ class ModelClient:
                 self._socket, self._replica = connection, replica
                 return connection
             case Refused(reason, may_retry):
-                error_class = WorkerError if may_retry else FunctionRefusedError
+                error_class = WorkerError if may_retry else FunctionLoadError
                 raise error_class(f"function {name!r} {reason}")
         raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that wants a connection")
 

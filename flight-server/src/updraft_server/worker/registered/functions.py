@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from updraft.errors import FunctionNotFoundError, FunctionRefusedError, keep_start
+from updraft.errors import FunctionLoadError, FunctionNotFoundError, keep_start
 from updraft.functions import Function
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
@@ -65,12 +65,12 @@ class RegisteredFunction:
         return None if batching is None or self.fault else BatchedFunction(self.function, batching)
 
     def load(self, running: Running = unnoted) -> Loaded:
-        """The function, ready to be called; raises FunctionRefusedError when its constructor fails.
+        """The function, ready to be called; raises FunctionLoadError when its constructor fails.
 
         `running` is entered while that runs, where the function is a class that was not constructed before.
         """
         if self.fault:
-            raise FunctionRefusedError(f"function {self.name!r} cannot be called: {self.fault}")
+            raise FunctionLoadError(f"function {self.name!r} cannot be called: {self.fault}")
         if self._loaded is None:
             try:
                 with running(self.as_load) if self.function.is_class else nullcontext(), in_this_process():
@@ -79,7 +79,7 @@ class RegisteredFunction:
                 self._loaded = loaded
             except BaseException as error:  # a panic of a library in Rust is no Exception
                 explain(error)
-                raise FunctionRefusedError(
+                raise FunctionLoadError(
                     self.as_load.fault(describe(error)),
                     exception_class=qualified_name(error),
                     traceback="".join(traceback.format_exception(error)),
@@ -146,7 +146,7 @@ class RegisteredFunctions:
                     continue
                 try:
                     registered.load(running)
-                except FunctionRefusedError as error:
+                except FunctionLoadError as error:
                     sys.stderr.write(f"updraft-server: {error.message}\n{error.traceback}")
                     registered.fault = error.message
 

@@ -97,9 +97,9 @@ class ServiceSettings(Settings):
         "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
     )
 
-    chart_component: str = setting(
-        "Values of the Helm chart that configure the service, such as pools.default. Errors then name values instead "
-        "of options. The chart sets it.",
+    configured_by: str = setting(
+        "Where the service's settings are written: a path of the Helm chart's values, such as pools.default, or "
+        "local_pool(). Errors name settings as they are written there. The chart and local_pool() set it.",
         default="",
     )
 

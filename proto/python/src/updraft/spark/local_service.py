@@ -78,7 +78,7 @@ class LocalService:
             *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
             *("--ready-file", str(self._ready_file), *self._addresses(), *self._places()),
             *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
-            *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
+            *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}", "--configured-by", f"local_{noun}()"),
             *arguments,
             *_options(settings),
         ]

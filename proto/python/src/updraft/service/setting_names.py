@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of settings in errors, as the reader of the error has written them.
+
+Code names a setting by its option. The Helm chart has values instead, and `local_pool()` arguments.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from updraft.errors import UpdraftError, UserError
+
+_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: of the (?:pool|writer))?")
+
+
+def camel_case(setting: str) -> str:
+    """Return a setting's name as the chart spells it: `maxExchanges` for `max_exchanges`."""
+    first, *others = setting.split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
+class SettingNames:
+    """Names of one service's settings."""
+
+    def __init__(self, configured_by: str, value_of: Callable[[str], str | None]) -> None:
+        """Name settings as they were set.
+
+        Args:
+            configured_by: A Python function such as `local_pool()`, the path of the chart's values for the service,
+                such as `pools.default`, or empty for a command line.
+            value_of: Return the path of a setting (`max_exchanges`) below the chart's values, or None if the chart
+                does not set it.
+        """
+        self._configured_by = configured_by
+        self._value_of = value_of
+
+    def named(self, text: str) -> str:
+        """Return a text with these names in place of options."""
+        return _OPTION.sub(self._name, text) if self._configured_by else text
+
+    @contextmanager
+    def in_errors(self) -> Iterator[None]:
+        """Name settings so in errors that the service raises in the block; leave those of functions as they are."""
+        try:
+            yield
+        except UpdraftError as error:
+            if not isinstance(error, UserError):
+                error.message = self.named(error.message)
+            raise
+
+    def _name(self, option: re.Match[str]) -> str:
+        setting = option[1].replace("-", "_")
+        if self._configured_by.endswith("()"):
+            return f"{setting} of {self._configured_by}"
+        value = self._value_of(setting)
+        return option[0] if value is None else f"{self._configured_by}.{value} of the chart"
