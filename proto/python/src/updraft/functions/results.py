@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an author's code returned, as the column that it has declared; anything else is an error of that code."""
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
 from updraft.functions.values import check_narrowing, to_column
 
+_LONGEST_VALUE = 100
+"""Characters of a value that an error shows."""
+_VALUES = reprlib.Repr()
+_VALUES.maxstring = _VALUES.maxlong = _VALUES.maxother = _LONGEST_VALUE
 _NEVER_MISSING = {str, int, bytes, bool, type(None)}
 
 
@@ -31,14 +36,18 @@ class ResultColumn:
 
     def of_values(self, values: Sequence[Any]) -> pa.Array:
         """The column of values as the author wrote them; raises UserError."""
-        convert = self._value.to_arrow
         try:
-            plain = values if convert is None else [convert(value) for value in values]
-            column = to_column(plain, self._value.type)
+            column = self._column(values)
         except Exception as error:
             # Reading a value may run code of the author, such as a property.
-            raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}") from error
+            place = _place_of_unfit(values, self._column)
+            raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}{place}") from error
         return self._without_nulls(column)
+
+    def _column(self, values: Sequence[Any]) -> pa.Array:
+        convert = self._value.to_arrow
+        plain = values if convert is None else [convert(value) for value in values]
+        return to_column(plain, self._value.type)
 
     def of_column(self, column: Any, rows: int) -> pa.Array:
         """What code that takes columns returned for so many rows; raises UserError."""
@@ -54,18 +63,21 @@ class ResultColumn:
         if not is_same and not _is_wider(array.type, wanted):
             raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
         try:
-            if not is_same:
-                check_narrowing(array, wanted)
-                # Raises where another value would not be the same.
-                array = array.cast(wanted)
-            return retyped(self._without_nulls(array), wanted)
+            same = array if is_same else self._cast(array)
+            return retyped(self._without_nulls(same), wanted)
         except (TypeError, pa.ArrowException) as error:
-            raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}") from error
+            place = _place_of_unfit(array, self._cast)
+            raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}{place}") from error
+
+    def _cast(self, array: pa.Array) -> pa.Array:
+        check_narrowing(array, self._value.type)
+        # Raises where another value would not be the same.
+        return array.cast(self._value.type)
 
     def _without_nulls(self, array: pa.Array) -> pa.Array:
         where = forbidden_null(array, self.field)
         if where:
-            place = f" ({where})" if where != self.field.name else ""
+            place = f" ({where})" if where != self.field.name else _place(array.is_null().index(True).as_py(), len(array))
             raise wrong_result(f"{self._what} returned a null, which its hint does not allow{place}")
         return array
 
@@ -109,13 +121,53 @@ class ResultColumn:
 
 
 def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
-    """A column of an array of Python's objects; raises UserError."""
+    """Return a column of an array of Python's objects; raises UserError."""
+
+    def column(listed: list[Any]) -> pa.Array:
+        return nan_as_null(to_column(_with_nulls(listed) if value.nullable else listed, value.type))
+
+    listed: list[Any] = []
     try:
         listed = values.tolist()
-        return nan_as_null(to_column(_with_nulls(listed) if value.nullable else listed, value.type))
+        return column(listed)
     except Exception as error:
         # Comparing a value may run code of the author.
-        raise wrong_result(f"{what} returned what is no {value.type}: {error}") from error
+        place = _place_of_unfit(listed, column)
+        raise wrong_result(f"{what} returned what is no {value.type}: {error}{place}") from error
+
+
+def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:
+    """Return row and value of the first of the values with which a conversion fails; empty if it cannot be told."""
+
+    def fails(rows: int) -> bool:
+        try:
+            convert(values[:rows])
+        except Exception:
+            return True
+        return False
+
+    if not fails(len(values)):
+        return ""
+    most_good, fewest_bad = 0, len(values)
+    while fewest_bad - most_good > 1:
+        middle = (most_good + fewest_bad) // 2
+        most_good, fewest_bad = (most_good, middle) if fails(middle) else (middle, fewest_bad)
+    return _place(most_good, len(values), _shown(values[most_good])) if fewest_bad else ""
+
+
+def _place(row: int, rows: int, value: str = "") -> str:
+    """Return the words for a row of a batch, counted from 0, and its value; a row alone has no number."""
+    words = [f"row {row} of the batch"] if rows > 1 else []
+    words += [f"value {value}"] if value else []
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _VALUES.repr(value.as_py() if isinstance(value, pa.Scalar) else value)
+    except Exception:
+        # Its `repr` is code of the author.
+        return f"of type {type(value).__name__}"
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
