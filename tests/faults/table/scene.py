@@ -126,10 +126,15 @@ class Scene:
         assert [call.finish() for call in open_calls] == [_GOOD] * WORKERS
         self.serve_good_exchanges()
 
+        looks: list[Held] = []
+
         def at_rest() -> Held | None:
             held = held_by(self.pool, self.runtime)
+            looks.append(held)
             resting = dict.fromkeys(held.counters, 0) | {"idle": WORKERS}
-            return held if held.counters == resting and not held.artifacts.on_their_way else None
+            # A helper of the zygote that was forked just now has no name of its own, and counts as a process.
+            settled = len(looks) > 1 and looks[-2].processes == held.processes
+            return held if settled and held.counters == resting and not held.artifacts.on_their_way else None
 
         self._before = until("the pool is at rest", at_rest)
         self._family = self.pool.members()
