@@ -43,12 +43,13 @@ class ArrowLayout:
 
 
 def _has_text(data_type: pa.DataType) -> bool:
+    if isinstance(data_type, pa.BaseExtensionType):
+        # One that is written in Python has no hash.
+        return _has_text(data_type.storage_type)
     return data_type in _BYTES_OF_TEXT or any(map(_has_text, _below(data_type)))
 
 
 def _below(data_type: pa.DataType) -> list[pa.DataType]:
-    if isinstance(data_type, pa.BaseExtensionType):
-        return [data_type.storage_type]
     if isinstance(data_type, pa.DictionaryType | pa.RunEndEncodedType):
         return [data_type.value_type]
     return [data_type.field(index).type for index in range(data_type.num_fields)]

@@ -134,7 +134,10 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "other_unit": (other_unit, r"returned what is no timestamp\[us\]"),
     "sparse": (sparse, "which Arrow does not have"),
     "too_large": (too_large, r"which is no float: a number as large as 1e\+300.*\(row 1 of the batch, value 1e\+300\)"),
-    "too_large_in_lists": (too_large_in_lists, r"a number as large as -1e\+300 is no float.*\(row 1 of the batch, value \[2\.0, -1e"),
+    "too_large_in_lists": (
+        too_large_in_lists,
+        r"a number as large as -1e\+300 is no float.*\(row 1 of the batch, value \[2\.0, -1e",
+    ),
     "rounded": (rounded, "which is no halffloat: the integer 2049 is no halffloat: declare a wider type"),
     "rounded_objects": (rounded_objects, "the integer 65519 is no halffloat"),
     "rounded_in_lists": (rounded_in_lists, "the integer -2049 is no halffloat"),

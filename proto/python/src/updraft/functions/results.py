@@ -77,7 +77,9 @@ class ResultColumn:
     def _without_nulls(self, array: pa.Array) -> pa.Array:
         where = forbidden_null(array, self.field)
         if where:
-            place = f" ({where})" if where != self.field.name else _place(array.is_null().index(True).as_py(), len(array))
+            place = (
+                f" ({where})" if where != self.field.name else _place(array.is_null().index(True).as_py(), len(array))
+            )
             raise wrong_result(f"{self._what} returned a null, which its hint does not allow{place}")
         return array
 
