@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow types that a function may return, beyond those that it is given: the same answer as stock, or an error on both."""
+"""Arrow types that a function may return: the same answer as on stock, or an error on both sides."""
 
 from __future__ import annotations
 
