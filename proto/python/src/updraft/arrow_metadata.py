@@ -124,12 +124,11 @@ def is_big_endian(metadata: memoryview) -> bool:
     return header_table(metadata).int16(_SCHEMA_ENDIANNESS) != 0
 
 
-def dictionary_ids(metadata: memoryview, *, most_fields: int) -> list[int]:
-    """The ids of a schema's dictionaries in the order of its fields, depth first.
+def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
+    """Find the ids of a schema's dictionaries in the order of its fields, depth first.
 
-    Raises ValueError for more fields than `most_fields`: fields below those that have none cost nothing to send.
+    Raises ValueError for more fields than `most_fields`: fields inside of a column that has none cost little to send.
     """
-    ids = []
     waiting = [header_table(metadata).tables(_SCHEMA_FIELDS)]
     while waiting:
         if (field := next(waiting[-1], None)) is None:
@@ -139,9 +138,8 @@ def dictionary_ids(metadata: memoryview, *, most_fields: int) -> list[int]:
         if most_fields < 0:
             raise ValueError("a column without fields has some")
         if field.has(_FIELD_DICTIONARY):
-            ids.append(field.table(_FIELD_DICTIONARY).int64(_ENCODING_ID))
+            yield field.table(_FIELD_DICTIONARY).int64(_ENCODING_ID)
         waiting.append(field.tables(_FIELD_CHILDREN))
-    return ids
 
 
 class DictionaryBatch(NamedTuple):
