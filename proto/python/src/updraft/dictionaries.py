@@ -5,6 +5,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 _BITS_PER_BYTE = 8
+_OFFSET_BYTES = 8
 _VIEW_BYTES = 16
 _VIEW = pa.binary(_VIEW_BYTES)
 _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
@@ -45,7 +46,7 @@ class Dictionary:
         import pyarrow.compute as pc
 
         texts_bytes = pc.sum(self._text_lengths().take(indexes)).as_py() or 0
-        return int(texts_bytes) + len(indexes) * (_VIEW_BYTES if self._has_views else _BITS_PER_BYTE)
+        return int(texts_bytes) + len(indexes) * (_VIEW_BYTES if self._has_views else _OFFSET_BYTES)
 
     def decoded(self, indexes: pa.Array) -> pa.Array:
         """Return the value of each index, null for a null; raises pyarrow.ArrowIndexError for one that is none."""
