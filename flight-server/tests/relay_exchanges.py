@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from flight_messages import FlightData, path_request
 
@@ -25,6 +26,18 @@ from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script,
 
 MAX_MESSAGE_BYTES = 10_000
 ECHO_DESCRIPTOR = bytes(split_flight_data(path_request("echo")).descriptor)
+
+
+def dictionary() -> bytes:
+    """A dictionary as a client of plain Flight sends it."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"x": pa.array(["a"]).dictionary_encode()})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    _, message, _ = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    return bytes(
+        FlightData(data_header=message.metadata.to_pybytes(), data_body=message.body.to_pybytes()).SerializeToString()
+    )
 
 
 class ScriptedCall:

@@ -288,6 +288,24 @@ def _noise() -> tuple[bytes, list[Any]]:
     return SCHEMA[0], [numbered(b"\xff" * 1000, b"\xff" * 1000, 1)]
 
 
+@ATTEMPTS("INVALID_ARGUMENT")
+def sends_a_value_once_for_a_million_rows_of_plain_flight(outsider: Outsider) -> list[str]:
+    indexes = pa.repeat(pa.scalar(0, pa.int8()), 1_000_000)
+    schema, messages = _one_of(pa.DictionaryArray.from_arrays(indexes, pa.array(["x" * MIB])))
+    return [_plain(outsider, schema).say(*messages).half_close().end()]
+
+
+@ATTEMPTS("INVALID_ARGUMENT")
+def sends_dictionaries_without_end(outsider: Outsider) -> list[str]:
+    schema, (dictionary, _) = _one_of(pa.array(["x" * MIB]).dictionary_encode())
+    return [_plain(outsider, schema).say(*[dictionary] * 100).half_close().end()]
+
+
+def _plain(outsider: Outsider, schema: bytes) -> Conversation:
+    path = FlightDescriptor(type=PATH, path=["echo"])
+    return outsider.exchange(FlightData(flight_descriptor=path, data_header=schema))
+
+
 @ATTEMPTS("OK", "INVALID_ARGUMENT", "UNKNOWN", "ABORTED")
 def sends_list_views_that_share_their_values(outsider: Outsider) -> list[str]:
     # A function gets them as they are; what it makes of them is its own memory, which has a limit.

@@ -82,8 +82,9 @@ def test_what_goes_wrong_is_an_error_of_the_function(pool: LocalPool, name: str)
 
 
 def test_what_cannot_be_sent_does_not_reach_the_function(pool: LocalPool) -> None:
-    batch = pa.record_batch({"x": pa.array(["a", "b"]).dictionary_encode()})
-    with pytest.raises(ProtocolError, match="dictionary"):
+    lists = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([["a"]]))
+    batch = pa.record_batch({"x": lists})
+    with pytest.raises(ProtocolError, match="dictionary of list"):
         in_a_test(pool, "raises", batch)
-    with pytest.raises(pa.ArrowInvalid, match="dictionary"):
+    with pytest.raises(pa.ArrowInvalid, match="dictionary of list"):
         in_the_pool(pool, "raises", batch)

@@ -47,7 +47,8 @@ class FrontSettings(ServiceSettings, PoolSettings):
     )
     max_batch_bytes: int = setting(
         "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
-        "a large text. A worker needs --worker-memory-bytes of eight times as much for it.",
+        "a large text. Dictionary-encoded columns of a batch may take as much once they are decoded, and so may their "
+        "dictionaries. A worker needs --worker-memory-bytes of eight times as much for it.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,

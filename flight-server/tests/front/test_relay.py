@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from flight_messages import FlightData, batch, finish, keep_alive, path_request
-from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, exchange, silent
+from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, dictionary, exchange, silent
 
 from updraft.errors import (
     DeadlineError,
@@ -93,6 +93,32 @@ async def test_who_has_sent_a_part_alone_is_waited_for() -> None:
         await silent(worker)
 
     running = await exchange([message], takes, ends=False)
+    relaying = asyncio.create_task(running.run())
+    await came.wait()
+    assert running.relay.turn is Side.CLIENT
+    relaying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await relaying
+
+
+async def test_dictionaries_are_passed_on_and_count_as_none() -> None:
+    running = await exchange([dictionary(), dictionary(), data(), dictionary(), data()], plain=True)
+    assert await running.run() is LeaseOutcome.CLEAN
+    transfer = running.transfer
+    assert (transfer.received_messages, transfer.dictionaries, transfer.batches) == (5, 3, 2)
+    assert bytes(running.call.received[1].data_header) == FlightData.FromString(dictionary()).data_header
+
+
+async def test_who_has_sent_dictionaries_alone_is_waited_for() -> None:
+    came = asyncio.Event()
+
+    async def takes(worker: FakeWorker) -> None:
+        while (await worker.receive()).kind is not FrameKind.BATCH:
+            pass
+        came.set()
+        await silent(worker)
+
+    running = await exchange([dictionary()], takes, ends=False, plain=True)
     relaying = asyncio.create_task(running.run())
     await came.wait()
     assert running.relay.turn is Side.CLIENT

@@ -23,6 +23,21 @@ _BATCH = pa.RecordBatch.from_pydict(
         "flag": pa.array([True, None, False]),
     }
 )
+_COLORS = ["red", None, "a color with a name that is longer than a view", "green"]
+_CODED = [
+    pa.RecordBatch.from_pydict(
+        {
+            "color": pa.array(_COLORS[:colors]).dictionary_encode(),
+            "view": pa.DictionaryArray.from_arrays(range(colors), pa.array(_COLORS[:colors], pa.string_view())),
+            "number": pa.array([3, None, 1, 2][:colors]).dictionary_encode(),
+            "list": pa.ListArray.from_arrays([0] * colors + [colors], pa.array(_COLORS[:colors]).dictionary_encode()),
+            "map": pa.MapArray.from_arrays(
+                [0, *range(colors)], pa.array(["k"] * colors).dictionary_encode(), pa.array(range(colors))
+            ),
+        }
+    )
+    for colors in (2, 4)
+]
 _LEAVES: Sequence[pa.DataType] = (
     pa.null(),
     pa.bool_(),
@@ -57,6 +72,22 @@ def changed_batch(chance: random.Random) -> Pieces:
     pieces = pieces_of(batch)
     if chance.random() < 0.9:
         changed = chance.choice((0, 1, 1, 1, 2))
+        pieces[changed] = mutated(pieces[changed], chance)
+    return pieces
+
+
+def changed_dictionaries(chance: random.Random) -> Pieces:
+    """Headers and bodies of a schema, dictionaries and batches; one of them changed, in some of them nothing."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _CODED[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as out:
+        for batch in _CODED:
+            out.write_batch(batch)
+    schema, *messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    pieces = [schema.metadata.to_pybytes()]
+    for message in messages:
+        pieces += [message.metadata.to_pybytes(), message.body.to_pybytes()]
+    if chance.random() < 0.9:
+        changed = chance.randrange(len(pieces))
         pieces[changed] = mutated(pieces[changed], chance)
     return pieces
 

@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
 
-from tests.programs.fuzz.arrow import changed_batch
+from tests.programs.fuzz.arrow import changed_batch, changed_dictionaries
 from tests.programs.fuzz.target import Pieces, Target, mutated, number
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.arrow_layout import Text
+from updraft.arrow_metadata import is_dictionary
+from updraft.dictionary_decoder import DecodedLimit, DictionaryDecoder
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
@@ -184,6 +186,21 @@ def _received_batch(pieces: Pieces, text: Text) -> pa.RecordBatch:
     return decoder.decode_batch(_received(pieces[1], pieces[2]).message, sequence=1)
 
 
+def _read_dictionaries(pieces: Pieces) -> None:
+    """A worker's schema, dictionaries and batches of a plain client."""
+    limit, rows = DecodedLimit(1 << 24, "--max-batch-bytes"), WorkerSettings().max_batch_rows
+    with contextlib.suppress(UpdraftError):
+        decoder = DictionaryDecoder.announced_by(
+            _received(pieces[0], b"").message, "the first message", limit=limit, max_batch_rows=rows, text=Text.UTF_8
+        )
+        for header, body in zip(pieces[1::2], pieces[2::2], strict=True):
+            message = _received(header, body).message
+            if is_dictionary(memoryview(header)):
+                decoder.add_dictionary(message, sequence=1)
+            else:
+                _use(decoder.decode_batch(message, sequence=1), Text.UTF_8)
+
+
 def _received(header: bytes, body: bytes) -> ReceivedFrame:
     """A frame as a worker takes it from its socket."""
     front, worker = socket.socketpair()
@@ -265,5 +282,6 @@ TARGETS = (
     Target("commands", _command, _read_command),
     Target("archives", _archive, _read_archive),
     Target("arrow input", changed_batch, _read_arrow),
+    Target("dictionaries", changed_dictionaries, _read_dictionaries),
     Target("packets", _packet, _read_packet),
 )

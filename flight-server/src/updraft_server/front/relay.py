@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from updraft.arrow_metadata import is_dictionary
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.service.exchange import (
@@ -312,6 +313,8 @@ class Relay:
         if not fields.data_header and not self._plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
+            # Counted before the message is, as parts are: the worker takes it with the next batch.
+            self._transfer.dictionaries += self._plain and is_dictionary(fields.data_header)
             await self._pass_on(message, fields)
         else:
             # Plain Flight has no metadata: a message without any data says that the client is there.

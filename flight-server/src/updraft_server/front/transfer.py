@@ -19,6 +19,8 @@ class Transfer:
     """Messages among the received that are no batch: they say that the client has sent all it had."""
     parts: int = 0
     """Messages among the received that have a part of a batch, and not its last one."""
+    dictionaries: int = 0
+    """Messages among the received that have values for the batches behind them, and no rows."""
     keep_alives: int = 0
     """Messages that say only that the client is still there."""
     rows: int = 0
@@ -27,7 +29,7 @@ class Transfer:
     @property
     def batches(self) -> int:
         """Batches received."""
-        return self.received_messages - self.finishes - self.parts
+        return self.received_messages - self.finishes - self.parts - self.dictionaries
 
     @property
     def bytes_by_direction(self) -> dict[str, int]:

@@ -14,7 +14,9 @@ from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.arrow_layout import ArrowLayout, Text
+from updraft.arrow_metadata import is_dictionary
 from updraft.batch_parts import PART_BYTES, BatchParts, last_part, parts_before_last
+from updraft.dictionary_decoder import DecodedLimit, DictionaryDecoder
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError
 from updraft.reply_checks import check_reply, check_reply_schema
 from updraft.v1 import exchange_pb2
@@ -45,7 +47,7 @@ class Exchange:
 
     def __init__(self, channel: Channel, settings: WorkerSettings) -> None:
         self._channel = channel
-        self._inputs: list[ArrowDecoder] = []
+        self._inputs: list[ArrowDecoder | DictionaryDecoder] = []
         self._settings = settings
         self.state = InputState.OPEN
         self.plain = False
@@ -85,7 +87,17 @@ class Exchange:
             self.max_bytes_per_reply = _smaller(self.max_bytes_per_reply, _MAX_PLAIN_REPLY_BYTES)
         if not command.header.header_bytes:
             raise ProtocolError("the first message has no Arrow schema")
-        self._add_input(command.message, "the first message")
+        if self.plain:
+            self._inputs.append(self._plain_input(command.message))
+        else:
+            self._add_input(command.message, "the first message")
+
+    def _plain_input(self, schema: pa.Buffer) -> DictionaryDecoder:
+        """Clients of plain Flight send dictionaries as they have them; Spark has none."""
+        limit = DecodedLimit(self._assignment.max_batch_bytes, self._assignment.max_batch_bytes_setting)
+        return DictionaryDecoder.announced_by(
+            schema, "the first message", limit=limit, max_batch_rows=self._settings.max_batch_rows, text=self._text
+        )
 
     def _add_input(self, schema: pa.Buffer, what: str) -> None:
         max_batch_rows = self._settings.max_batch_rows
@@ -223,6 +235,10 @@ class Exchange:
                 return None
             frame = self._receive_batch_frame(header)
             metadata = self._metadata(frame)
+            decoder = self._inputs[0]
+            if isinstance(decoder, DictionaryDecoder) and is_dictionary(memoryview(frame.data_header)):
+                decoder.add_dictionary(frame.message, sequence=metadata.sequence)
+                continue
             if metadata.HasField("part"):
                 parts = self._take_part(parts, metadata.part, frame)
             elif metadata.HasField("finish"):

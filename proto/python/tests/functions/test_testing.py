@@ -79,10 +79,10 @@ CALLS: list[tuple[Callable[..., Any], Any]] = [(call, length), (table, letters),
 def test_what_no_caller_can_send_is_an_error_of_the_caller(run: Callable[..., Any], code: Any) -> None:
     with pytest.raises(ProtocolError, match="is not an Arrow batch of the announced schema"):
         run(code, NO_TEXT)
-    with pytest.raises(ProtocolError, match="is dictionary-encoded, which is refused"):
-        run(code, TEXT.dictionary_encode())
+    with pytest.raises(ProtocolError, match="is a dictionary of list<item: string>, which is refused"):
+        run(code, pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([["a"]])))
 
 
-def test_keys_are_what_a_caller_can_send() -> None:
-    with pytest.raises(ProtocolError, match="'k' is dictionary-encoded, which is refused"):
-        aggregate(Longest, TEXT, keys={"k": TEXT.dictionary_encode()})
+@pytest.mark.parametrize(("run", "code"), CALLS)
+def test_dictionaries_are_decoded_as_in_a_pool(run: Callable[..., Any], code: Any) -> None:
+    assert run(code, TEXT.dictionary_encode(), batch_rows=1).equals(run(code, TEXT, batch_rows=1))

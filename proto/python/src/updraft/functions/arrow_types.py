@@ -10,6 +10,8 @@ import functools
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_arrays_inside
+
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether values of the one are values of the other."""
@@ -33,11 +35,6 @@ def forbidden_null(array: pa.Array, field: pa.Field) -> str:
     if array.null_count and not field.nullable:
         return str(field.name)
     return "" if _allows_all_nulls(field.type) else _null_inside(array, field)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether it is a list of any length, large or not."""
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
 
 
 def _null_inside(array: pa.Array, field: pa.Field) -> str:
@@ -85,21 +82,23 @@ def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if array.type.equals(kind):
         return array
-    inside = [_read_as(child, field.type) for child, field in zip(_children(array), fields_inside(kind), strict=True)]
-    return _with_children(array, kind, inside)
+    inside = [
+        _read_as(child, field.type) for child, field in zip(arrays_inside(array), fields_inside(kind), strict=True)
+    ]
+    return with_arrays_inside(array, kind, inside)
 
 
 def nan_as_null(array: pa.Array) -> pa.Array:
     """The array with a null for each NaN among the items of a list, where its type allows a null there."""
     kind = array.type
     has_items = is_list(kind) or kinds.is_fixed_size_list(kind)
-    children = _children(array)
+    children = arrays_inside(array)
     inside = [
         _without_nan(child) if has_items and field.nullable and kinds.is_floating(field.type) else nan_as_null(child)
         for child, field in zip(children, fields_inside(kind), strict=True)
     ]
     is_same = all(new is old for new, old in zip(inside, children, strict=True))
-    return array if is_same else _with_children(array, kind, inside)
+    return array if is_same else with_arrays_inside(array, kind, inside)
 
 
 def _without_nan(numbers: pa.Array) -> pa.Array:
@@ -108,37 +107,6 @@ def _without_nan(numbers: pa.Array) -> pa.Array:
 
     is_nan = pc.is_nan(numbers)
     return pc.if_else(is_nan, pa.scalar(None, numbers.type), numbers) if is_nan.true_count else numbers
-
-
-def fields_inside(kind: pa.DataType) -> list[pa.Field]:
-    """The members of a struct, key and value of a map, the items of a list."""
-    if kinds.is_struct(kind):
-        return list(kind)
-    if kinds.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.value_field] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
-
-
-def _children(array: pa.Array) -> list[pa.Array]:
-    """Of each of `fields_inside`; members come without the offset of their struct."""
-    kind = array.type
-    if kinds.is_struct(kind):
-        return [array.field(number) for number in range(kind.num_fields)]
-    if kinds.is_map(kind):
-        return [array.keys, array.items]
-    return [array.values] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
-
-
-def _with_children(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """The array as one of another type, with other children; those are as `_children` has them."""
-    if kinds.is_struct(kind):
-        validity = array.is_valid().buffers()[1] if array.null_count else None
-        return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=children)
-    if kinds.is_map(kind):
-        entry = pa.struct([kind.key_field, kind.item_field])
-        children = [pa.Array.from_buffers(entry, len(children[0]), [None], 0, children=children)]
-    buffers = array.buffers()[: 1 if kinds.is_fixed_size_list(kind) else 2]
-    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children)
 
 
 @functools.lru_cache(maxsize=1024)

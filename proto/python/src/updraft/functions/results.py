@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.functions.arrow_types import forbidden_null, is_list, nan_as_null, retyped, same_type
+from updraft.functions.arrow_types import forbidden_null, nan_as_null, retyped, same_type
 from updraft.functions.failures import wrong_result
 from updraft.functions.forms import Form
 from updraft.functions.hints import Hinted
 from updraft.functions.values import check_narrowing, to_column
+from updraft.nested_arrays import is_list
 
 _LONGEST_VALUE = 100
 """Characters of a value that an error shows."""

@@ -10,11 +10,12 @@ from typing import Any, get_args, get_origin
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.functions.arrow_types import fields_inside, forbidden_null
+from updraft.functions.arrow_types import forbidden_null
 from updraft.functions.declaration_error import DeclarationError
 from updraft.functions.forms import FORMS, Form
 from updraft.functions.hints import Hinted, hinted
 from updraft.functions.values import to_column
+from updraft.nested_arrays import fields_inside
 
 _ITERATORS = (Iterator, Iterable, Generator)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

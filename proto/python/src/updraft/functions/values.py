@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.functions.arrow_types import is_list
 from updraft.functions.hints import Convert
+from updraft.nested_arrays import is_list
 
 _INFINITE_FROM = {pa.float16(): 65520.0, pa.float32(): 2.0**128 - 2.0**103}
 """The smallest number that each type rounds to an infinity."""

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
-from updraft.arrow_decoder import ArrowDecoder
 from updraft.arrow_layout import ArrowLayout, Text
+from updraft.dictionary_decoder import DecodedLimit, DictionaryDecoder
 from updraft.functions import Function, Kind
 from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import OneToOne
@@ -21,6 +21,7 @@ Column: TypeAlias = pa.Array | Sequence[Any]
 
 _NO_KEYS: Mapping[str, Column] = {}
 _MOST_ROWS = 2**31
+_MOST_BYTES = DecodedLimit(2**31 - 1, "--max-batch-bytes of the pool")
 
 
 class LoadedFunction:
@@ -70,7 +71,8 @@ class LoadedFunction:
         """
         self._require(Kind.ANY, "batches")
         batch = columns if isinstance(columns, pa.RecordBatch) else _named(columns)
-        results = cast(OneToOne, self._loaded).run(_received(_batches(batch, batch_rows), batch.schema))
+        _, received = _received(_batches(batch, batch_rows), batch.schema)
+        results = cast(OneToOne, self._loaded).run(received)
         return pa.Table.from_batches(list(_replies(results)))
 
     def aggregate(
@@ -112,8 +114,8 @@ class LoadedFunction:
         return pa.concat_batches(parts or [pa.RecordBatch.from_pylist([], schema=self._function.result_schema)])
 
     def _aggregated(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, call: AggregateCall) -> pa.RecordBatch:
-        received = _received(batches, schema)
-        aggregation = cast(LoadedAggregate, self._loaded).begin(schema, call)
+        decoded, received = _received(batches, schema)
+        aggregation = cast(LoadedAggregate, self._loaded).begin(decoded, call)
         for batch in received:
             aggregation.add(batch)
         (results,) = _replies([aggregation.results()])
@@ -146,7 +148,8 @@ class LoadedFunction:
         return to_column(column if convert is None else [convert(value) for value in column], argument.type)
 
     def _checked(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in _received(batches, batches[0].schema):
+        _, received = _received(batches, batches[0].schema)
+        for batch in received:
             self._function.arguments.check(batch.schema)
             yield self._function.checked(batch)
 
@@ -196,10 +199,25 @@ def _named(columns: Mapping[str, Column]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
-def _received(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """As a worker gets them, which checks them all; raises ProtocolError."""
-    decoder = ArrowDecoder.announced_by(schema.serialize(), "the first message", max_batch_rows=_MOST_ROWS)
-    return (decoder.decode_batch(batch.serialize(), sequence=number) for number, batch in enumerate(batches, 1))
+def _received(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return batches and their schema as a worker has them, which decodes and checks them all; raises ProtocolError."""
+    decoder = DictionaryDecoder.announced_by(
+        schema.serialize(), "the first message", limit=_MOST_BYTES, max_batch_rows=_MOST_ROWS, text=Text.UTF_8
+    )
+    return decoder.schema, _decoded(batches, schema, decoder)
+
+
+def _decoded(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, decoder: DictionaryDecoder
+) -> Iterator[pa.RecordBatch]:
+    for sequence, batch in enumerate(batches, 1):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            stream.write_batch(batch)
+        _, *dictionaries, message = pa.ipc.MessageReader.open_stream(sink.getvalue())
+        for dictionary in dictionaries:
+            decoder.add_dictionary(dictionary.serialize(), sequence=sequence)
+        yield decoder.decode_batch(message.serialize(), sequence=sequence)
 
 
 def _replies(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes structs, maps and lists apart, and puts them together with other types and values inside."""
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether it is a list of any length, large or not."""
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+def fields_inside(kind: pa.DataType) -> list[pa.Field]:
+    """Return the members of a struct, key and value of a map, the items of a list."""
+    if kinds.is_struct(kind):
+        return list(kind)
+    if kinds.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
+
+
+def with_fields_inside(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
+    """Return the type with other fields, in the order of `fields_inside`."""
+    if kinds.is_struct(kind):
+        return pa.struct(fields)
+    if kinds.is_map(kind):
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    (items,) = fields
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(items, kind.list_size)
+    return pa.large_list(items) if kinds.is_large_list(kind) else pa.list_(items)
+
+
+def arrays_inside(array: pa.Array) -> list[pa.Array]:
+    """Return the array of each of `fields_inside`; members come without the offset of their struct."""
+    kind = array.type
+    if kinds.is_struct(kind):
+        return [array.field(number) for number in range(kind.num_fields)]
+    if kinds.is_map(kind):
+        return [array.keys, array.items]
+    return [array.values] if is_list(kind) or kinds.is_fixed_size_list(kind) else []
+
+
+def with_arrays_inside(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """Return the array as one of another type, with other arrays inside, in the order of `arrays_inside`."""
+    if kinds.is_struct(kind):
+        validity = array.is_valid().buffers()[1] if array.null_count else None
+        return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=children)
+    if kinds.is_map(kind):
+        entry = pa.struct([kind.key_field, kind.item_field])
+        children = [pa.Array.from_buffers(entry, len(children[0]), [None], 0, children=children)]
+    buffers = array.buffers()[: 1 if kinds.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children)
