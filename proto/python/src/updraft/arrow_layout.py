@@ -43,7 +43,9 @@ class ArrowLayout:
 
 
 def _has_text(data_type: pa.DataType) -> bool:
-    return data_type in _BYTES_OF_TEXT or any(map(_has_text, _below(data_type)))
+    # An extension type that a function has defined need not be hashable.
+    is_text = not isinstance(data_type, pa.BaseExtensionType) and data_type in _BYTES_OF_TEXT
+    return is_text or any(map(_has_text, _below(data_type)))
 
 
 def _below(data_type: pa.DataType) -> list[pa.DataType]:
