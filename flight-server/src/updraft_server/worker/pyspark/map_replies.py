@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of the map family, whose columns have whatever types the function gave them: PySpark checks and casts none."""
+"""Replies of `mapInArrow` and `mapInPandas`, whose column types PySpark's worker neither checks nor casts."""
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ from updraft_server.worker.replies import FreeRunningReplies, ReplyChannel
 
 
 class MapReplies(FreeRunningReplies):
-    """Replies whose columns Spark can read, if it can read those of the function at all."""
+    """Free-running replies with the function's columns in types that Spark reads (`readable_columns`)."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -22,7 +22,7 @@ class MapReplies(FreeRunningReplies):
         super().add(batch if columns.changes_nothing else self._readable(batch, columns))
 
     def _readable(self, batch: pa.RecordBatch, columns: ReadableColumns) -> pa.RecordBatch:
-        # What two schemas are made into may be the same.
+        # Different schemas may become equal.
         if not batch.schema.equals(columns.schema):
             raise pa.ArrowInvalid(DIFFERENT_SCHEMA)
         try:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of types that need more than Spark's JVM and replies have, with the same values in types that need less.
+"""Converts columns into types that Spark's JVM reads and that replies can carry.
 
-- Views of text and binary: a slice of them keeps all of their bytes, so large results could not be split into replies.
-- List views: the same.
-- Dictionaries: replies have none. The JVM reads the indices and no dictionary, and so the indices are sent.
-- Extension types: the JVM reads what they store.
+- Text and binary views become large text and binary, list views become lists. A slice of views is sent with all bytes
+  of the whole column, so a large result could not be split into replies.
+- Dictionaries become their indices: that is what the JVM reads of them on stock.
+- Extension types become their storage, as the JVM reads them.
 
-Spark reads views since 4.3. Before, they stay what they are, for Spark to refuse them as it does on stock.
+Spark reads views since 4.3. On older versions they stay views, and Spark refuses them as on stock.
 """
 
 import pyarrow as pa
@@ -21,17 +21,17 @@ _LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary
 
 
 class ReadableColumns:
-    """Makes batches of one schema readable."""
+    """Converter for batches of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._readable = pa.schema([_field(field) for field in schema], schema.metadata)
         self._layout = ArrowLayout(schema, Text.BYTES)
         self.changes_nothing = bool(self._readable.equals(schema))
-        """Whether batches are readable as they are."""
+        """Whether all types are readable already."""
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The readable batch; raises UserError for one that is not valid Arrow, before its values are read."""
+        """Return the converted batch; raise UserError for invalid Arrow, before any value is read."""
         check_reply(batch, self._layout)
         columns = [_array(column, field.type) for column, field in zip(batch.columns, self._readable, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._readable)
@@ -42,7 +42,7 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _type(kind: pa.DataType) -> pa.DataType:
-    """The types of lists that Spark refuses stay what they are, whatever is inside."""
+    # Spark refuses all other nested types, so their children stay as they are.
     match kind:
         case pa.BaseExtensionType():
             return _type(kind.storage_type)
@@ -85,8 +85,8 @@ def _array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
-    """A list of the items that the lists have, without those that are between and around them."""
-    # Functions that return what Spark reads need not wait for it.
+    """Copy lists or list views as lists, without items that belong to none of them."""
+    # Most functions return readable types and never need it.
     import pyarrow.compute as pc
 
     ends = pc.cumulative_sum_checked(pc.fill_null(pc.list_value_length(array), 0))
