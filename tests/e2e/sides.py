@@ -31,6 +31,8 @@ from tests.support.spark import (
 
 Query = Callable[[SparkSession], DataFrame]
 
+# Py4J names the number of the object that was called.
+_CALL_FAILED = "An error occurred while calling "
 _DAEMON_MODULE = "spark.python.daemon.module"
 
 
@@ -83,9 +85,9 @@ class Sides:
         assert [canonical(row) for row in ours.rows] == [canonical(row) for row in stock.rows]
         return ours
 
-    def assert_refused_alike(self, query: Query) -> None:
+    def assert_refused_alike(self, query: Query, confs: Mapping[str, str] | None = None) -> None:
         """Both sides raise the same error with the same words, but for the numbers of columns and variables."""
-        stock, ours = self.stock(query), self.updraft(query)
+        stock, ours = self.stock(query, confs), self.updraft(query, confs=confs)
         assert stock.error is not None
         assert type(ours.error) is type(stock.error), ours.error
         assert _reason(ours.error) == _reason(stock.error)
@@ -131,10 +133,10 @@ def _plan_of_failure(frame: DataFrame | None) -> str:
 
 
 def _reason(error: Exception | None) -> str:
-    """The JVM's innermost cause where there is one, else the first line."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
+    """The JVM's innermost cause where there is one, else the first line that says anything."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("\tat ", _CALL_FAILED))]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    return re.sub(r"(#|\bx_)\d+", r"\1", causes[-1] if causes else lines[0])
+    return re.sub(r"(#|\bx_)\d+", r"\1", (causes or lines or [""])[-1 if causes else 0])
 
 
 def canonical(value: Any) -> str:

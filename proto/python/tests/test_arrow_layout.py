@@ -89,6 +89,23 @@ def test_text_that_lies_outside_of_its_buffer_is_refused_whatever_it_may_hold(ki
             _check(_nested(texts)[kind], text)
 
 
+class _Unhashable(pa.ExtensionType):  # type: ignore[misc]
+    """Extension type as functions define them; only pyarrow's own are hashable."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "test.unhashable")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("text", Text)
+def test_text_of_an_extension_type_that_cannot_be_hashed_is_validated(text: Text) -> None:
+    _check(pa.ExtensionArray.from_storage(_Unhashable(), pa.array(["a"])), text)
+    with pytest.raises(pa.ArrowInvalid):
+        _check(pa.ExtensionArray.from_storage(_Unhashable(), _texts(pa.string(), (0, 3, 2))), text)
+
+
 @pytest.mark.parametrize("text", Text)
 def test_indices_and_offsets_around_the_text_are_validated_too(text: Text) -> None:
     texts = pa.array(["a", "b"])

@@ -33,6 +33,9 @@ _MAX_METADATA_BYTES = 64 * 1024
 _MAX_PLAIN_REPLY_BYTES = 4 * 1024 * 1024 - _MAX_METADATA_BYTES
 _IPC_PREFIX_BYTES = 8
 
+DIFFERENT_SCHEMA = "Tried to write record batch with different schema"
+"""The words of pyarrow's stream writer, through which PySpark would have sent the batch."""
+
 
 class InputState(enum.Enum):
     """How far the client's half has come."""
@@ -172,8 +175,7 @@ class Exchange:
         if self._reply_schema is None:
             self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
-            # The words of pyarrow's stream writer, through which PySpark would have sent it.
-            raise pa.ArrowInvalid("Tried to write record batch with different schema")
+            raise pa.ArrowInvalid(DIFFERENT_SCHEMA)
         try:
             check_reply(batch, self._reply_layout)
         except UpdraftError as error:

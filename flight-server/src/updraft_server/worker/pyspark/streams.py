@@ -10,10 +10,10 @@ from updraft_server.worker.pyspark.arrow_stream import ArrowStream
 from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, GroupReader, as_batches
 from updraft_server.worker.pyspark.grouped_stream import GroupedStream
 from updraft_server.worker.pyspark.kinds import Answers, Kind, Reads
+from updraft_server.worker.pyspark.map_replies import MapReplies
 from updraft_server.worker.pyspark.pickled_stream import PickledStream
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
 from updraft_server.worker.replies import (
-    FreeRunningReplies,
     JoinedReplies,
     OneToOneReplies,
     OutputReplies,
@@ -52,7 +52,7 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
 def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
     match kind.answers:
         case Answers.FREELY if kind.reads is Reads.BATCHES:
-            return FreeRunningReplies(exchange)
+            return MapReplies(exchange)
         case Answers.FREELY:
             return JoinedReplies(exchange)
         case Answers.OUTPUTS:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.vector._
+import org.apache.arrow.vector.{FieldVector, LargeVarBinaryVector, LargeVarCharVector, ValueVector}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
@@ -116,17 +116,13 @@ final class SmallDecimalColumn(vector: ValueVector) extends DirectColumn(vector)
 }
 
 final class StringColumn(vector: ValueVector) extends DirectColumn(vector) {
-  // A view has no offsets, and Spark reads it with bounds checks.
-  private[this] val isView = vector.isInstanceOf[BaseVariableWidthViewVector]
-  private[this] val offsets = if (isView) 0L else vector.getOffsetBuffer.memoryAddress()
+  private[this] val offsets = vector.getOffsetBuffer.memoryAddress()
   private[this] val large =
     vector.isInstanceOf[LargeVarCharVector] || vector.isInstanceOf[LargeVarBinaryVector]
 
   override def getUTF8String(rowId: Int): UTF8String =
     if (isNullAt(rowId)) {
       null
-    } else if (isView) {
-      super.getUTF8String(rowId)
     } else {
       val start = offset(rowId)
       UTF8String.fromAddress(null, data + start, (offset(rowId + 1) - start).toInt)

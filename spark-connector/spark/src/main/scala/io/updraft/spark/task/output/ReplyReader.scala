@@ -113,10 +113,6 @@ object ReplyReader {
   private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
     batch.getLength,
     batch.getNodes.asScala.tail.asJava,
-    batch.getBuffers.asScala.tail.asJava,
-    batch.getBodyCompression,
-    batch.getVariadicBufferCounts,
-    true,
-    true
+    batch.getBuffers.asScala.tail.asJava
   )
 }
