@@ -92,3 +92,17 @@ def test_signals_in_a_row_end_with_the_last_code(pool: Pool) -> None:
     pool.wait_for_log("the functions were loaded again")
     for trouble in ("while it loaded the functions", "started again", "giving up"):
         assert trouble not in pool.log()
+
+
+def test_a_mistake_in_new_code_takes_no_function_away(pool: Pool) -> None:
+    before = pool.zygotes()
+    pool.write("bb", first="def broken(:\n")
+    pool.load_again()
+    pool.wait_for_log("the functions were not loaded again: they serve on as they were")
+    assert "SyntaxError" in pool.log()
+    assert pool.zygotes() == before
+    assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
+    pool.write("ccc")
+    pool.load_again()
+    until_it_answers(pool, "ccc")
+    pool.wait_until_it_is_whole()

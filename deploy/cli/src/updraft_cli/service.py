@@ -162,6 +162,7 @@ def _as_report(status: PoolStatus) -> Status:
         "session_functions_allowed": status.session_functions_allowed,
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
+        "reload_fault": status.reload_fault,
         "functions": [
             {
                 "name": function.name,

@@ -39,6 +39,7 @@ class Announcement:
         self._on_new_functions = on_new_functions
         self._functions = pool.functions
         self._generation = pool.generation
+        self._reload_fault = ""
 
     def begin(self) -> None:
         """The pool is ready: say so, and keep it up to date. Raises StartError where the file cannot be written."""
@@ -49,6 +50,14 @@ class Announcement:
             self._ready_file.update()
             self._pool.subscribe(self._update_file)
         self._pool.subscribe(self._look_for_new_functions)
+        self._pool.subscribe(self._look_for_refused_code)
+
+    def _look_for_refused_code(self) -> None:
+        if self._pool.reload_fault == self._reload_fault:
+            return
+        self._reload_fault = self._pool.reload_fault
+        if self._reload_fault:
+            _log.error("the functions were not loaded again: they serve on as they were", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
         # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
@@ -86,5 +95,6 @@ class Announcement:
             "supervisor": os.getppid(),
             "front": os.getpid(),
             "zygote": self._pool.zygote_pid,
+            "reload_fault": self._pool.reload_fault,
             "workers": {info.worker: info.pid for info in self._pool.workers},
         }

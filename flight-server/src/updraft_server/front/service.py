@@ -116,6 +116,7 @@ class PoolService(FlightService):
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
             functions=self._functions.shown(capabilities.functions),
+            reload_fault=self._pool.reload_fault,
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 

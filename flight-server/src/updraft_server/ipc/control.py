@@ -18,6 +18,8 @@ CONTROL_VARIABLE = "UPDRAFT_FRONT_CONTROL"
 """The front's descriptor: its end of the control connection, or the listener that one is accepted from."""
 MAX_HANDOVER_BYTES = 32
 SECRET_BYTES = 32
+MAX_FAULT_BYTES = 4 * 1024
+_REFUSAL = b"refused "
 
 
 def packet_pair() -> tuple[socket.socket, socket.socket]:
@@ -42,9 +44,21 @@ def introduce(door: socket.socket, control: socket.socket, front_pid: int) -> No
                 socket.send_fds(to, [content], [end.fileno()], socket.MSG_DONTWAIT)
 
 
-def introduced(door: socket.socket) -> tuple[socket.socket, int] | None:
-    """The next front, and its number where that means something; None when no other one will come."""
-    data, descriptors, _, _ = socket.recv_fds(door, MAX_HANDOVER_BYTES, 1)
+def refuse_reload(door: socket.socket, fault: str) -> None:
+    """Tell the zygote behind `door`, for its fronts, why newer code does not take its place."""
+    with contextlib.suppress(OSError):
+        door.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
+
+
+def introduced(door: socket.socket) -> tuple[socket.socket, int] | str | None:
+    """Return what has come through a door.
+
+    A front, with its number where that means something; the fault of newer code (`refuse_reload`); or None when no
+    other front will come.
+    """
+    data, descriptors, _, _ = socket.recv_fds(door, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
+    if data.startswith(_REFUSAL):
+        return data.removeprefix(_REFUSAL).decode(errors="ignore")
     if not data or not descriptors:
         return None
     return socket.socket(fileno=descriptors[0]), int(data)

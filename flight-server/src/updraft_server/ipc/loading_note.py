@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote loads, in memory that it shares with its supervisor: read where that hangs, or has ended the zygote."""
+"""What a zygote loads, in memory that it shares with its supervisor: read where that hangs, or has ended the zygote.
+
+In the end it has the faults of what was loaded: a supervisor compares them with those of the zygote that serves.
+"""
 
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from updraft_server.ipc.load import MOST_BYTES, Load
 
 NOTE_VARIABLE = "UPDRAFT_ZYGOTE_NOTE"
+_MOST_FAULTS = 100
+_LONGEST_NAME = 200
+_LONGEST_FAULT = 400
 
 
 class LoadingNote:
@@ -45,6 +52,21 @@ class LoadingNote:
         except ValueError:
             # Empty, or being written.
             return None
+
+    def finish(self, faults: Mapping[str, str]) -> None:
+        """Say that all is loaded, and what is at fault: the first hundred names, and why."""
+        first = list(faults.items())[:_MOST_FAULTS]
+        kept = {name[:_LONGEST_NAME]: fault[:_LONGEST_FAULT] for name, fault in first}
+        self._write(json.dumps({"faults": kept}).encode())
+
+    def read_faults(self) -> Mapping[str, str]:
+        """Return what `finish` has said; nothing before that."""
+        try:
+            data = os.pread(self.descriptor, 8 * MOST_BYTES, 0)
+            return {str(name): str(fault) for name, fault in json.loads(data)["faults"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # The zygote runs code of authors, which could write here.
+            return {}
 
     def close(self) -> None:
         """Let go of the memory."""

@@ -210,6 +210,13 @@ class Retired:
     """
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReloadRefused:
+    """Newer code of the functions has a fault: the code that the zygote has loaded serves on."""
+
+    fault: str
+
+
 Packet: TypeAlias = (
     Hello
     | MoreFunctions
@@ -226,6 +233,7 @@ Packet: TypeAlias = (
     | Measured
     | Exited
     | Retired
+    | ReloadRefused
     | LimitModels
     | ModelStarted
     | ModelEnded

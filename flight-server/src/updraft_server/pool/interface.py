@@ -44,6 +44,10 @@ class WorkerPool(Protocol):
     """Workers between two exchanges; it judges each measurement."""
 
     @property
+    def reload_fault(self) -> str:
+        """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
+
+    @property
     def model_usage(self) -> Sequence[ModelUsage]:
         """What the processes of each batched function were and had done when they were last measured. May be read from
         any thread."""

@@ -82,6 +82,7 @@ class Pool:
             self._lost,
             self._models.take,
             self._models.retire,
+            self._changed,
         )
         self.resting: RestingWorkers[PooledWorker] = RestingWorkers(
             stop=lambda worker: self._zygote.stop(worker.id),
@@ -123,6 +124,11 @@ class Pool:
                 await until(self, lambda: self.idle + self.busy >= self._settings.workers or self._starts.are_hopeless)
                 return True
         return False
+
+    @property
+    def reload_fault(self) -> str:
+        """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
+        return self._zygote.reload_fault
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:

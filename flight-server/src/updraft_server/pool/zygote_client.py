@@ -41,6 +41,7 @@ from updraft_server.ipc.zygote_packets import (
     MoreFunctions,
     Packet,
     PacketError,
+    ReloadRefused,
     Retired,
     ShowStack,
     Stop,
@@ -96,6 +97,7 @@ class ZygoteClient:
         on_lost: Callable[[], None],
         on_model: Callable[[ModelPacket, Sequence[int]], None],
         on_retirement: Callable[[socket.socket], None],
+        on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
         """Not connected yet.
 
@@ -105,11 +107,14 @@ class ZygoteClient:
             on_lost: Hears that there is no connection any more.
             on_model: Hears of model processes; gets their descriptors with it, to close.
             on_retirement: Hears that the zygote has a successor, and gets a connection of its own to it, to close.
+            on_refusal: Hears that `reload_fault` is another one.
         """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
         self.functions: Sequence[FunctionDescription] = ()
         """Of the last zygote that has said hello."""
+        self.reload_fault = ""
+        """What is wrong with newer code, which was not loaded; empty if nothing is."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
         self._greeting: Hello | None = None
@@ -121,6 +126,7 @@ class ZygoteClient:
         self._on_lost = on_lost
         self._on_model = on_model
         self._on_retirement = on_retirement
+        self._on_refusal = on_refusal
         self._loop = asyncio.get_running_loop()
         self._loading_seconds = self._loop.time()
         """When a zygote was last waited for that had not loaded everything yet."""
@@ -305,6 +311,9 @@ class ZygoteClient:
         match packet:
             case Hello() | MoreFunctions():
                 self._greet(packet)
+            case ReloadRefused():
+                self.reload_fault = packet.fault
+                self._on_refusal()
             case Forked():
                 self._forked(packet, descriptors)
             case ForkFailed():
@@ -334,6 +343,7 @@ class ZygoteClient:
                 if self._greeting is None:
                     raise PacketError("no function is missing")
                 packet = joined(self._greeting, packet)
+            self.reload_fault = ""
             self._greeting = packet if packet.more else None
             if self._greeting is None:
                 self.functions = decode_functions(packet.functions)

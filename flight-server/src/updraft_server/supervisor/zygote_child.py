@@ -116,6 +116,11 @@ class ZygoteChild(Child):
         """Why it has to end, as of the last look."""
         return self._watch.excess
 
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Why modules and functions of it cannot be called, by their names; for one that has started and lives."""
+        return self._note.read_faults()
+
     def is_stuck(self) -> bool:
         """As of every child, but for the time in which it runs an author's code: that has limits of its own."""
         self._watch.look()

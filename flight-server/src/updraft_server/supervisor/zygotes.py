@@ -8,7 +8,7 @@ import dataclasses
 import socket
 
 from updraft.service.child import Child, describe_exit
-from updraft_server.ipc.control import packet_pair
+from updraft_server.ipc.control import packet_pair, refuse_reload
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.zygote_packets import ZygoteSettings
 from updraft_server.supervisor.broken_loads import BrokenLoads
@@ -62,10 +62,17 @@ class Zygotes:
     def succeed(self) -> bool:
         """Let one that has loaded the functions again serve; whether there was one, which now has to meet the front.
 
-        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked.
+        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. It serves on
+        if the new code has a fault that its own has not: one mistake takes no function away.
         """
         successor = self._children.get(_SUCCESSOR)
         if successor is None or not successor.has_started:
+            return False
+        if faults := _new_faults(successor, self._children[ZYGOTE]):
+            self.drop_successor()
+            say(f"the functions were not loaded again, and serve on as they were: {'; '.join(faults)}")
+            if self.door is not None:
+                refuse_reload(self.door, "; ".join(faults))
             return False
         retired = self._children.pop(ZYGOTE)
         self._children[f"retired zygote {retired.pid}"] = retired
@@ -147,6 +154,14 @@ class Zygotes:
             is_successor=is_successor,
             broken_loads=list(self._broken_loads.faults.items()),
         )
+
+
+def _new_faults(successor: Child, serving: Child) -> list[str]:
+    """Return what is wrong with a successor alone."""
+    if not isinstance(successor, ZygoteChild) or not isinstance(serving, ZygoteChild):
+        return []
+    known = serving.faults
+    return [fault for name, fault in successor.faults.items() if name not in known]
 
 
 def _load_of(zygote: Child) -> Load | None:

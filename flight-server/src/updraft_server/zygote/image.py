@@ -83,6 +83,12 @@ class Image:
         ]
         """Those that run in processes of their own."""
 
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Return why modules and functions cannot be called, by their names."""
+        modules = {fault.module: fault.fault for fault in self._functions.module_faults}
+        return modules | {f"{each.name}@{each.version}": each.fault for each in self._functions if each.fault}
+
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
         """What a front is told of this process and its workers."""
         try:

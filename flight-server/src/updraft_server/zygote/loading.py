@@ -81,6 +81,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
+    note.finish(image.faults)
     note.close()
     _check_threads()
     gc.collect()

@@ -35,6 +35,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    ReloadRefused,
     Retired,
     ShowStack,
     Stop,
@@ -131,6 +132,8 @@ class Zygote:
         # could take away the rights to it, since Landlock does not cover chmod.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
+        self._refused: ReloadRefused | None = None
+        """Why newer code has not taken the place of this."""
         self._is_ending = False
         self._is_retired = False
 
@@ -235,13 +238,18 @@ class Zygote:
             self._door.close()
 
     def _meet(self) -> None:
-        """Take the front that the supervisor has brought."""
+        """Take the front, or the news of code that was refused, that the supervisor has brought."""
         if self._door.fileno() < 0:
             # Closed in the same turn.
             return
         met = introduced(self._door)
         if met is None:
             self._retire()
+            return
+        if isinstance(met, str):
+            self._refused = ReloadRefused(met)
+            for front in list(self._fronts):
+                self._send(front, self._refused)
             return
         front, front_pid = met
         front.settimeout(_SEND_TIMEOUT_SECONDS)
@@ -250,6 +258,8 @@ class Zygote:
         hello = replace(self._image.hello(self._sandbox.layers), generation=self._generation)
         for packet in in_packets(hello):
             self._send(front, packet)
+        if self._refused is not None:
+            self._send(front, self._refused)
         for fault in self._models.faults():
             self._send(front, fault)
         if len(self._fronts) == 1:

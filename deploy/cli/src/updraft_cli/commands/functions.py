@@ -85,6 +85,8 @@ class Functions(ClusterOptions):
             allowed = "allowed" if status["session_functions_allowed"] else "refused"
             condition = " if its driver has signed it" if status["signatures_required"] else ""
             print_line(f"{pool}: functions that Spark sessions ship are {allowed}{condition}.")
+            if fault := status.get("reload_fault"):
+                print_line(f"{pool}: newer functions were not loaded, and these serve on: {fault}")
 
     def _at_the_endpoint(self) -> dict[str, Status]:
         with self.service() as service:

@@ -103,6 +103,11 @@ def sandbox_of(status: ServiceStatus) -> str:
     return ", ".join([*on, *(f"no {name}" for name, lack in layers.items() if lack)]) or "-"
 
 
+def state_of(status: ServiceStatus) -> str:
+    """The state of a service, and whether its functions are older than their files."""
+    return f"{status['state']}, newer functions refused" if status.get("reload_fault") else str(status["state"])
+
+
 def health_of(status: ServiceStatus) -> str:
     """The health of Flight by the service's own report."""
     health = status.get("health", {})
@@ -115,7 +120,7 @@ def _row(pod: Pod, status: ServiceStatus | str, certificate: x509.Certificate | 
     start = (pod.name, pod.component, "yes" if pod.ready else "no", str(pod.restarts))
     if isinstance(status, str):
         return (*start, "-", pod.phase.lower(), status, "-", "-", _certificate(certificate))
-    told = (health_of(status), status["state"], load_of(status), versions_of(status), sandbox_of(status))
+    told = (health_of(status), state_of(status), load_of(status), versions_of(status), sandbox_of(status))
     return (*start, *told, _certificate(certificate))
 
 

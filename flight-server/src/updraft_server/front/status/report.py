@@ -121,6 +121,8 @@ class Report:
     """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
     workers: Workers
     queue: Queue
+    reload_fault: str
+    """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
     functions: Sequence[FunctionRow]
     models: Sequence[ModelRow]
     """Of the functions that are batched."""

@@ -99,6 +99,7 @@ class Sampler:
                 self._living()[:SHOWN_WORKERS],
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
+            reload_fault=status.reload_fault,
             functions=[
                 FunctionRow(each.name, each.version, each.doc, each.owner, each.fault, each.fault_is_final)
                 for each in status.functions
