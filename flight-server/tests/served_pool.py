@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
+
+from updraft.v1.control_pb2 import PoolStatus
 
 SCHEMA = pa.schema({"_0": pa.int64()})
 ECHO = flight.FlightDescriptor.for_path("echo")
@@ -52,6 +55,15 @@ class Server:
 
     def ready(self) -> dict[str, Any]:
         return dict(json.loads(self.ready_file.read_text()))
+
+    def status(self) -> PoolStatus:
+        with self.client() as client:
+            (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
+            return PoolStatus.FromString(result.body.to_pybytes())
+
+    def page(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{self.ready()['metrics_listen']}{path}") as answer:
+            return str(answer.read().decode())
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         started = time.monotonic()

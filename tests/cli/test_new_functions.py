@@ -76,7 +76,7 @@ def test_a_new_module_is_written_as_ruff_writes_it(module: Path) -> None:
         assert ran.returncode == 0, ran.stdout
 
 
-def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> None:
+def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path, updraft: Run) -> None:
     with serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown:
         until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "greeting(name: string not null, word: string not null = 'Hello') -> string not null" in shown()
@@ -91,6 +91,9 @@ def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> Non
         until("it says what is wrong", lambda: refused in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "SyntaxError" in shown().split(refused)[1]
         assert "my_functions.py, line 1" in shown()
+        listed = updraft("functions", "--endpoint", endpoint(shown())).stdout
+        assert "newer functions were not loaded, and these serve on: " in listed
+        assert "SyntaxError" in listed
         module.write_text("import os\n\nos._exit(3)\n")
         until("it says so", lambda: shown().count(refused) == 2, timeout_seconds=2 * HANG_SECONDS)
         assert "the process that ran its code exited with code 3" in shown().split(refused)[2]

@@ -33,7 +33,7 @@ _DAYS = (datetime.date(2020, 1, 2), None, datetime.date(1900, 1, 1))
 _TIMES = (datetime.time(1, 2, 3), None, datetime.time(0))
 
 
-class _Label(pa.ExtensionType):  # type: ignore[misc]
+class _Label(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """An extension type that only the function's side knows."""
 
     def __init__(self, storage: pa.DataType) -> None:

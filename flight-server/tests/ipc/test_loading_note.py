@@ -37,6 +37,22 @@ def test_the_note_of_a_process_that_has_ended_stays(note: LoadingNote) -> None:
     assert note.read() == LOAD
 
 
+def test_a_finished_load_leaves_its_faults(note: LoadingNote) -> None:
+    assert note.read_faults() == {}
+    note.finish({"shop": "SyntaxError", "price@1": "\udcff" * 10_000} | {f"f{i}@1": "bad" for i in range(1_000)})
+    faults = note.read_faults()
+    assert faults["shop"] == "SyntaxError"
+    assert faults["price@1"] == "\udcff" * 400
+    assert len(faults) == 100
+    assert note.read() is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"faults": 1}', b"[" * 50_000, LOAD.encode()], ids=range(6))
+def test_what_cannot_be_read_has_no_faults(note: LoadingNote, data: bytes) -> None:
+    os.pwrite(note.descriptor, data, 0)
+    assert note.read_faults() == {}
+
+
 @pytest.mark.parametrize(
     "data",
     [

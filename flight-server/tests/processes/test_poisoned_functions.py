@@ -9,7 +9,6 @@ import itertools
 import os
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,7 +19,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 from served_pool import Server
 
-from updraft.v1.control_pb2 import PoolStatus
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 
 FUNCTIONS = """
@@ -196,12 +194,12 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
     for began, _, end in bad_calls["bad.hang"].result():
         assert sum(began < answered < end for answered in answers) > 100
 
-    faults = {function.name: function.fault for function in status(server).functions}
+    faults = {function.name: function.fault for function in server.status().functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)
     log = (server.ready_file.parent / "log").read_text()
     # The page is drawn every few seconds.
-    server.wait_for(lambda: all(fault in html.unescape(page(server, "/status")) for fault in faults.values()))
-    metrics = page(server, "/metrics")
+    server.wait_for(lambda: all(fault in html.unescape(server.page("/status")) for fault in faults.values()))
+    metrics = server.page("/metrics")
     for name, reason in BAD.items():
         assert reason in faults[name]
         assert f'updraft_functions_unhealthy{{function="{name}"}} 1.0' in metrics
@@ -210,17 +208,6 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
     for name in ["good.model", *(f"good.add_{number}" for number in range(10))]:
         assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
         assert f'updraft_functions_unhealthy{{function="{name}"}} 0.0' in metrics
-
-
-def page(server: Server, path: str) -> str:
-    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}{path}") as answer:
-        return str(answer.read().decode())
-
-
-def status(server: Server) -> PoolStatus:
-    with server.client() as client:
-        (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
-        return PoolStatus.FromString(result.body.to_pybytes())
 
 
 def health(server: Server, name: str) -> int:

@@ -100,9 +100,13 @@ def test_a_mistake_in_new_code_takes_no_function_away(pool: Pool) -> None:
     pool.load_again()
     pool.wait_for_log("the functions were not loaded again: they serve on as they were")
     assert "SyntaxError" in pool.log()
+    assert "SyntaxError" in pool.server.status().reload_fault
+    assert "SyntaxError" in pool.server.ready()["reload_fault"]
+    pool.server.wait_for(lambda: "were not loaded again, and serve on as they were" in pool.server.page("/status"))
     assert pool.zygotes() == before
     assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
     pool.write("ccc")
     pool.load_again()
     until_it_answers(pool, "ccc")
+    assert not pool.server.status().reload_fault
     pool.wait_until_it_is_whole()

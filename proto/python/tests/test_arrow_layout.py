@@ -89,7 +89,7 @@ def test_text_that_lies_outside_of_its_buffer_is_refused_whatever_it_may_hold(ki
             _check(_nested(texts)[kind], text)
 
 
-class _Unhashable(pa.ExtensionType):  # type: ignore[misc]
+class _Unhashable(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """Extension type as functions define them; only pyarrow's own are hashable."""
 
     def __init__(self) -> None:

@@ -313,7 +313,7 @@ class Relay:
         if not fields.data_header and not self._plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
-            # Counted before the message is, as parts are: the worker takes it with the next batch.
+            # Like a part, it is counted before its message: the worker takes it together with the next batch.
             self._transfer.dictionaries += self._plain and is_dictionary(fields.data_header)
             await self._pass_on(message, fields)
         else:

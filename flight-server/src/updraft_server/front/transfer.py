@@ -20,7 +20,7 @@ class Transfer:
     parts: int = 0
     """Messages among the received that have a part of a batch, and not its last one."""
     dictionaries: int = 0
-    """Messages among the received that have values for the batches behind them, and no rows."""
+    """Received messages that carry a dictionary for later batches, and no rows."""
     keep_alives: int = 0
     """Messages that say only that the client is still there."""
     rows: int = 0

@@ -45,16 +45,16 @@ def introduce(door: socket.socket, control: socket.socket, front_pid: int) -> No
 
 
 def refuse_reload(door: socket.socket, fault: str) -> None:
-    """Tell the zygote behind `door`, for its fronts, why newer code does not take its place."""
+    """Tell the zygote behind `door`, and through it the fronts, why a reload was refused."""
     with contextlib.suppress(OSError):
         door.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
 
 
 def introduced(door: socket.socket) -> tuple[socket.socket, int] | str | None:
-    """Return what has come through a door.
+    """Receive one message from the supervisor.
 
-    A front, with its number where that means something; the fault of newer code (`refuse_reload`); or None when no
-    other front will come.
+    Returns:
+        A front with its process id (0 in another PID namespace), the reason of a refused reload, or None at the end.
     """
     data, descriptors, _, _ = socket.recv_fds(door, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
     if data.startswith(_REFUSAL):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote loads, in memory that it shares with its supervisor: read where that hangs, or has ended the zygote.
+"""Progress of a zygote's load, in memory that it shares with its supervisor.
 
-In the end it has the faults of what was loaded: a supervisor compares them with those of the zygote that serves.
+The supervisor reads it to name the code that hangs or has ended the zygote. A finished load leaves its faults there,
+and the supervisor compares them with the faults of the zygote that serves.
 """
 
 import contextlib
@@ -54,13 +55,13 @@ class LoadingNote:
             return None
 
     def finish(self, faults: Mapping[str, str]) -> None:
-        """Say that all is loaded, and what is at fault: the first hundred names, and why."""
+        """Record the end of the load with the first hundred faults, by the names of modules and functions."""
         first = list(faults.items())[:_MOST_FAULTS]
         kept = {name[:_LONGEST_NAME]: fault[:_LONGEST_FAULT] for name, fault in first}
         self._write(json.dumps({"faults": kept}).encode())
 
     def read_faults(self) -> Mapping[str, str]:
-        """Return what `finish` has said; nothing before that."""
+        """Return the faults that `finish` has recorded; empty before."""
         try:
             data = os.pread(self.descriptor, 8 * MOST_BYTES, 0)
             return {str(name): str(fault) for name, fault in json.loads(data)["faults"].items()}

@@ -212,7 +212,7 @@ class Retired:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReloadRefused:
-    """Newer code of the functions has a fault: the code that the zygote has loaded serves on."""
+    """The supervisor refused a reload; the code that this zygote has loaded serves on."""
 
     fault: str
 

@@ -45,7 +45,7 @@ class WorkerPool(Protocol):
 
     @property
     def reload_fault(self) -> str:
-        """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
+        """Why the pool refused the last reload, while the older functions serve on; empty otherwise."""
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:

@@ -127,7 +127,7 @@ class Pool:
 
     @property
     def reload_fault(self) -> str:
-        """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
+        """Return why the pool refused the last reload, while the older functions serve on; empty otherwise."""
         return self._zygote.reload_fault
 
     @property

@@ -107,14 +107,14 @@ class ZygoteClient:
             on_lost: Hears that there is no connection any more.
             on_model: Hears of model processes; gets their descriptors with it, to close.
             on_retirement: Hears that the zygote has a successor, and gets a connection of its own to it, to close.
-            on_refusal: Hears that `reload_fault` is another one.
+            on_refusal: Called when `reload_fault` has changed.
         """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
         self.functions: Sequence[FunctionDescription] = ()
         """Of the last zygote that has said hello."""
         self.reload_fault = ""
-        """What is wrong with newer code, which was not loaded; empty if nothing is."""
+        """Why the last reload was refused; empty after a good one."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
         self._greeting: Hello | None = None

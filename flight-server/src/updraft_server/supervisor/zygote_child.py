@@ -118,7 +118,7 @@ class ZygoteChild(Child):
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """Why modules and functions of it cannot be called, by their names; for one that has started and lives."""
+        """Faults by the names of modules and functions, once it has started and as long as it lives."""
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:

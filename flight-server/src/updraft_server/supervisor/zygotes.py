@@ -63,7 +63,7 @@ class Zygotes:
         """Let one that has loaded the functions again serve; whether there was one, which now has to meet the front.
 
         Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. It serves on
-        if the new code has a fault that its own has not: one mistake takes no function away.
+        if the new code has a fault that its own code lacks, so a typing mistake takes no function away.
         """
         successor = self._children.get(_SUCCESSOR)
         if successor is None or not successor.has_started:
@@ -157,7 +157,7 @@ class Zygotes:
 
 
 def _new_faults(successor: Child, serving: Child) -> list[str]:
-    """Return what is wrong with a successor alone."""
+    """Return the faults that only the successor has."""
     if not isinstance(successor, ZygoteChild) or not isinstance(serving, ZygoteChild):
         return []
     known = serving.faults

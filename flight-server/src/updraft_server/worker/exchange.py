@@ -96,7 +96,7 @@ class Exchange:
             self._add_input(command.message, "the first message")
 
     def _plain_input(self, schema: pa.Buffer) -> DictionaryDecoder:
-        """Clients of plain Flight send dictionaries as they have them; Spark has none."""
+        """Return the decoder for plain Flight, whose clients may send dictionaries; Spark never does."""
         limit = DecodedLimit(self._assignment.max_batch_bytes, self._assignment.max_batch_bytes_setting)
         return DictionaryDecoder.announced_by(
             schema, "the first message", limit=limit, max_batch_rows=self._settings.max_batch_rows, text=self._text

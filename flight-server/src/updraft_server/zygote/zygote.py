@@ -133,7 +133,7 @@ class Zygote:
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._refused: ReloadRefused | None = None
-        """Why newer code has not taken the place of this."""
+        """The last reload that the supervisor refused."""
         self._is_ending = False
         self._is_retired = False
 
@@ -238,7 +238,7 @@ class Zygote:
             self._door.close()
 
     def _meet(self) -> None:
-        """Take the front, or the news of code that was refused, that the supervisor has brought."""
+        """Take what the supervisor brings: a front, or the news of a refused reload."""
         if self._door.fileno() < 0:
             # Closed in the same turn.
             return

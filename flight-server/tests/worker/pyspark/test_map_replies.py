@@ -41,7 +41,7 @@ class _Recorder:
         raise error
 
 
-class _Label(pa.ExtensionType):  # type: ignore[misc]
+class _Label(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """An extension type as functions define them: it cannot be hashed."""
 
     def __init__(self, storage: pa.DataType) -> None:

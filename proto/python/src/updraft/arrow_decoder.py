@@ -218,9 +218,9 @@ def _count_arrays(data_type: pa.DataType) -> int:
 
 
 def _check_time_zones(data_type: pa.DataType) -> None:
-    """Raise UnicodeDecodeError for a time zone that is no text."""
+    """Raise UnicodeDecodeError for a time zone whose name is not valid UTF-8."""
     if pa.types.is_timestamp(data_type):
-        # Whether its name is text shows when somebody asks for it: better now.
+        # pyarrow decodes the name only when it is read. Reading it here raises the error before any batch.
         _ = data_type.tz
     if pa.types.is_dictionary(data_type):
         _check_time_zones(data_type.value_type)

@@ -143,11 +143,11 @@ def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
 
 
 class DictionaryBatch(NamedTuple):
-    """What the metadata of a dictionary say."""
+    """Metadata of one dictionary message."""
 
     dictionary_id: int
     is_delta: bool
-    """Whether its values come behind those that have come before."""
+    """Whether its values are appended to the present ones."""
     values: bytes
     """Metadata of a record batch whose one column has the values."""
 
@@ -155,8 +155,8 @@ class DictionaryBatch(NamedTuple):
 def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     """Read the metadata of a dictionary.
 
-    A dictionary has a record batch inside. Let its message refer to that one alone: then whatever reads and checks
-    record batches does so with the values of dictionaries.
+    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that batch
+    alone, so that the decoder of record batches can read and check them.
     """
     message = bytearray(_without_prefix(metadata))
     root = Table.root(memoryview(message))

@@ -12,7 +12,7 @@ _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
 
 
 def is_decoded(kind: pa.DataType) -> bool:
-    """Whether dictionaries of such values are decoded: others cost what only their values tell."""
+    """Return whether dictionaries of this type are decoded; the size of other values is unknown beforehand."""
     is_other = isinstance(kind, pa.BaseExtensionType | pa.DictionaryType | pa.RunEndEncodedType)
     return not is_other and not kinds.is_nested(kind)
 
@@ -37,7 +37,7 @@ class Dictionary:
         self.held_bytes += held_bytes
 
     def decoded_bytes(self, indexes: pa.Array) -> int:
-        """Return the memory for the values of some indexes; raises pyarrow.ArrowIndexError for one that is none."""
+        """Return the bytes that decoding some indexes takes; raises pyarrow.ArrowIndexError for an invalid index."""
         if kinds.is_null(self._kind):
             return 0
         if not self._is_variable:
@@ -49,7 +49,7 @@ class Dictionary:
         return int(texts_bytes) + len(indexes) * (_VIEW_BYTES if self._has_views else _OFFSET_BYTES)
 
     def decoded(self, indexes: pa.Array) -> pa.Array:
-        """Return the value of each index, null for a null; raises pyarrow.ArrowIndexError for one that is none."""
+        """Return the value of each index, null for a null; raises pyarrow.ArrowIndexError for an invalid index."""
         values = self._values()
         if not self._has_views:
             return values.take(indexes)

@@ -36,15 +36,15 @@ class _Encoded(NamedTuple):
 
     decoded: pa.DataType
     indexes: pa.DataType
-    """As it comes: with indexes for values."""
+    """Type on the wire, with indexes in place of values."""
     dictionary_id: int | None
-    """Of its own dictionary."""
+    """Id of the column's dictionary; None if only fields inside are dictionary-encoded."""
     inside: list["_Encoded | None"]
-    """Each field inside; None for one without dictionaries."""
+    """One entry for each field inside; None for a field without dictionaries."""
 
 
 class _Room:
-    """The memory that a batch may still take."""
+    """Memory that a batch may still take."""
 
     def __init__(self, sequence: int, limit: DecodedLimit) -> None:
         self._sequence, self._limit = sequence, limit
@@ -76,7 +76,7 @@ class DictionaryDecoder:
             raise ProtocolError("the schema has a dictionary where no column is dictionary-encoded")
         decoded, indexes = _both(list(schema), self._columns)
         self.schema = pa.schema(decoded, metadata=schema.metadata)
-        """Of the batches once they are decoded."""
+        """Schema of the decoded batches."""
         self._decoder = ArrowDecoder(pa.schema(indexes), max_batch_rows=max_batch_rows, text=text)
 
     @classmethod

@@ -122,7 +122,7 @@ class Report:
     workers: Workers
     queue: Queue
     reload_fault: str
-    """What is wrong with newer code of the functions, which was not loaded; empty if nothing is."""
+    """Why the pool refused the last reload, while the older functions serve on; empty otherwise."""
     functions: Sequence[FunctionRow]
     models: Sequence[ModelRow]
     """Of the functions that are batched."""

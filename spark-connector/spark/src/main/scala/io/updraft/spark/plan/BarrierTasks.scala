@@ -25,8 +25,9 @@ import io.updraft.spark.task.input.RequestSpec
   *
   * @param operator
   *   name of the operator, for messages
-  * @param stock
-  *   a serialized [[StockTask]]; as bytes it costs other tasks a copy and no more
+  * @param planned
+  *   Spark's operator. Tasks get it as bytes, which cost all but barrier tasks no more than a copy.
+  *   The driver keeps the object, because Spark forgets metrics that nothing refers to.
   * @param inputs
   *   columns of each child
   * @param output
@@ -37,12 +38,13 @@ import io.updraft.spark.task.input.RequestSpec
 private[plan] final class BarrierTasks(
     operator: String,
     settings: UdfSettings,
-    stock: Array[Byte],
+    @transient private val planned: StockTask,
     inputs: Seq[Seq[Attribute]],
     output: RequestSpec,
     selected: Int
 ) extends Serializable
     with Logging {
+  private val stock = SparkEnv.get.closureSerializer.newInstance().serialize(planned).array()
 
   def include(context: TaskContext): Boolean = context.isInstanceOf[BarrierTaskContext]
 
@@ -89,36 +91,47 @@ private[plan] final class BarrierTasks(
 
 private[plan] object BarrierTasks {
 
-  /** Plan an operator's node by Spark's own strategies, over rows that a task hands in. */
-  def of(operator: SparkPlan, settings: UdfSettings, output: RequestSpec): BarrierTasks = {
+  /** Plan an operator's node by Spark's own strategies, over rows that a task hands in. None for a
+    * stream, which has no barrier stages, and for an operator that another extension made without
+    * its logical node.
+    */
+  def of(operator: SparkPlan, settings: UdfSettings, output: RequestSpec): Option[BarrierTasks] =
+    operator.logicalLink
+      .filter(!_.isStreaming)
+      .flatMap(SparkInternals.planByOthers(operator.session, _).headOption)
+      .map(overTaskRows(operator, _, settings, output))
+
+  private def overTaskRows(
+      operator: SparkPlan,
+      planned: SparkPlan,
+      settings: UdfSettings,
+      output: RequestSpec
+  ): BarrierTasks = {
     val inputs = operator.children.map(child => new TaskRows(operator.session.sparkContext))
     val leaves = operator.children.zip(inputs).map { case (child, rows) =>
       TaskInput(child.output, child.outputPartitioning, child.outputOrdering, rows)
     }.iterator
-    val stock = planned(operator)
+    val stock = planned
       .transform { case _: PlanLater => leaves.next() }
       .transformUp { case plan => sorted(plan) }
     val reason = FallbackReason.Barrier.toString
     val rows = new ExplainedRDD(stock.execute(), reason)
     findDependencies(rows)
-    val task = new StockTask(inputs, rows)
     new BarrierTasks(
       operator.nodeName,
       settings,
-      SparkEnv.get.closureSerializer.newInstance().serialize(task).array(),
+      new StockTask(inputs, rows),
       operator.children.map(_.output),
       output,
       operator.vectorTypes.toSeq.flatten.count(_ == classOf[SelectedColumn].getName)
     )
   }
 
-  /** Tasks read the dependencies that the driver has asked for. */
+  /** Resolve the dependencies of an RDD and its ancestors: an RDD carries to tasks only the
+    * dependencies that it has resolved on the driver.
+    */
   private def findDependencies(rows: RDD[_]): Unit =
     rows.dependencies.foreach(dependency => findDependencies(dependency.rdd))
-
-  private def planned(operator: SparkPlan): SparkPlan = operator.logicalLink
-    .flatMap(SparkInternals.planByOthers(operator.session, _).headOption)
-    .getOrElse(throw new IllegalStateException(s"Spark has no plan for ${operator.nodeName}"))
 
   /** Sort inputs that Spark's operator wants sorted: ours groups unsorted rows itself. */
   private def sorted(plan: SparkPlan): SparkPlan = plan.withNewChildren(

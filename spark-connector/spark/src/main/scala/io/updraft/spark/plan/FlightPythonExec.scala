@@ -57,11 +57,12 @@ trait FlightPythonExec extends SparkPlan {
     QuerySpans.begin(settings.connection, sparkContext)
   }
 
-  /** What tasks of a barrier stage do instead; registered functions have no task context. */
+  /** The fallback for tasks of a barrier stage. Registered functions need none: they have no task
+    * context.
+    */
   protected def barrierTasks: Option[BarrierTasks] =
-    Option.when(shipped.nonEmpty)(
-      BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
-    )
+    if (shipped.isEmpty) None
+    else BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
 
   /** Whether the functions may run again on another worker. Those that answer when they like only
     * do so from the start, and only if the session declares them deterministic.
