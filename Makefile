@@ -404,6 +404,9 @@ bench-models: setup #+ What joining rows of many exchanges brings a model, and h
 bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)
 
+bench-warm: setup #+ What an exchange of a known owner takes beside the pool of the checkout BASE, in pairs
+	$(PYTHON) -m tests.programs.bench.warm --base $(BASE) $(BENCH)
+
 bench-check: setup #+ Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.programs.bench.check
 

@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import time
-from base64 import b64decode
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
@@ -51,11 +50,14 @@ def _helm(*arguments: str) -> str:
 class Release:
     """The chart with its defaults, but smaller, with a team's own image, a second tenant's pool and a shared one.
 
-    `images` is the registry that the nodes pull from, `tables` what the writer may write to.
+    `images` is the registry that the nodes pull from, `tables` what the writer may write to, and `mounts` the directory
+    in which jobs have their tokens and certificates instead of /etc/updraft: the driver is no pod, and plans with the
+    same files as executors.
     """
 
-    def __init__(self, namespace: Namespace, images: str, tables: Path) -> None:
+    def __init__(self, namespace: Namespace, images: str, tables: Path, mounts: Path) -> None:
         self._namespace = namespace
+        self.mounts = mounts
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
             "common.image.registry": images,
@@ -134,7 +136,7 @@ class Release:
         return template
 
     def _notes(self) -> str:
-        return _helm("get", "notes", NAME)
+        return _helm("get", "notes", NAME).replace("/etc/updraft/", f"{self.mounts}/")
 
     def host(self, component: str) -> str:
         """The name by which pods find a component: that of its headless Service."""
@@ -147,8 +149,7 @@ class Release:
 
     def token(self, component: str) -> str:
         """The token that was made in the cluster for a component."""
-        secret = self._namespace.core.read_namespaced_secret(f"{NAME}-updraft-{component}-token", NAMESPACE)
-        return b64decode(secret.data["token"]).decode()
+        return self._namespace.secret(f"{NAME}-updraft-{component}-token")["token"]
 
     def has_secret(self, component: str) -> bool:
         """Return whether a component has a Secret that was made in the cluster."""

@@ -51,15 +51,21 @@ def namespace(tables: Path) -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="session")
-def tenants(tmp_path_factory: pytest.TempPathFactory) -> Tenants:
-    return Tenants(tmp_path_factory.mktemp("tenants"))
+def mounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tokens and certificates of jobs are, here and in the pods of executors."""
+    return tmp_path_factory.mktemp("mounts")
+
+
+@pytest.fixture(scope="session")
+def tenants(tmp_path_factory: pytest.TempPathFactory, mounts: Path) -> Tenants:
+    return Tenants(tmp_path_factory.mktemp("tenants"), mounts)
 
 
 @pytest.fixture(scope="session")
 def release(
-    namespace: Namespace, tables: Path, tenants: Tenants, tmp_path_factory: pytest.TempPathFactory
+    namespace: Namespace, tables: Path, mounts: Path, tenants: Tenants, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Release]:
-    release = Release(namespace, _IMAGES, tables)
+    release = Release(namespace, _IMAGES, tables, mounts)
     authority = Authority(tmp_path_factory.mktemp("certificates") / "ca")
     for component in (f"pool-{SEALED}", "writer"):
         identity = authority.identity(release.host(component))
@@ -76,6 +82,8 @@ def release(
 
 
 @pytest.fixture(scope="session")
-def spark(release: Release, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_on_kubernetes(release, _IMAGES, tables, tmp_path_factory.mktemp("spark")) as session:
+def spark(
+    release: Release, namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    with spark_on_kubernetes(release, namespace, _IMAGES, tables, tmp_path_factory.mktemp("spark")) as session:
         yield session

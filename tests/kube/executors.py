@@ -7,7 +7,7 @@ How it reaches pools and writer is what the notes of the release say.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from kubernetes import client
 from pyspark.sql import SparkSession
 
 from tests.kube.cluster import SEALED, SHARED, Release
-from tests.kube.namespace import NAMESPACE, TABLES
+from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.kube.tenants import TENANTS
 from tests.support.paths import VERSION
 from tests.support.spark import local_spark
@@ -37,9 +37,15 @@ _EXECUTORS = "spark.kubernetes.executor."
 
 
 @contextmanager
-def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: Path) -> Iterator[SparkSession]:
+def spark_on_kubernetes(
+    release: Release, namespace: Namespace, images: str, tables: Path, directory: Path
+) -> Iterator[SparkSession]:
     """A session in which no task may fail even once."""
-    (directory / "pod.yaml").write_text(yaml.safe_dump(_template(release)))
+    template = _template(release)
+    # Each tenant would mount its own; here one session plays both.
+    others = {name: release.mounts / name for name in (AUTHORITY, TENANTS)}
+    _mount_here(namespace, template, others)
+    (directory / "pod.yaml").write_text(yaml.safe_dump(template))
     (directory / "hosts").write_text(_hosts(release))
     server = client.Configuration.get_default_copy().host
     address = address_towards(server)
@@ -56,9 +62,7 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         "spark.executor.memory": "768m",
         f"{_EXECUTORS}request.cores": "100m",
         f"{_EXECUTORS}podTemplateFile": str(directory / "pod.yaml"),
-        f"{_EXECUTORS}secrets.{AUTHORITY}": f"/etc/updraft/{AUTHORITY}",
-        # Each tenant would mount its own; here one session plays both.
-        f"{_EXECUTORS}secrets.{TENANTS}": f"/etc/updraft/{TENANTS}",
+        **{f"{_EXECUTORS}secrets.{name}": str(place) for name, place in others.items()},
         f"{volume}mount.path": str(tables),
         f"{volume}options.claimName": TABLES,
         "spark.kubernetes.namespace": NAMESPACE,
@@ -109,9 +113,21 @@ def _template(release: Release) -> dict[str, Any]:
     spec = template["spec"]
     (container,) = spec["containers"]
     spec["securityContext"], container["securityContext"] = _POD_CONTEXT, _CONTAINER_CONTEXT
-    container["volumeMounts"].append({"name": ABSENT, "mountPath": f"/etc/updraft/{ABSENT}", "readOnly": True})
+    container["volumeMounts"].append({"name": ABSENT, "mountPath": str(release.mounts / ABSENT), "readOnly": True})
     spec["volumes"].append({"name": ABSENT, "secret": {"secretName": ABSENT, "optional": True}})
     return template
+
+
+def _mount_here(namespace: Namespace, template: dict[str, Any], others: Mapping[str, Path]) -> None:
+    """Write the Secrets of the template's volumes, and others, where executors have them: the driver reads them too."""
+    spec = template["spec"]
+    places = {mount["name"]: Path(mount["mountPath"]) for mount in spec["containers"][0]["volumeMounts"]}
+    secrets = {volume["secret"]["secretName"]: places[volume["name"]] for volume in spec["volumes"]}
+    del secrets[ABSENT]
+    for name, place in {**secrets, **others}.items():
+        place.mkdir()
+        for file, content in namespace.secret(name).items():
+            (place / file).write_text(content)
 
 
 def _hosts(release: Release) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ class Namespace:
     def add_secret(self, name: str, files: dict[str, str]) -> None:
         """Make a Secret with these files."""
         self.core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": name}, "stringData": files})
+
+    def secret(self, name: str) -> dict[str, str]:
+        """The files of a Secret."""
+        data = self.core.read_namespaced_secret(name, NAMESPACE).data
+        return {file: b64decode(content).decode() for file, content in data.items()}
 
     def add_config_map(self, name: str, files: dict[str, str]) -> None:
         """Make a ConfigMap with these files."""

@@ -26,9 +26,10 @@ class Tenants:
     tokens: Mapping[str, str] = {name: f"the-token-of-{name}" for name in _IDENTITIES}
     observers_token = "of-the-platforms-monitoring"
 
-    def __init__(self, directory: Path) -> None:
-        """Keys and tokens lie in `directory`, for what runs on this machine."""
+    def __init__(self, directory: Path, mounts: Path) -> None:
+        """Keys and tokens lie in `directory`, for what runs on this machine; jobs have the tokens below `mounts`."""
         self._directory = directory
+        self._mounts = mounts
         self._drivers = {tenant: Driver(f"{tenant}-driver") for tenant in (RED, BLUE)}
         for tenant, driver in self._drivers.items():
             self.key_file(tenant).touch(mode=0o600)
@@ -46,7 +47,7 @@ class Tenants:
 
     def confs(self, name: str, signs: str = "") -> dict[str, str]:
         """Of a session that presents the token of an identity and signs as a tenant, if as any."""
-        confs = {TOKEN_FILE: f"/etc/updraft/{TENANTS}/{name}"}
+        confs = {TOKEN_FILE: str(self._mounts / TENANTS / name)}
         return {**confs, KEY_FILE: str(self.key_file(signs))} if signs else confs
 
     def known_to_the_pool(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ def test_a_tenants_pool_is_reached_by_tls_and_its_token(spark: SparkSession, rel
 
 
 def test_a_job_whose_secret_is_missing_fails_with_its_file(spark: SparkSession, release: Release) -> None:
-    file = f"/etc/updraft/{ABSENT}/token"
+    file = str(release.mounts / ABSENT / "token")
     confs = {**_confs(release, "default"), TOKEN_FILE: file}
     missing = rf'{re.escape(TOKEN_FILE)} = "{file}": .*NoSuchFileException'
     with runtime_confs(spark, confs), pytest.raises(Exception, match=missing):

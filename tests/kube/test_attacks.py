@@ -8,7 +8,6 @@ import json
 import pickle
 import secrets
 import sys
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +35,7 @@ from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.kube.cluster import SEALED, Release
 from tests.kube.conftest import SEALED_TOKEN
 from tests.kube.executors import AUTHORITY
-from tests.kube.namespace import NAMESPACE, Namespace
+from tests.kube.namespace import Namespace
 from tests.support.waiting import until
 
 _POOL, _ONE_USER = "pool-default", f"pool-{SEALED}"
@@ -227,8 +226,7 @@ def pool_with_small_limits(
 
 
 def _pool_of_one_user(release: Release, namespace: Namespace) -> PoolInAPod:
-    secret = namespace.core.read_namespaced_secret(AUTHORITY, NAMESPACE)
-    authority = b64decode(secret.data["ca.crt"])
+    authority = namespace.secret(AUTHORITY)["ca.crt"].encode()
     return until("a pod serves", lambda: PoolInAPod(release, _ONE_USER, SEALED_TOKEN, authority), timeout_seconds=60)
 
 

@@ -8,7 +8,6 @@ test_sidecar.py crashes a function in a pool beside executors. Here is what only
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import sys
 import time
@@ -20,9 +19,6 @@ from pyspark.sql import functions as F
 
 from tests.dist.guides import cells
 from tests.kube.cluster import Release
-from tests.kube.executors import AUTHORITY
-from tests.kube.namespace import NAMESPACE, Namespace
-from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 
 _POOL = "pool-default"
@@ -86,28 +82,15 @@ def test_a_cancelled_query_gives_its_worker_back(
 def test_a_table_is_written_and_read(
     spark: SparkSession,
     release: Release,
-    namespace: Namespace,
     tables: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     # The cell writes below the current directory, and the writer below its roots.
     monkeypatch.chdir(tables)
-    with runtime_confs(spark, _files_for_driver_and_executors(release, namespace, tables)):
-        _run(f"import os\n{_WRITE}", spark, release)
+    _run(f"import os\n{_WRITE}", spark, release)
     assert f"{_ROWS}\n" in capfd.readouterr().out
     assert list((tables / "tables/degrees").glob("*.parquet"))
-
-
-def _files_for_driver_and_executors(release: Release, namespace: Namespace, tables: Path) -> dict[str, str]:
-    """Confs: before an overwrite the driver, which is no pod, asks the writer too, and has the same files."""
-    secret = namespace.core.read_namespaced_secret(AUTHORITY, NAMESPACE)
-    (tables / "ca.crt").write_bytes(base64.b64decode(secret.data["ca.crt"]))
-    (tables / "token").write_text(release.token("writer"))
-    return {
-        "spark.updraft.write.tls.caFile": str(tables / "ca.crt"),
-        "spark.updraft.write.tokenFile": str(tables / "token"),
-    }
 
 
 def test_doctor_finds_nothing_wrong_from_outside_the_cluster(release: Release, tmp_path: Path) -> None:

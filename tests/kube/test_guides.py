@@ -89,11 +89,7 @@ def test_a_secret_of_tokens_is_made_from_two_files(namespace: Namespace, tmp_pat
     (tmp_path / "tokens").write_text("one\nanother\n")
     (tmp_path / "token").write_text("one")
     _typed(_line("tenants", "create secret generic"), tmp_path)
-    made = namespace.core.read_namespaced_secret("team-a-tokens", NAMESPACE).data
-    assert {name: base64.b64decode(text).decode() for name, text in made.items()} == {
-        "tokens": "one\nanother\n",
-        "token": "one",
-    }
+    assert namespace.secret("team-a-tokens") == {"tokens": "one\nanother\n", "token": "one"}
     namespace.core.delete_namespaced_secret("team-a-tokens", NAMESPACE)
 
 

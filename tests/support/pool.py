@@ -31,11 +31,15 @@ class LocalPool(LocalService):
         session_functions: str = "unsigned",
         notes: Path | None = None,
         arguments: Sequence[str] = (),
+        server: Path = SERVER,
     ):
-        """Its functions can write files beneath `notes`, beside their scratch directories."""
+        """Its functions can write files beneath `notes`, beside their scratch directories.
+
+        `server` is the program of the checkout whose code it runs.
+        """
         super().__init__(
             "pool",
-            SERVER,
+            server,
             [
                 *("--workers", str(workers)),
                 *(["--writable-paths", str(notes)] if notes else []),

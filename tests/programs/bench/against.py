@@ -137,13 +137,16 @@ def _print(found: Sequence[Pairs], options: argparse.Namespace, load: float) -> 
 
 def _columns(seconds: Sequence[tuple[float, float]]) -> str:
     ratios = sorted(ours / theirs for ours, theirs in seconds)
-    outside = _outside(len(ratios))
-    interval = f"{ratios[outside]:.3f}-{ratios[-1 - outside]:.3f}"
+    beyond = outside(len(ratios))
+    interval = f"{ratios[beyond]:.3f}-{ratios[-1 - beyond]:.3f}"
     return f"{statistics.median(ratios):8.3f}{interval:>16}"
 
 
-def _outside(count: int) -> int:
-    """How many of the sorted values lie outside on each side: each is below the true median with a chance of a half."""
+def outside(count: int) -> int:
+    """Return how many of `count` sorted values to leave out at each end, for the interval of their true median.
+
+    Each value lies below the true median with a chance of a half.
+    """
     below, chance = 0, 0.0
     while chance + math.comb(count, below) / 2**count <= (1 - _CONFIDENCE) / 2:
         chance += math.comb(count, below) / 2**count
