@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from updraft.service.tenants import Caps
-from updraft_server.front.admission import Admission, AdmissionLimits, WorkerSource
-from updraft_server.front.grant import Grant
+from updraft_server.front.queue.admission import Admission, AdmissionLimits, WorkerSource
+from updraft_server.front.queue.grant import Grant
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 from updraft_server.pool.testing import FakePool

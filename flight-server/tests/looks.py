@@ -8,7 +8,7 @@ from flight_messages import command_request, echo_command, reply_metadata
 from front_harness import RunningFront
 
 from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata
-from updraft_server.front import running_exchanges
+from updraft_server.front.limits import running_exchanges
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakeWorker
 

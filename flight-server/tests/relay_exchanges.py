@@ -16,9 +16,9 @@ from updraft.errors import (
 from updraft.flight_data import split_flight_data
 from updraft.service.audit import NO_RECORD
 from updraft.service.identity import ANYBODY
-from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import Relay, RelayLimits
-from updraft_server.front.transfer import Transfer
+from updraft_server.front.relay.batch_limits import BatchTimeout
+from updraft_server.front.relay.relay import Relay, RelayLimits
+from updraft_server.front.relay.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome

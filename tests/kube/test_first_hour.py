@@ -55,7 +55,8 @@ def test_a_function_that_crashes_fails_its_query_and_the_session_goes_on(
     _run(_CRASH, spark, release)
     said = capfd.readouterr().out
     assert "killed two workers: the worker was killed by SIGABRT" in said
-    assert f"{_ROWS}\n" in said
+    # The hottest of a million degrees: the session and the pool go on.
+    assert "1800030.2\n" in said
     assert release.restarts(_POOL) == before
 
 

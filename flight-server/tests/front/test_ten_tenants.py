@@ -15,8 +15,8 @@ from looks import FAR_APART, Script, looked_at, written
 
 from updraft.errors import PoolFullError
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
-from updraft_server.front.running_exchanges import _UNUSED_WORKER_SECONDS
-from updraft_server.front.turns import Turns
+from updraft_server.front.limits.running_exchanges import _UNUSED_WORKER_SECONDS
+from updraft_server.front.queue.turns import Turns
 from updraft_server.pool.testing import FakePool
 
 GREEDY = [f"greedy-{number}" for number in range(9)]

@@ -26,8 +26,8 @@ from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2 as wire
 from updraft.v1.control_pb2 import FunctionDescription
-from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.request import parse_request, resolve
+from updraft_server.front.request.capabilities import Capabilities
+from updraft_server.front.request.request import parse_request, resolve
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
 from updraft_server.ipc.unpacking import RoomRequest, UnpackBounds, UnpackVerdict
 from updraft_server.ipc.worker_settings import WorkerSettings

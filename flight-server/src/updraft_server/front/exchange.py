@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange: opened, admitted, relayed to a worker (`updraft_server.front.relay`), ended.
+"""One exchange: opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`), ended.
 
 What is decided here is what a failure on either side means for the other, and how long anything may take: whatever
 happens, the worker goes back exactly once and the client learns why.
@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import structlog
 
-from updraft.errors import FunctionLoadError, UpdraftError, WorkerError
+from updraft.errors import UpdraftError
 from updraft.protocol import DATABEND_TENANT_HEADER
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
@@ -36,21 +36,20 @@ from updraft.service.setting_names import SettingNames
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.chart_values import value_of
-from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
-from updraft_server.front.admission import Admission
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
-from updraft_server.front.batch_limit import BatchLimit
-from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.function_health import FunctionHealth
-from updraft_server.front.grant import Grant
-from updraft_server.front.hold_back import HoldBack
-from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.relay import Relay, RelayLimits
-from updraft_server.front.request import SERVICE, Request, parse_request, resolve
-from updraft_server.front.running_exchanges import RunningExchanges
+from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
+from updraft_server.front.limits.running_exchanges import RunningExchanges
+from updraft_server.front.limits.verdict import Verdict, verdict
+from updraft_server.front.queue.admission import Admission
+from updraft_server.front.queue.grant import Grant
+from updraft_server.front.relay.batch_limits import BatchLimit, BatchTimeout
+from updraft_server.front.relay.relay import Relay, RelayLimits
+from updraft_server.front.request.capabilities import Capabilities
+from updraft_server.front.request.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.signatures.signatures import CheckedFunction, Signatures
+from updraft_server.front.status.activity import Activity, ExchangePhase, OpenExchange
+from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
@@ -248,23 +247,10 @@ class Exchanges:
             outcome = LeaseOutcome.CANCELLED
             raise
         except UpdraftError as error:
-            if isinstance(error, WorkerError) and not relay.was_told:
-                self._metrics.worker_deaths.inc()
-            has_ended = relay.function_has_earned_its_end or self._has_ended_by_itself(grant)
-            if has_ended:
-                self._hold_back.died(owner, request)
-            if relay.rows_ended_a_model:
-                self._hold_back.ended_a_model(owner, request)
-            if isinstance(error, FunctionLoadError) and not request.is_session:
-                # What its worker says of a registered function that was admitted, or could not say in time.
-                self._functions.could_not_be_loaded(request, error)
-            elif has_ended and not request.is_session:
-                self._functions.died(request, error)
-            if isinstance(error, WorkerError) and _nobody_knows_how(grant):
-                lost = self._running.lost_memory
-                error.message += lost.inference(grant.lease.worker, request.function)
-                self._running.out_of_memory["container"] += lost.is_blamed(grant.lease.worker)
-            raise
+            death = grant.lease.death
+            found = verdict(error, relay.end_state, death.result() if death.done() else None, self._running.lost_memory)
+            self._act_on(found, owner, request)
+            raise found.error from None
         finally:
             self._metrics.running.dec()
             grant.release(outcome)
@@ -280,11 +266,17 @@ class Exchanges:
     def _batch_limit(self) -> BatchLimit:
         return BatchLimit.effective(self._settings.max_batch_bytes, self._running.worker_memory_bytes)
 
-    def _has_ended_by_itself(self, grant: Grant) -> bool:
-        """Whether its worker has died before it is given back, as far as can be told of what it did itself."""
-        if _nobody_knows_how(grant):
-            return self._running.lost_memory.is_blamed(grant.lease.worker)
-        return grant.lease.death.done()
+    def _act_on(self, found: Verdict, owner: Owner, request: Request) -> None:
+        self._metrics.worker_deaths.inc(found.worker_died)
+        self._running.out_of_memory["container"] += found.exhausted_container
+        if found.blames_function:
+            self._hold_back.died(owner, request)
+        if found.blames_rows:
+            self._hold_back.ended_a_model(owner, request)
+        if found.load_failed:
+            self._functions.could_not_be_loaded(request, found.error)
+        elif found.blames_function and not request.is_session:
+            self._functions.died(request, found.error)
 
     def _record(self, request: Request | None, outcome: str, exchange: OpenExchange) -> None:
         # A name that was asked for but does not exist must not become a series.
@@ -304,12 +296,6 @@ async def _known_still(call: IdentifiedCall, request: Request, owner: Owner) -> 
     identity = await call.identity_now()
     identity.require(*_scope_of(request))
     identity.tenant_of([owner.tenant])
-
-
-def _nobody_knows_how(grant: Grant) -> bool:
-    """Whether its worker has ended with the zygote that could have told how."""
-    death = grant.lease.death
-    return death.done() and death.result().status is None
 
 
 async def _recorded(call: Call, request: Request) -> None:

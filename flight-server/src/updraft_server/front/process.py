@@ -32,25 +32,25 @@ from updraft.service.parent import follow_parent
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
-from updraft_server.front.activity import Activity
-from updraft_server.front.admission import Admission, AdmissionLimits
-from updraft_server.front.announcement import Announcement
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
-from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.function_health import FunctionHealth
-from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.pool_metrics import has_layer, watch_pool
-from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import RunningExchanges, longest_processor_seconds
+from updraft_server.front.limits.deaths import FunctionHealth
+from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
+from updraft_server.front.limits.worker_limits import WorkerLimits
+from updraft_server.front.queue.admission import Admission, AdmissionLimits
+from updraft_server.front.request.capabilities import Capabilities
+from updraft_server.front.request.request import SERVICE
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
+from updraft_server.front.status.activity import Activity
+from updraft_server.front.status.announcement import Announcement
+from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.page import status_pages
+from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.sampler import Sampler
-from updraft_server.front.worker_limits import WorkerLimits
-from updraft_server.front.worker_log import log_dropped_output, log_worker_output
+from updraft_server.front.status.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes

@@ -15,11 +15,11 @@ from updraft.service.identity import Identity, Scope
 from updraft.service.lifecycle import Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import SignedStatement
-from updraft_server.front.admission import Admission
-from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.function_health import FunctionHealth
-from updraft_server.front.request import SERVICE, is_databend, path_parts
+from updraft_server.front.limits.deaths import FunctionHealth
+from updraft_server.front.queue.admission import Admission
+from updraft_server.front.request.capabilities import Capabilities
+from updraft_server.front.request.request import SERVICE, is_databend, path_parts
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
 

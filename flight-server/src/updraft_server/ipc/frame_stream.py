@@ -2,7 +2,7 @@
 """Frames over a worker's non-blocking socket, as the front's event loop sees them.
 
 This is the hot path of a pool: a frame costs no task and no queue, and a future only when the socket makes it wait.
-`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay` carries what comes through here.
+`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay.relay` carries what comes through here.
 """
 
 import asyncio

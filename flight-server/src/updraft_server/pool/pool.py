@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool as the front sees it: workers that are leased to exchanges, one each, and healed by the zygote.
 
-`updraft_server.front.admission` queues in front of it; `updraft_server.zygote.process` forks what it asks for;
+`updraft_server.front.queue.admission` queues in front of it; `updraft_server.zygote.process` forks what it asks for;
 `worker` is one of them. Nothing here knows gRPC or Arrow.
 """
 

@@ -3,7 +3,7 @@
 
 No limit of time, fairness or audit counts a thread that a function leaves behind. A stopped worker uses no CPU, and its
 next exchange continues it. Policy alone, with a clock handed in: the front measures
-(`updraft_server.front.running_exchanges`), and the zygote stops and continues.
+(`updraft_server.front.limits.running_exchanges`), and the zygote stops and continues.
 """
 
 import enum

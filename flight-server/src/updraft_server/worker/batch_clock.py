@@ -2,7 +2,7 @@
 """Ends this process when a function works for too long on one batch, or for too long without giving or taking one.
 
 The kernel's timer is what does it, with the default action of SIGALRM: it needs no thread, and also ends a function
-that never comes back from C. The front (`updraft_server.front.batch_timeout`) tells the client what the death means.
+that never comes back from C. The front (`updraft_server.front.relay`) tells the client what the death means.
 """
 
 import contextlib

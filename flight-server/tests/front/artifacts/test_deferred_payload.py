@@ -36,7 +36,7 @@ from updraft.v1.exchange_pb2 import (
     TaskIdentity,
     Udf,
 )
-from updraft_server.front.request import MAX_COMMAND_BYTES
+from updraft_server.front.request.request import MAX_COMMAND_BYTES
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakePool, FakeWorker
 

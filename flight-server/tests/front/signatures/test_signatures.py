@@ -10,7 +10,7 @@ from signing import COMMAND_SHA256, DAY_MILLISECONDS, Driver, write_signers
 
 from updraft.errors import FunctionRefusedError
 from updraft.v1.exchange_pb2 import Artifact, ExchangeCommand, Owner, SessionFunction, Statement, TaskIdentity
-from updraft_server.front.request import Request
+from updraft_server.front.request.request import Request
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.leases import Owner as PoolOwner
 

@@ -16,7 +16,7 @@ from updraft.errors import UserError
 from updraft.service.lifecycle import Event
 from updraft.v1.control_pb2 import PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import Owner, RegisteredFunction, TaskIdentity
-from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
+from updraft_server.front.status.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler

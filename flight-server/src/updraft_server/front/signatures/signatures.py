@@ -21,7 +21,7 @@ from updraft.errors import FunctionRefusedError
 from updraft.service.identity import Identity
 from updraft.service.security import Revocable
 from updraft.v1.exchange_pb2 import SignedStatement, Statement
-from updraft_server.front.request import Request
+from updraft_server.front.request.request import Request
 from updraft_server.pool.leases import Owner
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from updraft_server.front.activity import Failure
+from updraft_server.front.status.activity import Failure
 from updraft_server.pool.leases import WorkerInfo
 
 

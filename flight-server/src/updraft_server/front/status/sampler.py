@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from updraft.v1.control_pb2 import PoolState, PoolStatus
-from updraft_server.front.activity import Activity, OpenExchange, utc_now
+from updraft_server.front.status.activity import Activity, OpenExchange, utc_now
 from updraft_server.front.status.report import (
     ExchangeRow,
     FunctionRow,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the exchanges of every service have in common: how one opens, whose it is, its deadline, how a failure is told.
 
-A service adds what its own command means: `updraft_server.front.request`, `updraft_writer.request`.
+A service adds what its own command means: `updraft_server.front.request.request`, `updraft_writer.request`.
 """
 
 import asyncio

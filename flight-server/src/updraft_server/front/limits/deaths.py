@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deaths that functions cause: hold-back of what keeps killing workers, and the health of registered functions.
+
+Policy alone, with the time handed in. A death proves little: the kernel or an operator may have killed the worker. A
+long row of deaths without a success in between is the function's fault.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from updraft.errors import PoolFullError, UpdraftError, keep_start
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.front.request.request import Request
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
+from updraft_server.pool.leases import Owner
+
+_MAX_FAULT_BYTES = 1024
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_HOLD_SECONDS = 10.0
+_LONGEST_HOLD_SECONDS = 160.0
+# What has killed nothing for so long starts anew, also with the time for which it is held back.
+_FORGOTTEN_AFTER_SECONDS = 300.0
+# An owner may have so many functions that kill workers; a function that changes with each exchange is many.
+_FUNCTIONS_OF_AN_OWNER = 16
+
+
+class Culprit(NamedTuple):
+    """Whose deaths are counted together."""
+
+    name: str
+    """As errors have it."""
+    key: Hashable
+    allowed_deaths: int
+    killed: str = "workers"
+    remedy: str = "correct it, or raise --held-back-after-deaths of the pool"
+    is_registered: bool = False
+    """Whether another load of the pool's functions may have corrected it."""
+
+
+@dataclass(slots=True)
+class _Deaths:
+    is_registered: bool
+    deaths: int = 0
+    last_death_seconds: float = -math.inf
+    hold_seconds: float = _FIRST_HOLD_SECONDS
+    held_until_seconds: float = -math.inf
+
+
+class HoldBack:
+    """The functions of one pool that have killed workers lately."""
+
+    def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Hold a function back after so many deaths without a success; 0 disables it."""
+        self._allowed_deaths = allowed_deaths
+        self._clock = clock
+        self._records: dict[Hashable, _Deaths] = {}
+
+    def check(self, owner: Owner, request: Request) -> None:
+        """Raise PoolFullError, with a retry hint, for what is held back now."""
+        if not self._records:
+            return
+        now_seconds = self._clock()
+        rows = (self._rows(owner, request),) if request.is_batched else ()
+        for culprit in (*self._culprits(owner, request), *rows):
+            record = self._records.get(culprit.key)
+            if record is None or record.held_until_seconds <= now_seconds:
+                continue
+            raise PoolFullError(
+                f"{culprit.name} has killed {record.deaths} {culprit.killed} in a row and is held back for "
+                f"{math.ceil(record.held_until_seconds - now_seconds)} seconds: {culprit.remedy}",
+                retry_after_milliseconds=math.ceil((record.held_until_seconds - now_seconds) * 1000),
+            )
+
+    def died(self, owner: Owner, request: Request) -> None:
+        """A worker has died while it ran the function, or was ended for what the function took."""
+        self._count(self._culprits(owner, request))
+
+    def ended_a_model(self, owner: Owner, request: Request) -> None:
+        """Count a model process that has ended with the rows of this exchange alone."""
+        self._count((self._rows(owner, request),))
+
+    def _count(self, culprits: Iterable[Culprit]) -> None:
+        if not self._allowed_deaths:
+            return
+        now_seconds = self._clock()
+        self._forget_old(now_seconds)
+        for culprit in culprits:
+            # Behind all others: the oldest are in front.
+            record = self._records.pop(culprit.key) if culprit.key in self._records else _Deaths(culprit.is_registered)
+            self._records[culprit.key] = record
+            record.deaths += 1
+            record.last_death_seconds = now_seconds
+            if record.deaths >= culprit.allowed_deaths and record.held_until_seconds <= now_seconds:
+                record.held_until_seconds = now_seconds + record.hold_seconds
+                record.hold_seconds = min(2 * record.hold_seconds, _LONGEST_HOLD_SECONDS)
+
+    def succeeded(self, owner: Owner, request: Request) -> None:
+        """An exchange of the function has ended well: as many deaths are forgiven as it takes to be held back."""
+        if not self._records:
+            return
+        for culprit in self._culprits(owner, request):
+            record = self._records.get(culprit.key)
+            if record is not None:
+                record.deaths -= self._allowed_deaths
+                if record.deaths <= 0:
+                    del self._records[culprit.key]
+
+    def loaded_again(self) -> None:
+        """Forget the deaths that registered functions caused: their code has been replaced."""
+        self._records = {key: record for key, record in self._records.items() if not record.is_registered}
+
+    def held_now(self) -> int:
+        """How many are held back; an owner whose functions all are is one more."""
+        now_seconds = self._clock()
+        return sum(record.held_until_seconds > now_seconds for record in self._records.values())
+
+    def _forget_old(self, now_seconds: float) -> None:
+        while self._records:
+            key, record = next(iter(self._records.items()))
+            if now_seconds - record.last_death_seconds <= _FORGOTTEN_AFTER_SECONDS:
+                return
+            del self._records[key]
+
+    def _rows(self, owner: Owner, request: Request) -> Culprit:
+        """The rows that a tenant sends to a batched function; without a tenant an owner's: others are not meant."""
+        whose = f"tenant {owner.tenant!r}" if owner.tenant else f"application {owner.application_id!r}"
+        return Culprit(
+            f"{whose}, with its rows,",
+            ("rows", owner.tenant or owner, request.function, request.version),
+            min(self._allowed_deaths, DEATHS_IN_A_ROW),
+            f"model processes of the function {request.function!r}",
+            "leave out the rows that it cannot bear, or correct the function",
+            is_registered=True,
+        )
+
+    def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
+        """The function, and whoever brings it, who could bring another one each time. Never anybody else's."""
+        if not request.is_session:
+            # Another version may be the one that was mended.
+            key = owner, request.function, request.version
+            version = f"version {request.version!r} of " if request.version else ""
+            name = f"{version}the function {request.function!r}"
+            return (Culprit(name, key, self._allowed_deaths, is_registered=True),)
+        digest = hashlib.blake2b(request.payload, digest_size=16).digest()
+        whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
+        if owner.session_id:
+            whose = f"session {owner.session_id!r} of {whose}"
+        return (
+            Culprit(f"the session function of {whose}", (owner, digest), self._allowed_deaths),
+            Culprit(whose, owner, _FUNCTIONS_OF_AN_OWNER * self._allowed_deaths),
+        )
+
+
+@dataclass(slots=True)
+class _Record:
+    deaths: int = 0
+    fault: str = ""
+
+
+class FunctionHealth:
+    """What the exchanges of registered functions have shown of them. Each version is a function of its own."""
+
+    def __init__(
+        self,
+        functions: Callable[[], Sequence[FunctionDescription]],
+        model_faults: Callable[[], Mapping[tuple[str, str], str]] = dict,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is known yet.
+
+        Args:
+            functions: Those of the pool now.
+            model_faults: Why batched functions cannot be called now, by name and version.
+            on_change: Called when an exchange shows that a function has fallen ill, or is well again.
+        """
+        self._functions = functions
+        self._model_faults = model_faults
+        self._on_change = on_change
+        self._records: dict[tuple[str, str], _Record] = {}
+
+    def could_not_be_loaded(self, request: Request, error: UpdraftError) -> None:
+        """A worker has tried, and refused the exchange with this error."""
+        if any(
+            function.batched
+            for function in self._functions()
+            if (function.name, function.version) == (request.function, request.version)
+        ):
+            # No worker loads it: its model process has failed, and the next one may be there already.
+            return
+        self._fall_ill(request, self._record(request), error.message)
+
+    def died(self, request: Request, error: UpdraftError) -> None:
+        """A worker has died of the function, or was ended for what it took."""
+        record = self._record(request)
+        record.deaths += 1
+        if record.deaths >= DEATHS_IN_A_ROW:
+            self._fall_ill(
+                request, record, f"{record.deaths} workers in a row have died of it, the last one: {error.message}"
+            )
+
+    def succeeded(self, request: Request) -> None:
+        """An exchange of the function has ended well."""
+        record = self._records.pop((request.function, request.version), None)
+        if record is not None and record.fault:
+            _log.info("function is healthy again", function=request.function, version=request.version)
+            self._on_change()
+
+    def loaded_again(self) -> None:
+        """What is known was shown by code that is gone."""
+        self._records.clear()
+
+    def shown(self, functions: Iterable[FunctionDescription]) -> Sequence[FunctionDescription]:
+        """Descriptions with what exchanges have shown."""
+        return [self._shown(function) for function in functions]
+
+    def faults(self) -> dict[str, str]:
+        """Of each name why the function cannot be called, or what is wrong with it; empty for healthy ones.
+
+        Of several versions the last one counts, which a caller gets who asks for none.
+        """
+        return {function.name: function.fault for function in self.shown(self._functions())}
+
+    def unhealthy(self) -> dict[str, int]:
+        """Of each name the number of versions with a fault."""
+        counts: dict[str, int] = {}
+        for function in self.shown(self._functions()):
+            counts[function.name] = counts.get(function.name, 0) + bool(function.fault)
+        return counts
+
+    def _shown(self, function: FunctionDescription) -> FunctionDescription:
+        version = function.name, function.version
+        record = self._records.get(version)
+        shown = self._model_faults().get(version) or (record.fault if record is not None else "")
+        if not function.fault and not shown:
+            return function
+        ill = FunctionDescription()
+        ill.CopyFrom(function)
+        ill.fault = function.fault or shown
+        ill.fault_is_final = bool(function.fault)
+        return ill
+
+    def _record(self, request: Request) -> _Record:
+        return self._records.setdefault((request.function, request.version), _Record())
+
+    def _fall_ill(self, request: Request, record: _Record, fault: str) -> None:
+        was_healthy = not record.fault
+        record.fault = keep_start(fault, _MAX_FAULT_BYTES)
+        if was_healthy:
+            _log.error("function is unhealthy", function=request.function, version=request.version, reason=record.fault)
+            self._on_change()

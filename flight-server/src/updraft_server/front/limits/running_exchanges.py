@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long, when the
+worker takes more than it may, or when a drain has no more time. The same look measures workers between exchanges.
+
+The relay counts messages and knows whose turn it is; `updraft.service.silence` knows how long is too long.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
+from updraft.service.silence import Silence, seconds_between_looks
+from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.worker_limits import WorkerLimits
+from updraft_server.front.relay.batch_limits import BatchTimeout
+from updraft_server.front.relay.relay import Relay, Side
+from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.linux.processor_time import ProcessorTime
+from updraft_server.pool.interface import WorkerPool
+
+_log = structlog.get_logger(__name__)
+
+# What a function can take in between, some hundred MiB, is what a container needs to spare.
+_LIMITS_LOOK_SECONDS = 0.25
+# Workers at rest are measured now and then: ten seconds.
+_LOOKS_TO_ALL = 40
+# Beyond twice the time that a worker's own clock allows: on a busy machine that clock starts later than the front's.
+_LATE_SECONDS = 1.0
+_IMPORTS_SECONDS = 30.0
+# Tasks compute for minutes between batches: only workers beyond a tenant's share are taken, and only if another waits.
+_UNUSED_WORKER_SECONDS = 120.0
+
+
+def longest_processor_seconds() -> float:
+    """CPU time for one batch where the operator has said nothing: all CPUs of the machine for the longest batch."""
+    return LONGEST_WORK_SECONDS * (os.cpu_count() or 1)
+
+
+class WorkTime:
+    """Seconds that a function has worked on one batch.
+
+    It counts looks, not the clock: a front that stood still blames no function. Only a further batch starts the count
+    anew: the worker's output does not, nor does a number of batches that it repeats or takes back. Work after the last
+    batch counts for that batch. `linux.processor_time` counts CPU time.
+    """
+
+    def __init__(self, look_seconds: float) -> None:
+        self._look_seconds = look_seconds
+        self._taken = 0
+        self._seconds = 0.0
+        self._was_working = False
+
+    def looked(self, taken: int, *, is_working: bool) -> float:
+        """Return the seconds so far; `taken` counts the batches that the function has taken.
+
+        The count stands still while the function waits for its client.
+        """
+        if taken > self._taken:
+            self._taken, self._seconds = taken, 0.0
+        elif is_working and self._was_working:
+            self._seconds += self._look_seconds
+        self._was_working = is_working
+        return self._seconds
+
+
+@dataclass(eq=False, slots=True)
+class _Watched:
+    relay: Relay
+    tenant: str
+    unused: Silence
+    client: Silence
+    worker: Silence
+    work: WorkTime
+    processor: ProcessorTime = field(default_factory=ProcessorTime)
+    passed: tuple[int, ...] = field(default=())
+    """`Relay.passed` at the previous look."""
+    took_too_much: bool = False
+    """Whether it was found beyond a limit of memory before."""
+
+
+class RunningExchanges:
+    """The exchanges of one front that hold a worker."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        *,
+        client_silence_seconds: float,
+        worker_silence_seconds: float,
+        limits: Callable[[], WorkerLimits],
+        giving_way: Callable[[Sequence[str]], Sequence[int]] = lambda _tenants: (),
+        batch_processor_seconds: float = 0.0,
+        longest_batch_seconds: float = LONGEST_WORK_SECONDS,
+    ) -> None:
+        """Start without exchanges.
+
+        The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
+        how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` takes the tenants of
+        workers that their clients do not use, and returns the indices of those to give to other tenants.
+        """
+        self._pool = pool
+        self._limits = limits
+        self.lost_memory = LostMemory()
+        self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
+        """Workers that ended for the memory they took, by what was exceeded: their own limit, that of all workers
+        together, or the container's, for which the kernel ends all and one is taken to be the cause."""
+        self._client_silence_seconds = client_silence_seconds
+        self._worker_silence_seconds = worker_silence_seconds
+        self._batch_processor_seconds = batch_processor_seconds
+        self._longest_batch = BatchTimeout.effective(longest_batch_seconds, 0)
+        self._giving_way = giving_way
+        self._look_seconds = seconds_between_looks(
+            client_silence_seconds, worker_silence_seconds, _UNUSED_WORKER_SECONDS
+        )
+        self._looks = 0
+        self._watched: set[_Watched] = set()
+
+    @property
+    def worker_memory_bytes(self) -> int:
+        """What a worker may take."""
+        return self._limits().memory_bytes
+
+    @contextmanager
+    def watching(self, relay: Relay, tenant: str = "") -> Iterator[None]:
+        """Watch a relay for the time of the block. Its worker counts as one of this tenant."""
+        watched = _Watched(
+            relay,
+            tenant,
+            Silence(_UNUSED_WORKER_SECONDS, self._look_seconds),
+            Silence(self._client_silence_seconds, self._look_seconds),
+            Silence(self._worker_silence_seconds, self._look_seconds),
+            WorkTime(_LIMITS_LOOK_SECONDS),
+        )
+        self._watched.add(watched)
+        try:
+            yield
+        finally:
+            self._watched.discard(watched)
+
+    def end_all(self, error: UpdraftError) -> None:
+        """End every exchange with an error, which its client is told."""
+        for watched in self._watched:
+            watched.relay.end(error)
+
+    async def watch(self) -> None:
+        """Look at all of them again and again."""
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("cannot look for silent exchanges")
+
+    async def watch_limits(self) -> None:
+        """Look at what their workers take, again and again."""
+        while True:
+            await asyncio.sleep(_LIMITS_LOOK_SECONDS)
+            try:
+                self.look_at_clocks()
+                await self.look_at_limits()
+            except Exception:
+                _log.exception("cannot look at what workers take")
+
+    def look_at_clocks(self) -> None:
+        """End exchanges whose function works for too long on one batch although its worker has a clock."""
+        for watched in self._watched:
+            relay = watched.relay
+            # The first batch begins a new count, too: what came before it were imports.
+            seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
+            if 0 < _without_its_clock_seconds(relay) <= seconds:
+                relay.end_for(relay.batch_timeout.error(relay.subject))
+            elif 0 < self._longest_batch.seconds <= seconds:
+                # Such a worker may have no clock.
+                relay.end_for(self._longest_batch.error(relay.subject))
+
+    async def look_at_limits(self) -> None:
+        """End exchanges whose worker exceeds a limit, and workers without an exchange that do."""
+        resting = self._pool.resting
+        resting.end_expired()
+        measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)
+        if self._looks % _LOOKS_TO_ALL == 0:
+            measured.update(worker.worker for worker in self._pool.workers)
+        self._looks += 1
+        if not measured:
+            return
+        waited = resting.since
+        usage = await self._pool.measure(list(measured))
+        waiting = waited.items() & resting.since.items()
+        running = {watched.relay.worker: watched for watched in self._watched if watched.relay.worker in usage}
+        used_by_running = {worker: usage[worker] for worker in running}
+        self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
+        limits = self._limits()
+        # Others had an exchange meanwhile, whose processes and CPU time are no leftovers.
+        resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
+        known = resting.usage
+        measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
+        for worker, reason in limits.too_much_at_rest(measured_now, known).items():
+            resting.replace(worker, reason)
+        largest = limits.largest_of_too_much(used_by_running)
+        for worker, watched in running.items():
+            relay, used = watched.relay, usage[worker]
+            excess = limits.excess(relay.subject, used) or self._too_much_processor_time(watched, used)
+            if excess is not None:
+                relay.end_for(excess)
+                if used.own_bytes > limits.memory_bytes:
+                    self._count_once(watched, "worker")
+            elif worker == largest:
+                relay.end(limits.shortage(relay.subject, used))
+                self._count_once(watched, "pool")
+
+    def _count_once(self, watched: _Watched, limit: str) -> None:
+        """Count a worker that ends for its memory; it may still be there at the next look."""
+        self.out_of_memory[limit] += not watched.took_too_much
+        watched.took_too_much = True
+
+    async def look(self) -> None:
+        """End those in which a side has been silent for too long."""
+        for watched in self._watched:
+            relay, client = watched.relay, watched.client
+            if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
+                relay.end(_client_is_silent(client.limit_seconds))
+        self._take_unused_workers()
+        if self._worker_silence_seconds:
+            await self._look_at_workers()
+
+    def _take_unused_workers(self) -> None:
+        unused = [watched for watched in self._watched if self._is_unused(watched)]
+        for index in self._giving_way([watched.tenant for watched in unused]):
+            unused[index].relay.end(_worker_is_needed())
+
+    @staticmethod
+    def _is_unused(watched: _Watched) -> bool:
+        received, _, sent = watched.relay.signs_of_client
+        return watched.unused.is_too_long((received, sent), owed=watched.relay.turn is Side.CLIENT)
+
+    async def _look_at_workers(self) -> None:
+        # Those with which something has passed since the look before need not be measured.
+        still = {watched for watched in self._watched if self._is_still(watched)}
+        usage = await self._pool.measure([watched.relay.worker for watched in still]) if still else {}
+        for watched in self._watched:
+            relay, worker = watched.relay, watched.worker
+            used = usage.get(relay.worker) if watched in still else None
+            # Of a worker that cannot be measured nobody knows that it does nothing.
+            owed = relay.turn is Side.WORKER and used is not None
+            if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
+                relay.end_for(_worker_is_silent(relay.subject, worker.limit_seconds))
+
+    def _too_much_processor_time(self, watched: _Watched, used: WorkerUsage) -> LimitError | None:
+        """Why an exchange has to end whose function has used more CPU time for its batch than it may."""
+        if watched.relay.is_loading:
+            watched.processor = ProcessorTime()
+            return None
+        seconds = watched.processor.measured(watched.relay.taken, used.processor_seconds)
+        if not 0 < self._batch_processor_seconds < seconds:
+            return None
+        return LimitError(
+            f"{watched.relay.subject} used {seconds:.1f} seconds of CPU time for one batch, the limit is "
+            f"{self._batch_processor_seconds:g}, and its worker was ended: send smaller batches, or raise "
+            "--batch-cpu-seconds of the pool"
+        )
+
+    def _is_still(self, watched: _Watched) -> bool:
+        before, watched.passed = watched.passed, watched.relay.passed
+        return watched.relay.turn is Side.WORKER and before == watched.passed
+
+
+def _without_its_clock_seconds(relay: Relay) -> float:
+    """When a worker has lifted its clock for sure; 0 where it has none. It does not run during imports."""
+    batches_seconds = relay.batches_at_once * relay.batch_timeout.batch_seconds
+    allowed_seconds = _LATE_SECONDS if relay.has_begun else _LATE_SECONDS + _IMPORTS_SECONDS
+    return 2 * batches_seconds + allowed_seconds if batches_seconds else 0.0
+
+
+def _worker_is_needed() -> PoolUnavailableError:
+    return PoolUnavailableError(
+        f"the client neither sent a batch nor read a reply for {_UNUSED_WORKER_SECONDS:g} seconds, its tenant has more "
+        "than its share of the workers, and the pool gave the worker to another tenant that waited: replies that were "
+        "sent remain valid, and another worker can take the rest"
+    )
+
+
+def _client_is_silent(limit_seconds: float) -> DeadlineError:
+    return DeadlineError(
+        f"the client was silent for {limit_seconds:g} seconds while the pool waited for it: it neither sent a batch or "
+        "a keepalive nor read a reply; a client that needs longer has to send keepalives, or raise "
+        "--client-silence-seconds of the pool"
+    )
+
+
+def _worker_is_silent(subject: str, limit_seconds: float) -> DeadlineError:
+    return DeadlineError(
+        f"{subject} neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} "
+        "seconds, and its worker was ended: if it may wait for something that long, raise --worker-silence-seconds of "
+        "the pool"
+    )

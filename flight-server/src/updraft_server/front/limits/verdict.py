@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdict on a failed exchange: what its client hears, and who is to blame.
+
+Several observers know a part of it: the relay what the worker reported, the zygote how the worker ended, the last
+measurement how much memory it held. `verdict` is the one place that combines them; it has no state and no clock.
+"""
+
+from dataclasses import dataclass
+
+from updraft.errors import FunctionLoadError, UpdraftError, WorkerError
+from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.relay.relay import RelayEnd
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.worker_events import WorkerDeath
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Verdict on one failed exchange."""
+
+    error: UpdraftError
+    """The client's error."""
+    worker_died: bool
+    """Whether the worker died before it could report the error."""
+    blames_function: bool
+    """Whether the function killed its worker, or took more than it may: hold-back and health count that."""
+    blames_rows: bool
+    """Whether the rows of this exchange alone killed a model process: the tenant's hold-back counts that."""
+    load_failed: bool
+    """Whether a registered function that was admitted could not be loaded: its health shows that."""
+    exhausted_container: bool
+    """Whether the function most likely took the memory for which the kernel killed all workers."""
+
+
+def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, memory: LostMemory) -> Verdict:
+    """Return the verdict on an exchange that has failed.
+
+    Args:
+        error: What ended the relay.
+        relay: The state in which the relay ended.
+        death: How the worker ended; None while it runs.
+        memory: What workers were last found to use, for a death that nobody could observe.
+    """
+    request = relay.request
+    if relay.lost_worker and death is not None:
+        error = _of_death(relay, death)
+    is_worker_error = isinstance(error, WorkerError)
+    # The zygote that could have told how the worker ended has ended with it.
+    is_unobserved = death is not None and death.status is None
+    exhausted = is_unobserved and memory.is_blamed(relay.worker)
+    if is_worker_error and is_unobserved:
+        error.message += memory.inference(relay.worker, request.function)
+    load_failed = isinstance(error, FunctionLoadError) and not request.is_session
+    return Verdict(
+        error,
+        worker_died=is_worker_error and relay.reported is None,
+        blames_function=relay.exceeded_limit or (exhausted if is_unobserved else death is not None),
+        blames_rows=relay.reported is FrameKind.CRASHED and request.is_batched,
+        load_failed=load_failed,
+        exhausted_container=is_worker_error and exhausted,
+    )
+
+
+def _of_death(relay: RelayEnd, death: WorkerDeath) -> UpdraftError:
+    """Return the error for a worker that ended without a report."""
+    subject = relay.request.subject
+    if relay.batch_timeout.explains(death):
+        return relay.batch_timeout.error(subject)
+    place = f", in {death.place}" if death.place else ""
+    return WorkerError(f"the worker {death} while it ran {subject}{place}", traceback=death.stack)

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which exchange gets a worker next: a bounded queue, fair between tenants.
+
+Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool.pool` has the workers;
+`updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, then waits
+there for a worker, and brings it back.
+
+`updraft_server.front.queue.turns` says who is next. Nobody overtakes, except an exchange of a task that already holds a
+worker: its other exchange may be waiting for this one's results ("Several exchanges of one task" in proto/README.md).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Protocol, TypeVar
+
+from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.service.tenants import Caps
+from updraft_server.front.queue.grant import Grant
+from updraft_server.front.queue.turns import Turn, Turns, add
+from updraft_server.pool.bindings import REGISTERED, Binding
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+
+# As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
+_MOST_SIBLINGS = 8
+# Before a task has given all its workers back: a client that names one task for ever would keep workers for ever.
+_MOST_OVERTAKING = 64
+# In a row, of whatever tasks, while somebody waits in vain whose turn it is: a tenant that has many tasks with many
+# exchanges each would have all workers for as long as it likes.
+_MOST_PASSING = 8
+# Whom the pool has no worker for does not hold up those behind. It is asked again once its workers change.
+_MOST_REFUSED = 32
+
+Result = TypeVar("Result")
+
+
+class WorkerSource(Protocol):
+    """What admission needs of a pool."""
+
+    @property
+    def idle(self) -> int:
+        """Workers that could be leased now."""
+
+    async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
+        """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError.
+
+        `leave_fresh` workers that have served nobody are left for others.
+        """
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """How many may wait, and when a refused client is told to come again."""
+
+    queue_limit: int
+    queue_bytes: int
+    retry_after_milliseconds: int
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """An exchange's place in the queue, from before its client sends anything large until it has a worker."""
+
+    tenant: str
+    task: TaskKey | None
+    held_bytes: int
+    binding: Binding | None = None
+    """What it will make of its worker; None while the exchange is not ready for one."""
+    granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    async def unless_lost(self, work: Awaitable[Result]) -> Result:
+        """The result of what is done before `Admission.worker`; the work is cancelled once the place is lost.
+
+        Raises what the work raises, and PoolFullError or PoolUnavailableError when the place is lost.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            awaited: set[asyncio.Future[Any]] = {task, self.granted}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self.granted.result()
+            return await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+            # How it failed is known to whoever awaited it, and otherwise of no interest.
+            if not task.cancelled():
+                task.exception()
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The places of one tenant."""
+
+    places: dict[Place, None] = field(default_factory=dict)
+    held_bytes: int = 0
+
+
+class Admission:
+    """The queue in front of a pool."""
+
+    def __init__(self, pool: WorkerSource, limits: AdmissionLimits, caps: Caps | None = None) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._caps = caps or Caps()
+        self._queues: dict[str, _Queue] = {}
+        self._waiting = 0
+        self._waiting_of_tasks: Counter[TaskKey] = Counter()
+        self._held_bytes = 0
+        self._turns: Turns[Place] = Turns(
+            idle=lambda: pool.idle,
+            most_workers=lambda tenant: self._caps.of(tenant).max_workers,
+            now=lambda: self._now(),
+        )
+        """Places that are ready for a worker."""
+        self.giving_way = self._turns.giving_way
+        self._ready_of_tasks: dict[TaskKey, dict[Place, None]] = {}
+        self._holding: Counter[TaskKey] = Counter()
+        self._overtaken: Counter[TaskKey] = Counter()
+        """Of tasks that hold a worker: how often they have got one past the queue since they hold any."""
+        self._passing = 0
+        """How many have overtaken somebody who could have had their worker, since anybody had a turn."""
+        self._draining = False
+        self._dispatching: asyncio.Task[None] | None = None
+        self._unsubscribe = pool.subscribe(self._workers_changed)
+
+    @property
+    def waiting(self) -> int:
+        """Exchanges in the queue."""
+        return self._waiting
+
+    @property
+    def queue_bytes(self) -> int:
+        """Memory that they take."""
+        return self._held_bytes
+
+    @property
+    def queue_limit(self) -> int:
+        """Exchanges that may be in the queue."""
+        return self._limits.queue_limit
+
+    @contextmanager
+    def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
+        """A place for one exchange, given up at the end of the block.
+
+        `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
+        Raises PoolFullError when the queue is full, LimitError for what its tenant can never have, and
+        PoolUnavailableError in a drain.
+        """
+        if self._draining:
+            raise _draining_error()
+        place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
+        siblings = self._waiting_of_tasks[place.task] if place.task is not None else 0
+        if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
+            self._check_caps(place)
+            self._make_memory(place)
+            self._make_room(tenant)
+        self._remember(place)
+        try:
+            yield place
+        finally:
+            self._forget(place)
+
+    async def worker(self, place: Place, binding: Binding = REGISTERED) -> Grant:
+        """A worker for a place, at once or when its turn comes; a cancelled caller gives back what it was granted.
+
+        Raises PoolFullError when another tenant needed the place more, and PoolUnavailableError in a drain or when the
+        pool fails.
+        """
+        if not place.granted.done() and self._is_next(place):
+            try:
+                return await self._lease(place, binding)
+            except NoIdleWorker:
+                pass
+        # Only now: from here on the dispatcher may grant it a worker.
+        self._is_ready(place, binding)
+        self._workers_changed()
+        try:
+            return await place.granted
+        except asyncio.CancelledError:
+            if place.granted.done() and not place.granted.cancelled() and place.granted.exception() is None:
+                place.granted.result().release(LeaseOutcome.CLEAN)
+            raise
+
+    def drain(self) -> None:
+        """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
+        self._draining = True
+        self._unsubscribe()
+        for place in [place for queue in self._queues.values() for place in queue.places]:
+            self._fail(place, _draining_error())
+            self._forget(place)
+
+    async def _lease(self, place: Place, binding: Binding) -> Grant:
+        overtakes, waits = self._may_overtake(place), place.binding is not None
+        passes = overtakes and self._is_passed_over()
+        # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
+        self._hold(place, +1)
+        # Newcomers may ask at the same time. Who waits asks alone, and keeps its turn where the pool has no worker.
+        self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
+        try:
+            # A change of owners needs a fresh worker, and a start takes time: who has used little finds one there.
+            leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
+            lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
+        except BaseException as error:
+            self._hold(place, -1)
+            self._turns.count(place.tenant, binding.owner, 0 if waits else -1)
+            if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
+                raise PoolUnavailableError(f"the pool cannot give a worker: {error}") from error
+            raise
+        if overtakes and place.task is not None:
+            self._overtaken[place.task] += 1
+            self._passing += int(passes)
+        else:
+            self._passing = 0
+        self._turns.count(place.tenant, binding.owner, +1 if waits else 0)
+        turn = self._turns.begun(place.tenant, binding.owner)
+        return Grant(lease, lambda: self._released(place, turn))
+
+    def _released(self, place: Place, turn: Turn) -> None:
+        self._hold(place, -1)
+        self._turns.ended(turn)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def _hold(self, place: Place, change: int) -> None:
+        if place.task is not None:
+            add(self._holding, place.task, change)
+            if place.task not in self._holding:
+                self._overtaken.pop(place.task, None)
+
+    def _may_overtake(self, place: Place) -> bool:
+        return (
+            place.task is not None and self._holding[place.task] > 0 and self._overtaken[place.task] < _MOST_OVERTAKING
+        )
+
+    def _is_passed_over(self) -> bool:
+        """Whether there is a worker that somebody could have whose turn it is."""
+        return self._pool.idle > 0 and bool(self._turns)
+
+    def _is_next(self, place: Place) -> bool:
+        """Whether a newcomer need not wait: nobody does who may have a worker."""
+        if self._may_overtake(place):
+            return not self._is_passed_over() or self._passing < _MOST_PASSING
+        is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
+        return not is_capped and not self._turns and not any(True for _ in self._overtakers())
+
+    def _check_caps(self, newcomer: Place) -> None:
+        """Raise PoolFullError, or LimitError, for more than the newcomer's tenant may have in the queue."""
+        tenant, caps, more_bytes = newcomer.tenant, self._caps, newcomer.held_bytes
+        queue = self._queues.get(tenant) or _Queue()
+        # As for the queue as a whole: those for whom there are workers do not wait.
+        waiting = max(0, len(queue.places) - self._pool.idle)
+        if caps.exceeded("max_waiting", tenant, waiting, 1):
+            raise self._full(caps.refusal("max_waiting", tenant, waiting, 1))
+        if caps.exceeded("max_queue_bytes", tenant, queue.held_bytes, more_bytes):
+            reason = caps.refusal("max_queue_bytes", tenant, queue.held_bytes, more_bytes)
+            raise self._full(reason) if queue.held_bytes else LimitError(reason)
+
+    def _make_memory(self, newcomer: Place) -> None:
+        """Refuse exchanges of the tenants that hold most memory until the newcomer fits; it may be refused itself.
+
+        Alone it always fits.
+        """
+        missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
+        if missing_bytes <= 0 or not self._held_bytes:
+            return
+        held = {tenant: queue.held_bytes for tenant, queue in self._queues.items()}
+        left: dict[str, list[Place]] = {}
+        losers: list[Place] = []
+        while missing_bytes > 0 and len(losers) < self._waiting:
+            largest = max(held, key=lambda tenant: held[tenant])
+            if largest not in left:
+                # Who overtakes may be waited for by an exchange that has a worker.
+                left[largest] = [place for place in self._queues[largest].places if not self._may_overtake(place)]
+            if not left[largest] or held[largest] <= held.get(newcomer.tenant, 0) + newcomer.held_bytes:
+                raise self._refusal()
+            loser = max(left[largest], key=lambda place: place.held_bytes)
+            left[largest].remove(loser)
+            losers.append(loser)
+            held[largest] -= loser.held_bytes
+            missing_bytes -= loser.held_bytes
+        for loser in losers:
+            self._fail(loser, self._refusal())
+            self._forget(loser)
+
+    def _refusal(self) -> PoolFullError:
+        return self._full(
+            f"all workers are busy and {self.waiting} exchanges wait: retry later, or give the pool more workers"
+        )
+
+    def _full(self, reason: str) -> PoolFullError:
+        return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
+
+    def _make_room(self, tenant: str) -> None:
+        """Refuse one exchange of the tenant that fills a full queue most, which may be this one."""
+        if self.waiting < self._limits.queue_limit + self._pool.idle:
+            return
+        refusal = self._refusal()
+        own = self._queues.get(tenant)
+        largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
+        if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
+            # All have as many: who has used little lately gives way to nobody who has used much.
+            other = self._turns.last_that_has_used_a_turn()
+            if own is not None or other is None or self._turns.has_used_a_turn(tenant):
+                raise refusal
+            largest = other
+        newest = next(reversed(self._queues[largest].places))
+        self._fail(newest, refusal)
+        self._forget(newest)
+
+    def _fail(self, place: Place, error: Exception) -> None:
+        if not place.granted.done():
+            place.granted.set_exception(error)
+            # An exchange that is not ready for a worker may leave without asking for one.
+            place.granted.exception()
+
+    def _remember(self, place: Place) -> None:
+        queue = self._queues.setdefault(place.tenant, _Queue())
+        queue.places[place] = None
+        queue.held_bytes += place.held_bytes
+        self._held_bytes += place.held_bytes
+        self._waiting += 1
+        if place.task is not None:
+            self._waiting_of_tasks[place.task] += 1
+
+    def _is_ready(self, place: Place, binding: Binding) -> None:
+        queue = self._queues.get(place.tenant)
+        if queue is None or place not in queue.places:
+            return
+        place.binding = binding
+        self._turns.add(place.tenant, binding.owner, place)
+        if place.task is not None:
+            self._ready_of_tasks.setdefault(place.task, {})[place] = None
+
+    def _forget(self, place: Place) -> None:
+        queue = self._queues.get(place.tenant)
+        if queue is None or place not in queue.places:
+            return
+        del queue.places[place]
+        queue.held_bytes -= place.held_bytes
+        self._held_bytes -= place.held_bytes
+        self._waiting -= 1
+        if not queue.places:
+            del self._queues[place.tenant]
+        if place.binding is not None:
+            self._turns.discard(place.tenant, place.binding.owner, place)
+        if place.task is not None:
+            add(self._waiting_of_tasks, place.task, -1)
+            ready = self._ready_of_tasks.get(place.task, {})
+            ready.pop(place, None)
+            if not ready:
+                self._ready_of_tasks.pop(place.task, None)
+
+    def _workers_changed(self) -> None:
+        if self._queues and (self._dispatching is None or self._dispatching.done()):
+            self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
+
+    async def _dispatch(self) -> None:
+        """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
+        refused: set[tuple[TaskKey | None, Binding | None]] = set()
+        while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
+            try:
+                grant = await self._lease(place, place.binding or REGISTERED)
+            except NoIdleWorker:
+                refused.add((place.task, place.binding))
+                continue
+            except PoolUnavailableError as error:
+                refused.clear()
+                self._fail(place, error)
+                self._forget(place)
+                continue
+            # An extra worker takes time to start, in which a worker may have come back for who was refused.
+            refused.clear()
+            self._forget(place)
+            if place.granted.done():
+                grant.release(LeaseOutcome.CLEAN)
+                continue
+            place.granted.set_result(grant)
+
+    def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
+        """Who is served next: first who overtakes, then whose turn it is; nobody who is as one in `refused`."""
+        # Extra workers may be few: they go to who has fewest too.
+        overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
+        candidates = self._turns.candidates() if self._pool.idle else iter(())
+        places = chain(overtakers, candidates) if self._passing < _MOST_PASSING else chain(candidates, overtakers)
+        return next((place for place in places if (place.task, place.binding) not in refused), None)
+
+    def _overtakers(self) -> Iterator[Place]:
+        """Those who are ready and whose task holds a worker already."""
+        # There are fewer tasks at work than may wait.
+        for task in self._holding:
+            yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
+
+
+def _draining_error() -> PoolUnavailableError:
+    return PoolUnavailableError("the pool is draining and takes no new exchanges: use another one")

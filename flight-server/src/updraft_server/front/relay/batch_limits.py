@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of one batch: its size in bytes, and the time that a function may work on it.
+
+A worker ends itself when its time is over (`updraft_server.worker.batch_clock`); the front recognises that death here.
+"""
+
+import signal
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from updraft.errors import DeadlineError
+from updraft_server.pool.worker_events import WorkerDeath
+
+# Memory for arguments, the function's own values and results: 4 GiB are enough for a text of 512 MiB.
+_MEMORY_PER_BATCH = 8
+# The other columns of a row with one large value. Memory is sampled four times a second, so the limit is approximate.
+_BESIDE_BYTES = 16 << 20
+
+
+class BatchLimit(NamedTuple):
+    """Largest batch that may come in parts, in bytes of Arrow data."""
+
+    limit_bytes: int
+    setting: str
+    """The setting to raise for more."""
+
+    @classmethod
+    def effective(cls, max_batch_bytes: int, worker_memory_bytes: int) -> Self:
+        """Return the smaller of the operator's limit and what a worker has memory for."""
+        room_bytes = worker_memory_bytes // _MEMORY_PER_BATCH + _BESIDE_BYTES
+        if room_bytes < max_batch_bytes:
+            return cls(room_bytes, f"--worker-memory-bytes of the pool to {_MEMORY_PER_BATCH} times the batch")
+        return cls(max_batch_bytes, "--max-batch-bytes of the pool")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimeout:
+    """Time limits of one exchange's function; zero means no limit."""
+
+    seconds: float
+    """The smaller of the two limits, which the worker's clock enforces."""
+    setting: str
+    """The setting to raise for more time."""
+    excess: str = "worked for more than {:g} seconds on one batch"
+    """What the function did, for the error."""
+    batch_seconds: float = 0.0
+    """Limit for one batch."""
+    idle_seconds: float = 0.0
+    """Limit between taking or returning batches."""
+
+    @classmethod
+    def effective(cls, pool_seconds: float, client_milliseconds: int, idle_milliseconds: int = 0) -> Self:
+        """Return the smallest of the pool's limit, the client's and the one for idle functions; zero means none."""
+        batch_seconds, setting = pool_seconds, "--batch-timeout-seconds of the pool"
+        client_seconds = max(client_milliseconds, 0) / 1000
+        if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
+            batch_seconds, setting = client_seconds, "batch_timeout_milliseconds in the limits of the client's command"
+        idle_seconds = max(idle_milliseconds, 0) / 1000
+        if idle_seconds and (not batch_seconds or idle_seconds < batch_seconds):
+            return cls(
+                idle_seconds,
+                "idle_timeout_milliseconds in the limits of the client's command"
+                " (spark.sql.execution.pyspark.udf.idleTimeoutSeconds)",
+                "neither accepted nor returned a batch for more than {:g} seconds",
+                batch_seconds=batch_seconds,
+                idle_seconds=idle_seconds,
+            )
+        return cls(batch_seconds, setting, batch_seconds=batch_seconds, idle_seconds=idle_seconds)
+
+    def explains(self, death: WorkerDeath) -> bool:
+        """Return whether a worker died because of this limit."""
+        return self.seconds > 0 and death.signal == signal.SIGALRM
+
+    def error(self, subject: str) -> DeadlineError:
+        """Return the client's error; `subject` names the function, as `Request.subject` does."""
+        return DeadlineError(
+            f"{subject} {self.excess.format(self.seconds)}, and its worker was ended: "
+            f"send smaller batches, or raise {self.setting}"
+        )

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two directions of a running exchange: the client's messages to the worker, the worker's replies to the client.
+
+Bytes pass through unread; the worker (`updraft_server.worker`) knows what they mean. Each direction is held back by its
+own receiver. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
+"""
+
+import asyncio
+import enum
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from updraft.arrow_metadata import is_dictionary
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
+from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
+from updraft.service.exchange import (
+    LAST_MESSAGE_TIMEOUT_SECONDS,
+    Call,
+    check_size,
+    event_message,
+    fail_without_finish,
+    request_metadata,
+)
+from updraft.service.lifecycle import next_phase
+from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
+from updraft_server.front.relay.batch_limits import BatchTimeout
+from updraft_server.front.relay.transfer import Transfer
+from updraft_server.front.relay.worker_replies import ReplyMetadataStart, TimedLoad, error_of_worker
+from updraft_server.front.request.request import SERVICE, Request
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.ipc.frames import FrameError, FrameKind
+from updraft_server.pool.leases import Lease, LeaseOutcome
+from updraft_server.pool.worker_events import WorkerDeath
+
+# How long after a worker's socket has closed its exit status may take to arrive.
+_EXIT_STATUS_TIMEOUT_SECONDS = 2.0
+# How long a message may take to the client before the exchange is said to wait for that.
+_PROMPT_SECONDS = 0.1
+# Says that the exchange has its worker: a client holds back what is large until then.
+_ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
+
+
+class Side(enum.Enum):
+    """Who is to do something."""
+
+    CLIENT = "client"
+    WORKER = "worker"
+
+
+class RelayPhase(enum.Enum):
+    """How far a relay has come."""
+
+    ASSIGNING = "assigning"  # the worker does not have its command yet
+    RELAYING = "relaying"  # messages pass in both directions
+    ANSWERING = "answering"  # the worker has all input and still replies
+    SETTLING = "settling"  # the outcome is known; the client may still be taking a reply
+
+
+class RelayEvent(enum.Enum):
+    """What moves a relay to another phase."""
+
+    ASSIGNED = "assigned"
+    INPUT_ENDED = "input ended"
+    OUTCOME_KNOWN = "outcome known"
+
+
+TRANSITIONS = {
+    (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED): RelayPhase.RELAYING,
+    (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED): RelayPhase.ANSWERING,
+    # Either side can fail at any time, and a worker can be done before its client.
+    **dict.fromkeys([(phase, RelayEvent.OUTCOME_KNOWN) for phase in RelayPhase], RelayPhase.SETTLING),
+}
+
+
+class RelayLimits(NamedTuple):
+    """What holds for one exchange."""
+
+    max_message_bytes: int
+    batch_timeout: BatchTimeout
+
+
+@dataclass(frozen=True, slots=True)
+class RelayEnd:
+    """State in which a relay ended, as far as it tells who is to blame."""
+
+    request: Request
+    worker: str
+    """The worker's id."""
+    batch_timeout: BatchTimeout
+    """Time limits of the function."""
+    reported: FrameKind | None = None
+    """Kind of the frame with which the worker reported an error; None without one."""
+    lost_worker: bool = False
+    """Whether the worker closed its socket before it was done."""
+    exceeded_limit: bool = False
+    """Whether the front ended the exchange because the function took more than it may."""
+
+
+class Relay:
+    """Carries messages between one call and one worker until the worker ends the exchange."""
+
+    def __init__(self, call: Call, lease: Lease, request: Request, limits: RelayLimits, transfer: Transfer) -> None:
+        self._call = call
+        self._lease = lease
+        self._request = request
+        self._plain = request.plain
+        self._limits = limits
+        self._transfer = transfer
+        self._sender = FrameSender(lease.socket)
+        self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
+        self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
+        self._phase = RelayPhase.ASSIGNING
+        self._rows_sent = 0
+        self._last_metadata = ReplyMetadataStart()
+        self._said_by_worker = 0
+        self.has_begun = not request.is_session
+        """Whether the function works on batches: one of a session imports its modules before it takes the first."""
+        self._replies: asyncio.Task[LeaseOutcome] | None = None
+        self._writing = False
+        self._writing_since = 0.0
+        self._end_state = RelayEnd(request, lease.worker, limits.batch_timeout)
+        self._load = TimedLoad(self.end_for)
+        self._has_finished = False
+        """Whether the worker's last message has been sent to the client."""
+
+    async def run(self, assignment: Assignment) -> LeaseOutcome:
+        """Relay until the worker says that it is done, or until `end`; raises UpdraftError.
+
+        What befalls a worker behind its last message is no error of the exchange: the client has everything by then,
+        and takes no further message.
+        """
+        try:
+            return await self._run(assignment)
+        except ProtocolError:
+            raise
+        except UpdraftError:
+            if not self._has_finished:
+                raise
+            self._transfer.rows += self._rows_sent
+            return LeaseOutcome.BROKEN
+
+    async def _run(self, assignment: Assignment) -> LeaseOutcome:
+        self._lease.death.add_done_callback(self._worker_died)
+        requests = asyncio.create_task(self._relay_requests(assignment))
+        self._replies = replies = asyncio.create_task(self._relay_replies())
+        try:
+            awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if requests.done() and not replies.done():
+                # The client's side is finished or has failed; a failure must not wait for the worker.
+                requests.result()
+                await asyncio.wait(awaited - {requests}, return_when=asyncio.FIRST_COMPLETED)
+            if not replies.done():
+                raise self._ended.result()
+            return replies.result()
+        finally:
+            self._handle(RelayEvent.OUTCOME_KNOWN)
+            self._load.end()
+            self._lease.death.remove_done_callback(self._worker_died)
+            requests.cancel()
+            if not self._writing:
+                replies.cancel()
+            # Nobody may watch the worker's socket any more once the worker is given back.
+            await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+
+    def end(self, error: UpdraftError) -> None:
+        """Let `run` end with an error, unless it has ended."""
+        if not self._ended.done():
+            self._ended.set_result(error)
+
+    def end_for(self, excess: UpdraftError) -> None:
+        """Let `run` end with an error because the function took more than it may, unless it has ended."""
+        if not self._ended.done():
+            self._end_state = replace(self._end_state, exceeded_limit=True)
+            self.end(excess)
+
+    @property
+    def end_state(self) -> RelayEnd:
+        """State in which `run` ended."""
+        return self._end_state
+
+    @property
+    def worker(self) -> str:
+        """The worker's id."""
+        return self._lease.worker
+
+    @property
+    def subject(self) -> str:
+        """`Request.subject`."""
+        return self._request.subject
+
+    @property
+    def batch_timeout(self) -> BatchTimeout:
+        """How long the function may work on one batch."""
+        return self._limits.batch_timeout
+
+    @property
+    def batches_at_once(self) -> int:
+        """The most batches that the function may work on now: how many of them its worker has joined is not known."""
+        return 1 + self.taken if self._request.joins_batches else 1
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """Changes with everything that the worker takes or gives."""
+        return self._transfer.received_messages, self._said_by_worker
+
+    @property
+    def signs_of_client(self) -> tuple[int, int, int]:
+        """Changes with everything that the client sends, and with every reply that it lets through."""
+        return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the function is being loaded: that has a limit of its own, and nothing else counts meanwhile."""
+        return self._load.is_running
+
+    @property
+    def turn(self) -> Side | None:
+        """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
+
+        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them. And
+        None while the function is being loaded.
+        """
+        if self.is_loading:
+            return None
+        if self._writing:
+            input_ended = self._phase is RelayPhase.ANSWERING
+            return None if input_ended or self._sender.is_held_back else Side.CLIENT
+        return Side.WORKER if self._is_workers_turn() else Side.CLIENT
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the function has what it needs: not while it waits for a batch, or for a client that does not read.
+
+        One that keeps a client busy with replies does work.
+        """
+        if self.is_loading:
+            return False
+        if self._writing and asyncio.get_running_loop().time() - self._writing_since > _PROMPT_SECONDS:
+            return False
+        return self._is_workers_turn()
+
+    @property
+    def taken(self) -> int:
+        """Batches that the function has taken, as far as its worker has told: never more than there were."""
+        return min(self._claimed(), self._transfer.batches)
+
+    def _is_workers_turn(self) -> bool:
+        if self._phase is not RelayPhase.RELAYING:
+            return True
+        # What waits in front of the worker's socket it has not taken, whatever it says: a part is no batch yet, and
+        # whatever the client says is behind it.
+        return self._sender.is_held_back or self._transfer.batches > self._claimed()
+
+    def _claimed(self) -> int:
+        # The first message says that the function has begun with the first batch, not that it wants another one.
+        return self._last_metadata.consumed if self._said_by_worker > 1 else 0
+
+    async def settle(self) -> None:
+        """Return once nothing is being sent to the client any more, so that an error can be.
+
+        gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
+        """
+        if self._replies is None:
+            return
+        await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
+        self._replies.cancel()
+        # Also of a task that has failed: what nobody awaits, Python itself would write to the log.
+        await asyncio.gather(self._replies, return_exceptions=True)
+
+    def _handle(self, event: RelayEvent) -> None:
+        self._phase = next_phase(TRANSITIONS, self._phase, event)
+
+    def _worker_died(self, _death: asyncio.Future[WorkerDeath]) -> None:
+        self._receiver.peer_is_gone()
+
+    async def _relay_requests(self, assignment: Assignment) -> None:
+        request = self._request
+        try:
+            await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.payload)
+            self._handle(RelayEvent.ASSIGNED)
+            if self._plain:
+                await self._relay_plain_batches()
+            else:
+                await self._relay_numbered_batches()
+            await self._sender.send(FrameKind.END)
+            self._handle(RelayEvent.INPUT_ENDED)
+        except PeerClosedError:
+            # Why the worker is gone shows on the other direction, together with what it still said.
+            return
+        except FrameError as error:
+            # A frame holds less of a header or of metadata than an operator may let a message hold.
+            raise LimitError(f"a client message is larger than a worker accepts: {error}") from None
+
+    async def _relay_plain_batches(self) -> None:
+        while (message := await self._call.read()) is not None:
+            await self._relay_batch(message)
+
+    async def _relay_numbered_batches(self) -> None:
+        while (message := await self._call.read()) is not None:
+            if await self._relay_batch(message):
+                if await self._call.read() is not None:
+                    raise ProtocolError("a message arrived after finish")
+                return
+        await fail_without_finish()
+
+    async def _relay_batch(self, message: bytes) -> bool:
+        """Pass one message on; true when it says that it is the client's last."""
+        check_size(len(message), self._limits.max_message_bytes, SERVICE)
+        fields = split_flight_data(message)
+        # A client of arrow-udf sends its descriptor with each message.
+        if fields.descriptor and not (self._plain and fields.descriptor == self._request.descriptor):
+            raise ProtocolError("a second flight descriptor arrived: only the first message has one")
+        if not fields.data_header and not self._plain:
+            return await self._relay_event(message, fields)
+        if fields.data_header or fields.data_body:
+            # Like a part, it is counted before its message: the worker takes it together with the next batch.
+            self._transfer.dictionaries += self._plain and is_dictionary(fields.data_header)
+            await self._pass_on(message, fields)
+        else:
+            # Plain Flight has no metadata: a message without any data says that the client is there.
+            self._transfer.keep_alives += 1
+        return False
+
+    async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
+        metadata = request_metadata(fields)
+        if metadata.HasField("keep_alive"):
+            self._transfer.keep_alives += 1
+            return False
+        is_part = metadata.HasField("part")
+        # Counted before the message is: the worker does not owe anything for it.
+        self._transfer.parts += is_part
+        await self._pass_on(message, fields)
+        if not metadata.HasField("finish"):
+            return False
+        self._transfer.finishes += 1
+        self._rows_sent = metadata.finish.rows
+        return True
+
+    async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
+        self._transfer.received_messages += 1
+        self._transfer.received_bytes += len(message)
+        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
+
+    async def _relay_replies(self) -> LeaseOutcome:
+        if not self._plain:
+            await self._send(_ADMITTED)
+        try:
+            while True:
+                frame = await self._receiver.receive()
+                match frame.kind:
+                    case FrameKind.MESSAGE:
+                        self._said_by_worker += 1
+                        self._last_metadata = ReplyMetadataStart.of(frame.app_metadata)
+                        self.has_begun = self.has_begun or self._last_metadata.consumed > 0
+                        await self._relay_reply(frame)
+                        if not frame.data_header:
+                            self._has_finished = self._last_metadata.is_finish
+                        if self._phase is RelayPhase.SETTLING:
+                            return LeaseOutcome.BROKEN
+                    case FrameKind.LOADING:
+                        self._begin_load(frame)
+                    case FrameKind.LOADED:
+                        self._load.end()
+                    case FrameKind.DONE:
+                        self._transfer.rows += self._rows_sent
+                        is_clean = self._phase is RelayPhase.ANSWERING
+                        return LeaseOutcome.CLEAN if is_clean else LeaseOutcome.BROKEN
+                    case FrameKind.RETIRED:
+                        self._transfer.rows += self._rows_sent
+                        return LeaseOutcome.RETIRED
+                    case FrameKind.FAILED | FrameKind.CRASHED:
+                        error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
+                        self._end_state = replace(self._end_state, reported=frame.kind)
+                        raise error
+                    case _:
+                        raise FrameError(f"a worker may not send {frame.kind.name}")
+        except PeerClosedError:
+            raise await self._lost_worker() from None
+        except FrameTooLargeError as error:
+            raise LimitError(
+                f"the function's result of {error.payload_bytes} bytes exceeds the maximum message size, "
+                f"{self._limits.max_message_bytes} bytes: send smaller batches"
+            ) from None
+        except (FrameError, DecodeError) as error:
+            raise InternalError(f"the worker sent an invalid frame: {error}") from error
+
+    def _begin_load(self, frame: Frame) -> None:
+        """Limit the time of a load. A function of a session has none, and would only gain time for its batches.
+
+        The worker of a batched function runs no code of the author, and waits for each model process that loads it.
+        """
+        has_begun = self._load.has_been or self._said_by_worker > 0
+        if self._request.is_session or (has_begun and not self._request.is_batched):
+            raise FrameError("a worker loads one registered function, once, before it says anything else")
+        self._load.begin(frame.app_metadata)
+
+    async def _relay_reply(self, frame: Frame) -> None:
+        """Pass one message on; plain Flight has no metadata, and nothing for a message that is nothing else."""
+        if not self._plain:
+            await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+        elif frame.data_header or frame.data_body:
+            await self._write(join_flight_data(frame.data_header, b"", frame.data_body))
+
+    async def _write(self, message: bytes) -> None:
+        self._transfer.sent_messages += 1
+        self._transfer.sent_bytes += len(message)
+        await self._send(message)
+
+    async def _send(self, message: bytes) -> None:
+        self._writing, self._writing_since = True, asyncio.get_running_loop().time()
+        try:
+            await self._call.write(message)
+        finally:
+            self._writing = False
+
+    async def _lost_worker(self) -> WorkerError:
+        """Return the error for a worker that closed its socket, once its death is known or will not be."""
+        await asyncio.wait({self._lease.death}, timeout=_EXIT_STATUS_TIMEOUT_SECONDS)
+        self._end_state = replace(self._end_state, lost_worker=True)
+        return WorkerError(f"the worker closed its socket while it ran {self.subject}")

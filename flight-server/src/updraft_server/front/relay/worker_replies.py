@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of a worker as the front reads them: the start of a reply's metadata, the load of a function, errors.
+
+A worker may send anything. The front parses as little of it as it needs, and passes on only what a worker may say.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from updraft.errors import (
+    FunctionLoadError,
+    FunctionNotFoundError,
+    FunctionRefusedError,
+    InternalError,
+    LimitError,
+    PoolUnavailableError,
+    ProtocolError,
+    UpdraftError,
+    UserError,
+    VersionMismatchError,
+    WorkerError,
+    error_from_message,
+)
+from updraft.v1.exchange_pb2 import Error
+from updraft_server.ipc.frames import FrameError
+from updraft_server.ipc.load import Load
+
+_CONSUMED_TAG, _FINISH_TAG = b"\x08", b"\x1a"
+# The whole first field and the tag of the second.
+_FIRST_BYTES = 12
+
+# Errors that a worker may report. Only the front can raise the others, which name callers, the queue or worker exits.
+_OF_WORKERS = (
+    UserError,
+    ProtocolError,
+    LimitError,
+    FunctionNotFoundError,
+    FunctionLoadError,
+    FunctionRefusedError,
+    VersionMismatchError,
+    PoolUnavailableError,
+    InternalError,
+)
+# The front does not see how a model process ends: its workers ask the zygote.
+_OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, WorkerError)
+
+
+class ReplyMetadataStart(NamedTuple):
+    """First bytes of a reply's ReplyMetadata, parsed lazily: the fields `consumed` and `finish`, found by their tags.
+
+    The front parses no other field: what a worker makes up may be many times as large once it is parsed.
+    """
+
+    start: bytes = b""
+
+    @classmethod
+    def of(cls, metadata: memoryview | bytes) -> "ReplyMetadataStart":
+        """Return the start of serialized ReplyMetadata; only the first bytes are copied."""
+        return cls(bytes(metadata[:_FIRST_BYTES]))
+
+    @property
+    def consumed(self) -> int:
+        """`ReplyMetadata.consumed`; 0 when the message does not set it."""
+        number = 0
+        for position, byte in enumerate(self._consumed_bytes):
+            number |= (byte & 0x7F) << (7 * position)
+        return number
+
+    @property
+    def is_finish(self) -> bool:
+        """Whether the message is the last. Only a field in the place where workers write it counts."""
+        consumed = self._consumed_bytes
+        return self.start[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
+
+    @property
+    def _consumed_bytes(self) -> bytes:
+        if not self.start.startswith(_CONSUMED_TAG):
+            return b""
+        last = next((at for at, byte in enumerate(self.start) if at and byte < 0x80), len(self.start))
+        return self.start[1 : last + 1]
+
+
+class TimedLoad:
+    """Load of an exchange's function, with its time limit.
+
+    A worker loads the function before it takes the first batch, a model process whenever it is new.
+    """
+
+    def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:
+        """Start without a load; `on_late` is called with an error when a load exceeds its limit."""
+        self._on_late = on_late
+        self._load: Load | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.has_been = False
+        """Whether a load has ended."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the function is being loaded; other limits are suspended meanwhile."""
+        return self._load is not None
+
+    def begin(self, load: memoryview | bytes) -> None:
+        """Begin a load, encoded as it travels; raise FrameError if it is malformed or another load is running."""
+        if self._load is not None:
+            raise FrameError("a worker loads one function at a time")
+        try:
+            self._load = begun = Load.decode(bytes(load))
+        except ValueError as error:
+            raise FrameError(str(error)) from None
+        if 0 < begun.limit_seconds < math.inf:
+            self._timer = asyncio.get_running_loop().call_later(begun.limit_seconds, self._is_late, begun)
+
+    def end(self) -> None:
+        """End the load. Idempotent."""
+        self._load, self.has_been = None, True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_late(self, load: Load) -> None:
+        self._on_late(FunctionLoadError(load.fault(f"{load.lateness}, and its worker was ended")))
+
+
+def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> UpdraftError:
+    """Return the error that a worker reports, or InternalError for one that only the front may raise.
+
+    Args:
+        failed: A serialized Error, as the worker sent it; DecodeError is raised for anything else.
+        is_batched: Whether the worker calls a batched function.
+    """
+    error = error_from_message(Error.FromString(bytes(failed)))
+    if isinstance(error, _OF_BATCHED_FUNCTIONS if is_batched else _OF_WORKERS):
+        return error
+    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that opens an exchange: what it wants, for whom, and whether this pool can do that at all.
+
+Everything that can be refused without a worker is refused here. A command is parsed once, and its payload never: that
+is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from updraft.errors import LimitError, ProtocolError
+from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
+from updraft.protocol import DATABEND_QUERY_HEADER, DATABEND_TENANT_HEADER
+from updraft.service.exchange import check_version, parse_message, task_context
+from updraft.service.log_lines import shortened
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
+from updraft.v1.exchange_pb2 import AggregateStage, DeferredPayload, ExchangeCommand, RegisteredFunction
+from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
+from updraft_server.front.request.capabilities import Capabilities
+from updraft_server.front.request.session_rules import check_session_function
+from updraft_server.pool.leases import TaskKey
+
+SERVICE = "pool"
+
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+"""Of an encoded command: a payload that makes it larger has to be deferred."""
+
+# What the densest envelope takes once it is parsed: maps and lists of short texts.
+_MEMORY_BYTES_PER_ENVELOPE_BYTE = 16
+
+# How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
+SESSION_LABEL = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A parsed command; plain Flight names a registered function alone, and its command is empty."""
+
+    function: str
+    """The name of a registered function, or SESSION_LABEL."""
+    version: str
+    """Of a registered function; empty until resolved where the client asked for the newest."""
+    command: ExchangeCommand = field(default_factory=ExchangeCommand)
+    """The envelope, without its payload."""
+    plain: bool = False
+    """Whether the client speaks plain Flight."""
+    descriptor: bytes = b""
+    """The flight descriptor of plain Flight, encoded: a client may send it again with each message."""
+    query: str = ""
+    """The query that a plain client names, for people who read logs."""
+    databend: bool = False
+    """Plain Flight: whether the client is Databend."""
+    payload: bytes = b""
+    """What the worker gets, unread."""
+    schema: bytes = b""
+    """Arrow's header of the schema of the arguments."""
+    needs: Needs = NO_NEEDS
+    """The artifacts of a session function."""
+    modules: str = ""
+    """Names the files and environment that a worker's modules are imported with; empty when there are none."""
+    is_batched: bool = False
+    """Whether the function runs in model processes; known once it is resolved."""
+    joins_batches: bool = False
+    """Whether the function, an aggregate, may work on several batches at once; known once it is resolved."""
+    resolved: bool = False
+    """Whether `resolve` has found that this pool runs it."""
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a Spark session ships the function."""
+        return self.command.HasField("session")
+
+    @property
+    def subject(self) -> str:
+        """Name the function in an error; the connector adds the names of a session's functions."""
+        return "the session's function" if self.is_session else f"the function {self.function}"
+
+    @property
+    def deferred(self) -> DeferredPayload | None:
+        """The payload to ask for once there is room for the exchange; None: it is there."""
+        return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the exchange takes while it waits for a worker."""
+        deferred_bytes = self.command.deferred_payload.size_bytes
+        envelope_bytes = _MEMORY_BYTES_PER_ENVELOPE_BYTE * self.command.ByteSize()
+        return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
+
+    @property
+    def task_key(self) -> TaskKey | None:
+        """The task whose exchanges may overtake the queue; None for a client that names none."""
+        task = self.command.task
+        if not task.owner.application_id:
+            return None
+        return TaskKey(task.owner.application_id, task.stage_id, task.task_attempt_id)
+
+    @property
+    def log_context(self) -> dict[str, str]:
+        """The function and the task, for every log line of the exchange."""
+        query = {"query": shortened(self.query)} if self.query else {}
+        return {"function": shortened(self.function), **query, **task_context(self.command.task)}
+
+
+def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: "") -> Request:
+    """The request of the first message, and of its call's headers; raises ProtocolError.
+
+    What it asks for is not checked yet (`resolve`).
+    """
+    descriptor = parse_descriptor(first.descriptor)
+    if descriptor.kind is DescriptorKind.PATH:
+        name, version = path_parts(descriptor.path)
+        encoded = bytes(first.descriptor)
+        return Request(
+            name,
+            version,
+            plain=True,
+            descriptor=encoded,
+            query=header(DATABEND_QUERY_HEADER),
+            databend=is_databend(header),
+        )
+    if descriptor.kind is DescriptorKind.CMD:
+        return _command_request(descriptor.command)
+    raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
+
+
+def resolve(request: Request, capabilities: Capabilities) -> Request:
+    """The request with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
+    command = request.command
+    if request.plain:
+        return _with_version(request, capabilities)
+    check_version(command.protocol_version, SERVICE)
+    _check_numbers(command)
+    if request.deferred is not None and request.payload:
+        raise ProtocolError("the command has both a payload and a deferred payload")
+    match command.WhichOneof("function"):
+        case "registered":
+            if request.deferred is not None:
+                raise ProtocolError("the payload of a registered function cannot be deferred")
+            return _with_version(request, capabilities)
+        case "session":
+            check_session_function(command.session, capabilities)
+            needs = parse_needs(command.session)
+            return replace(request, needs=needs, modules=_modules(command, needs), resolved=True)
+        case _:
+            raise ProtocolError("the command names no function")
+
+
+def is_databend(header: Callable[[str], str]) -> bool:
+    """Whether a client of plain Flight is Databend's engine, which sends these headers with each call."""
+    return bool(header(DATABEND_QUERY_HEADER) or header(DATABEND_TENANT_HEADER))
+
+
+def path_parts(path: Sequence[str]) -> tuple[str, str]:
+    """Name and version of the function that a path names, the version empty without one; raises ProtocolError."""
+    if len(path) not in (1, 2):
+        raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
+    return path[0], path[1] if len(path) == 2 else ""
+
+
+def _command_request(encoded: memoryview) -> Request:
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise LimitError(
+            f"the command has {len(encoded)} bytes, the limit of this pool is {MAX_COMMAND_BYTES}: defer its payload"
+        )
+    command = parse_message(ExchangeCommand, encoded, "the command of the flight descriptor is not an ExchangeCommand")
+    payload = command.payload
+    command.ClearField("payload")
+    return Request(
+        function=SESSION_LABEL if command.HasField("session") else command.registered.name,
+        version=command.registered.version,
+        command=command,
+        payload=payload,
+    )
+
+
+def _with_version(request: Request, capabilities: Capabilities) -> Request:
+    registered = capabilities.callable(request.function, request.version)
+    _check_call(request.command.registered, registered)
+    return replace(
+        request,
+        function=registered.name,
+        version=registered.version,
+        is_batched=registered.batched,
+        joins_batches=registered.kind == FunctionKind.FUNCTION_KIND_AGGREGATE,
+        resolved=True,
+    )
+
+
+def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None:
+    """Whether what a client says of the call fits the kind of the function; raises ProtocolError."""
+    is_aggregate = function.kind == FunctionKind.FUNCTION_KIND_AGGREGATE
+    if call.stage not in AggregateStage.values():
+        raise ProtocolError(f"the command asks for stage {call.stage} of an aggregate, which is none")
+    if (call.stage or call.key_columns or call.filtered) and not is_aggregate:
+        raise ProtocolError(f"function {function.name!r} is no aggregate: it has no stages and no groups")
+    if call.filtered and call.stage == AggregateStage.AGGREGATE_STAGE_MERGE:
+        raise ProtocolError(f"states of function {function.name!r} cannot be filtered: filter the rows")
+    if call.joined and function.kind != FunctionKind.FUNCTION_KIND_TABLE:
+        raise ProtocolError(f"function {function.name!r} gives no table: nothing can be joined to its rows")
+
+
+def _check_numbers(command: ExchangeCommand) -> None:
+    """No limit and no size is less than zero: a negative one would be taken off what others may hold."""
+    for limit, value in command.limits.ListFields():
+        if value < 0:
+            raise ProtocolError(f"{limit.name} is {value} in the limits of the command: expected 0 or more")
+    if command.deferred_payload.size_bytes < 0:
+        raise ProtocolError(f"the function has {command.deferred_payload.size_bytes} bytes")
+
+
+def _modules(command: ExchangeCommand, needs: Needs) -> str:
+    """Modules of a session stay imported, and modules read the environment when they are imported."""
+    function = command.session
+    if not (needs.files or function.user_environment):
+        return ""
+    parts = [
+        needs.file_set,
+        *function.python_includes,
+        *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool as Spark sees it, in metrics: exchanges by application, and those in flight by stage.
+
+`updraft_server.front.exchange` tells what ended, `updraft_server.front.status.activity` knows what is open.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from updraft_server.front.relay.transfer import Transfer
+from updraft_server.front.status.activity import OpenExchange
+
+# Clients name them: without a bound, series would become as many as a client likes.
+KEPT_APPLICATIONS = 100
+
+
+@dataclass(eq=False, slots=True)
+class _Totals:
+    outcomes: Counter[str] = field(default_factory=Counter)
+    transfer: Transfer = field(default_factory=Transfer)
+
+
+class Applications(Collector):
+    """Counts of the applications whose exchanges ended last. Changed from the front's loop, read from any thread."""
+
+    def __init__(self, in_flight: Callable[[], Sequence[OpenExchange]]) -> None:
+        self._in_flight = in_flight
+        self._lock = threading.Lock()
+        self._totals: OrderedDict[str, _Totals] = OrderedDict()
+
+    def ended(self, identity: Mapping[str, str], outcome: str, transfer: Transfer) -> None:
+        """An exchange has ended; one that names no application is not Spark's."""
+        application = identity.get("application")
+        if not application:
+            return
+        with self._lock:
+            totals = self._totals.setdefault(application, _Totals())
+            totals.outcomes[outcome] += 1
+            totals.transfer.add(transfer)
+            self._totals.move_to_end(application)
+            if len(self._totals) > KEPT_APPLICATIONS:
+                self._totals.popitem(last=False)
+
+    def collect(self) -> Iterator[Metric]:
+        """Families of this moment."""
+        exchanges = CounterMetricFamily(
+            "updraft_application_exchanges",
+            "Exchanges of a Spark application that ended, by outcome.",
+            labels=["application", "outcome"],
+        )
+        rows = CounterMetricFamily("updraft_application_rows", "Rows of those that ended well.", labels=["application"])
+        size = CounterMetricFamily(
+            "updraft_application_bytes", "Bytes of their messages.", labels=["application", "direction"]
+        )
+        with self._lock:
+            for application, totals in self._totals.items():
+                for outcome, count in totals.outcomes.items():
+                    exchanges.add_metric([application, outcome], count)
+                rows.add_metric([application], totals.transfer.rows)
+                for direction, count in totals.transfer.bytes_by_direction.items():
+                    size.add_metric([application, direction], count)
+        yield from (exchanges, rows, size, self._stages())
+
+    def _stages(self) -> Metric:
+        family = GaugeMetricFamily(
+            "updraft_stage_exchanges",
+            "Exchanges of a stage in flight, by phase.",
+            labels=["application", "stage", "phase"],
+        )
+        found = Counter(
+            (exchange.identity["application"], exchange.identity["stage"], exchange.phase.value)
+            for exchange in self._in_flight()
+            if "application" in exchange.identity
+        )
+        for labels, count in found.items():
+            family.add_metric(labels, count)
+        return family

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts on failed exchanges: each row is what the observers know, and what follows from it."""
+
+import signal
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from updraft.errors import (
+    DeadlineError,
+    FunctionLoadError,
+    LimitError,
+    ProtocolError,
+    UpdraftError,
+    UserError,
+    WorkerError,
+)
+from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.verdict import Verdict, verdict
+from updraft_server.front.relay.batch_limits import BatchTimeout
+from updraft_server.front.relay.relay import RelayEnd
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.worker_events import WorkerDeath
+
+_STACK = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 517 in string_at
+  File "/job/f.py", line 3 in crash
+  File "/app/lib/python3.11/site-packages/updraft_server/worker/work.py", line 80 in run"""
+_SEGFAULT, _KILLED, _UNOBSERVED = WorkerDeath(-signal.SIGSEGV, _STACK), WorkerDeath(-signal.SIGKILL), WorkerDeath()
+_ALARM = WorkerDeath(-signal.SIGALRM)
+_CLOSED = "the worker closed its socket"
+_CONSEQUENCES = {"worker_died", "blames_function", "blames_rows", "load_failed", "exhausted_container"}
+_LIMIT_BYTES = 1000
+
+
+class Row(NamedTuple):
+    """What is known when an exchange fails, and what is to follow."""
+
+    error: UpdraftError
+    death: WorkerDeath | None
+    follows: set[str]
+    """Names of the verdict's true fields."""
+    says: str = ""
+    kind: type[UpdraftError] = WorkerError
+    end: dict[str, Any] = {}  # noqa: RUF012 - read only
+    """Fields of the RelayEnd."""
+    request: dict[str, Any] = {}  # noqa: RUF012 - read only
+    used_bytes: int = 0
+    """By the worker when workers were last measured, of _LIMIT_BYTES; another one used 1."""
+
+
+_LOST = {"lost_worker": True}
+ROWS = {
+    "the client's mistake": Row(ProtocolError("second schema"), None, set(), "second schema", ProtocolError),
+    "the function raised": Row(
+        UserError("KeyError: 'x'"), None, set(), "KeyError", UserError, {"reported": FrameKind.FAILED}
+    ),
+    "the worker crashed": Row(
+        WorkerError(_CLOSED),
+        _SEGFAULT,
+        {"worker_died", "blames_function"},
+        "the worker was killed by SIGSEGV while it ran the function f, in crash (/job/f.py:3)",
+        end=_LOST,
+    ),
+    "the worker was killed": Row(
+        WorkerError(_CLOSED), _KILLED, {"worker_died", "blames_function"}, "was killed by SIGKILL", end=_LOST
+    ),
+    "the worker closed its socket and runs": Row(WorkerError(_CLOSED), None, {"worker_died"}, _CLOSED, end=_LOST),
+    "the worker's clock ended it": Row(
+        WorkerError(_CLOSED),
+        _ALARM,
+        {"blames_function"},
+        "the function f worked for more than 5 seconds on one batch, and its worker was ended: "
+        "send smaller batches, or raise --batch-timeout-seconds of the pool",
+        DeadlineError,
+        _LOST,
+    ),
+    "an alarm of its own, with no limit": Row(
+        WorkerError(_CLOSED),
+        _ALARM,
+        {"worker_died", "blames_function"},
+        "was killed by SIGALRM",
+        end={**_LOST, "batch_timeout": BatchTimeout.effective(0, 0)},
+    ),
+    "it took more than it may": Row(
+        LimitError("took 9 bytes"), None, {"blames_function"}, "took 9", LimitError, {"exceeded_limit": True}
+    ),
+    "the client failed after its worker had crashed": Row(
+        ProtocolError("second schema"), _SEGFAULT, {"blames_function"}, "second schema", ProtocolError
+    ),
+    "nobody saw it end, and memory was plenty": Row(
+        WorkerError(_CLOSED), _UNOBSERVED, {"worker_died"}, "ended", end=_LOST
+    ),
+    "nobody saw it end, and it took most memory": Row(
+        WorkerError(_CLOSED),
+        _UNOBSERVED,
+        {"worker_died", "blames_function", "exhausted_container"},
+        "the function f grew most of all",
+        end=_LOST,
+        used_bytes=_LIMIT_BYTES,
+    ),
+    "nobody saw it end, and another took most memory": Row(
+        WorkerError(_CLOSED),
+        _UNOBSERVED,
+        {"worker_died"},
+        "another exchange is to blame",
+        end={**_LOST, "worker": "other"},
+        used_bytes=_LIMIT_BYTES,
+    ),
+    "a registered function could not be loaded": Row(
+        FunctionLoadError("no module x"), None, {"load_failed"}, "x", FunctionLoadError, {"reported": FrameKind.FAILED}
+    ),
+    "a session's function could not be loaded": Row(
+        FunctionLoadError("no module x"),
+        None,
+        set(),
+        "x",
+        FunctionLoadError,
+        {"reported": FrameKind.FAILED},
+        {"is_session": True},
+    ),
+    "its load took too long": Row(
+        FunctionLoadError("took too long"),
+        None,
+        {"load_failed", "blames_function"},
+        "too long",
+        FunctionLoadError,
+        {"exceeded_limit": True},
+    ),
+    "its rows crashed a model process": Row(
+        WorkerError("the model process was killed by SIGSEGV"),
+        None,
+        {"blames_rows"},
+        "the model process",
+        end={"reported": FrameKind.CRASHED},
+        request={"is_batched": True},
+    ),
+    "rows of others crashed it": Row(
+        WorkerError("the model process was killed by SIGSEGV"),
+        None,
+        set(),
+        "the model process",
+        end={"reported": FrameKind.FAILED},
+        request={"is_batched": True},
+    ),
+    "a worker without models says so": Row(
+        UserError("forged"), None, set(), "forged", UserError, {"reported": FrameKind.CRASHED}
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_the_verdict_is(row: Row) -> None:
+    found = _verdict(row)
+    assert type(found.error) is row.kind
+    assert row.says in found.error.message
+    assert {name for name in _CONSEQUENCES if getattr(found, name)} == row.follows
+
+
+def test_the_traceback_is_where_the_worker_crashed() -> None:
+    assert _verdict(ROWS["the worker crashed"]).error.traceback == _STACK
+
+
+def _verdict(row: Row) -> Verdict:
+    request: Any = SimpleNamespace(
+        **{"function": "f", "subject": "the function f", "is_session": False, "is_batched": False, **row.request}
+    )
+    end = {"worker": "w", "batch_timeout": BatchTimeout.effective(5, 0), **row.end}
+    memory = LostMemory()
+    for used in (0, row.used_bytes):
+        memory.measured({"w": _used(used), "other": _used(1)}, _LIMIT_BYTES)
+    # Each row is used once for every test, and a verdict may add to the message.
+    error = type(row.error)(row.error.message)
+    return verdict(error, RelayEnd(request=request, **end), row.death, memory)
+
+
+def _used(memory_bytes: int) -> WorkerUsage:
+    return WorkerUsage(0, "", memory_bytes)
