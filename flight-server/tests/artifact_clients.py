@@ -191,12 +191,12 @@ class Fixture:
     @property
     def volume(self) -> Volume:
         """The one that holds the store."""
-        return self._front.front._artifact_store.volume
+        return self._front.front.artifacts.volume
 
     @property
     def used_bytes(self) -> int:
         """Room that is taken in the store."""
-        return self._front.front._artifact_store.used_bytes
+        return self._front.front.artifacts.used_bytes
 
 
 @asynccontextmanager

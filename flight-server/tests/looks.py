@@ -51,19 +51,19 @@ async def opened(front: RunningFront, script: Script, command: ExchangeCommand |
 
 async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> None:
     for _ in range(times):
-        await front.front._running.look()
+        await front.front.running.look()
 
 
 def clocks_looked_at(front: RunningFront, seconds: float) -> None:
     """As many looks at clocks as the front would make in these seconds."""
     for _ in range(round(seconds / running_exchanges._LIMITS_LOOK_SECONDS)):
-        front.front._running.look_at_clocks()
+        front.front.running.look_at_clocks()
 
 
 async def written(front: RunningFront) -> None:
     """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
     for _ in range(60_000):
-        if not any(watched.relay._writing for watched in front.front._running._watched):
+        if not any(watched.relay._writing for watched in front.front.running._watched):
             return
         await asyncio.sleep(0.001)
     raise AssertionError("gRPC has not taken the front's message")

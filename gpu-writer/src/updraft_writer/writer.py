@@ -13,7 +13,7 @@ from dataclasses import asdict
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError
-from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.audit import Audit
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
@@ -24,7 +24,7 @@ from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.setting_names import SettingNames
 from updraft.service.telemetry import log_to_stderr
-from updraft.service.tenants import CAP_REFUSALS_DOC, Caps, own_room
+from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
 from updraft_writer.chart_values import value_of
@@ -58,8 +58,7 @@ class Writer:
         # Before the quota is computed: memory that the GPU's libraries take is not available to batches.
         self._gpu = self._found_gpu()
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
-        refusals = "updraft_writer_tenant_cap_refusals"
-        self.metrics.count_by_label(refusals, CAP_REFUSALS_DOC, "cap", lambda: caps.refusals)
+        caps.show_in(self.metrics)
         self.quota = Quota(_quota_limits(settings), caps=caps)
         self.files = OpenFiles(
             self.quota,
@@ -96,8 +95,7 @@ class Writer:
         self._health = HealthBoard()
         pages = {"/status.json": self._status_page}
         self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
-        self.metrics.count_by_label("updraft_writer_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
-        self.metrics.watch("updraft_writer_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
+        self._audit.show_in(self.metrics)
         self._listeners = Listeners(settings, self._service, self._health, self._audit, pages)
         self._watch()
 
@@ -109,7 +107,7 @@ class Writer:
             stack.callback(self.factory.close)
             stack.push_async_callback(self._listeners.close)
             stack.callback(asyncio.create_task(self._early_reads.watch()).cancel)
-            await self._listeners.start(self.metrics.registry)
+            await self._listeners.start(self.metrics)
             await self._publish_health(serving=True)
             self.lifecycle.handle(Event.STARTED)
             self._announce()

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -66,54 +66,39 @@ _LARGE_PAYLOAD_BYTES = 256 * 1024
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False, kw_only=True)
 class Exchanges:
-    """Serves exchanges, each in the task of its call."""
+    """Exchanges of one front, each served in the task of its call."""
 
-    def __init__(
-        self,
-        admission: Admission,
-        collector: ArtifactCollector,
-        capabilities: Callable[[], Capabilities],
-        settings: "FrontSettings",
-        running: RunningExchanges,
-        metrics: FrontMetrics,
-        activity: Activity,
-        tracer: Tracer,
-        early_reads: EarlyReads,
-        signatures: Signatures,
-        functions: FunctionHealth,
-    ) -> None:
-        self._admission = admission
-        self._collector = collector
-        self._capabilities = capabilities
-        self._settings = settings
+    settings: "FrontSettings"
+    capabilities: Callable[[], Capabilities]
+    """What the pool can run now; raises PoolUnavailableError before it has started."""
+    admission: Admission
+    collector: ArtifactCollector
+    running: RunningExchanges
+    signatures: Signatures
+    functions: FunctionHealth
+    hold_back: HoldBack
+    early_reads: EarlyReads
+    activity: Activity
+    metrics: FrontMetrics
+    tracer: Tracer
+
+    def __post_init__(self) -> None:
         self._message_limits = MessageLimits(
-            SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds
+            SERVICE, self.settings.max_message_bytes, self.settings.first_message_timeout_seconds
         )
-        self._running = running
-        self._metrics = metrics
-        self._activity = activity
-        self._tracer = tracer
-        self.early_reads = early_reads
-        self._signatures = signatures
-        self._functions = functions
-        self._setting_names = SettingNames(settings.configured_by, value_of)
-        self._hold_back = HoldBack(settings.held_back_after_deaths)
-        metrics.watch(
-            "updraft_functions_held_back",
-            "Functions that are refused because they keep killing workers; an owner held back as a whole is one more.",
-            self._hold_back.held_now,
-        )
+        self._setting_names = SettingNames(self.settings.configured_by, value_of)
 
     def functions_loaded_again(self) -> None:
         """Give registered functions a clean record: their code has been replaced."""
-        self._functions.loaded_again()
-        self._hold_back.loaded_again()
+        self.functions.loaded_again()
+        self.hold_back.loaded_again()
 
     async def serve(self, call: IdentifiedCall) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
-        with self._tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
-            exchange = self._activity.begin()
+        with self.tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
+            exchange = self.activity.begin()
             exchange.span = span
             await self._serve(call, exchange)
 
@@ -130,7 +115,7 @@ class Exchanges:
                 call.record.describe(**exchange.identity)
                 # Before anything is said of what there is.
                 call.identity.require(*_scope_of(request))
-                request = resolve(request, self._capabilities())
+                request = resolve(request, self.capabilities())
                 structlog.contextvars.bind_contextvars(**exchange.identity)
                 schema = bytes(await schema_header(early, first, self._message_limits))
                 # The message may be large, and the exchange long.
@@ -139,7 +124,7 @@ class Exchanges:
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
-            self._activity.failed(exchange, error)
+            self.activity.failed(exchange, error)
             # Before the client has it: once it does, it may cancel the call.
             exchange.span.fail(error)
             call.record.fail(error)
@@ -147,7 +132,7 @@ class Exchanges:
                 await _send_error(call, error)
             raise
         finally:
-            self._activity.end(exchange)
+            self.activity.end(exchange)
             self._record(request, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
@@ -156,8 +141,8 @@ class Exchanges:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
-            checked = self._signatures.check(request, owner) if request.is_session else None
-            with self._admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
+            checked = self.signatures.check(request, owner) if request.is_session else None
+            with self.admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
                 if request.plain:
                     # It waits for a worker as long as it takes: engines of plain Flight give a reply's headers seconds.
                     await call.accept()
@@ -165,9 +150,9 @@ class Exchanges:
                 self._refuse_if_held_back(owner, request)
                 await _recorded(call, request)
                 exchange.phase = ExchangePhase.WAITING
-                with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
+                with exchange.span.child("updraft.pool.admission"), self.metrics.wait_seconds.time():
                     binding = self._binding(owner, request)
-                    grant = await self._admission.worker(place, binding)
+                    grant = await self.admission.worker(place, binding)
             try:
                 # Those that waited beside it may have killed theirs meanwhile, and it may have waited for long.
                 self._refuse_if_held_back(owner, request)
@@ -182,24 +167,22 @@ class Exchanges:
 
     def _refuse_if_held_back(self, owner: Owner, request: Request) -> None:
         try:
-            self._hold_back.check(owner, request)
+            self.hold_back.check(owner, request)
         except UpdraftError:
-            self._metrics.held_back.inc()
+            self.metrics.held_back.inc()
             raise
 
     def _binding(self, owner: Owner, request: Request) -> Binding:
         if request.is_session:
             return Binding(owner, request.modules)
-        return Binding(None, restricted=request.function in self._settings.restricted_functions)
+        return Binding(None, restricted=request.function in self.settings.restricted_functions)
 
     async def _prepared(
         self, call: Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
         early = self.early_reads.of(call)
-        dialogue = ArtifactDialogue(
-            early, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds
-        )
+        dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=self.settings.artifact_timeout_seconds)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         if checked is None:
@@ -210,7 +193,7 @@ class Exchanges:
         if signed_by := checked.signed_by:
             digests = [f"sha256:{digest.hex()}" for digest in signed_by.digests]
             call.record.describe(signer=signed_by.signer, functions=digests)
-        collected = self._collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))
+        collected = self.collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))
         return request, await stack.enter_async_context(collected)
 
     async def _with_worker(
@@ -226,20 +209,20 @@ class Exchanges:
         binding = self._binding(owner, request)
         asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
-            self._settings.batch_timeout_seconds or 0.0,
+            self.settings.batch_timeout_seconds or 0.0,
             asked.batch_timeout_milliseconds,
             asked.idle_timeout_milliseconds,
         )
-        limits = RelayLimits(self._settings.max_message_bytes, batch_timeout)
+        limits = RelayLimits(self.settings.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, request, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         began = time.monotonic()
-        self._metrics.running.inc()
+        self.metrics.running.inc()
         try:
             # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
-                with self._running.watching(relay, share_of(call, owner.tenant)):
+                with self.running.watching(relay, share_of(call, owner.tenant)):
                     outcome = await relay.run(
                         _assignment(request, owner, binding, artifacts, batch_timeout, traceparent, self._batch_limit())
                     )
@@ -248,43 +231,43 @@ class Exchanges:
             raise
         except UpdraftError as error:
             death = grant.lease.death
-            found = verdict(error, relay.end_state, death.result() if death.done() else None, self._running.lost_memory)
+            found = verdict(error, relay.end_state, death.result() if death.done() else None, self.running.lost_memory)
             self._act_on(found, owner, request)
             raise found.error from None
         finally:
-            self._metrics.running.dec()
+            self.metrics.running.dec()
             grant.release(outcome)
             if outcome in (LeaseOutcome.CLEAN, LeaseOutcome.RETIRED):
-                self._hold_back.succeeded(owner, request)
+                self.hold_back.succeeded(owner, request)
                 if not request.is_session:
-                    self._functions.succeeded(request)
+                    self.functions.succeeded(request)
             if batches := exchange.transfer.batches:
                 held_seconds = time.monotonic() - began
-                self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
+                self.metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
             await relay.settle()
 
     def _batch_limit(self) -> BatchLimit:
-        return BatchLimit.effective(self._settings.max_batch_bytes, self._running.worker_memory_bytes)
+        return BatchLimit.effective(self.settings.max_batch_bytes, self.running.worker_memory_bytes)
 
     def _act_on(self, found: Verdict, owner: Owner, request: Request) -> None:
-        self._metrics.worker_deaths.inc(found.worker_died)
-        self._running.out_of_memory["container"] += found.exhausted_container
+        self.metrics.worker_deaths.inc(found.worker_died)
+        self.running.out_of_memory["container"] += found.exhausted_container
         if found.blames_function:
-            self._hold_back.died(owner, request)
+            self.hold_back.died(owner, request)
         if found.blames_rows:
-            self._hold_back.ended_a_model(owner, request)
+            self.hold_back.ended_a_model(owner, request)
         if found.load_failed:
-            self._functions.could_not_be_loaded(request, found.error)
+            self.functions.could_not_be_loaded(request, found.error)
         elif found.blames_function and not request.is_session:
-            self._functions.died(request, found.error)
+            self.functions.died(request, found.error)
 
     def _record(self, request: Request | None, outcome: str, exchange: OpenExchange) -> None:
         # A name that was asked for but does not exist must not become a series.
         function = request.function if request is not None and request.resolved else ""
-        self._metrics.exchanges.labels(function, outcome).inc()
-        self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
-        self._metrics.rows.labels(function).inc(exchange.transfer.rows)
-        self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
+        self.metrics.exchanges.labels(function, outcome).inc()
+        self.metrics.exchange_seconds.labels(function).observe(exchange.seconds)
+        self.metrics.rows.labels(function).inc(exchange.transfer.rows)
+        self.metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
 
 
 def _scope_of(request: Request) -> tuple[Scope, str]:

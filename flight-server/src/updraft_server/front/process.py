@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +21,22 @@ import structlog
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
-from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.audit import Audit
 from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
-from updraft.service.flight_service import FLIGHT_SERVICE_NAME
-from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
+from updraft.service.spans import Tracer
 from updraft.service.telemetry import log_to_stderr
-from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
+from updraft.service.tenants import Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.limits.deaths import FunctionHealth
+from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.queue.admission import Admission, AdmissionLimits
@@ -46,6 +46,7 @@ from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.activity import Activity
 from updraft_server.front.status.announcement import Announcement
+from updraft_server.front.status.health import PoolHealth
 from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
@@ -74,162 +75,67 @@ _log = structlog.get_logger(__name__)
 
 # Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
 _ENDING_SECONDS = 2.0
-_FUNCTION_HEALTH = "updraft.function/"
 
 
+@dataclass(eq=False, kw_only=True)
 class Front:
-    """One front: a pool, its queue, its listeners."""
+    """One front: its pool, its queue, its listeners. `assemble` makes it."""
 
-    def __init__(
-        self,
-        settings: "FrontSettings",
-        pool: WorkerPool,
-        artifacts_directory: Path,
-        neighbours_token_file: Path | None = None,
-    ) -> None:
-        self.lifecycle = Lifecycle()
-        self.activity = Activity()
-        self.metrics = FrontMetrics(self.activity)
-        caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
-        self.metrics.count_by_label("updraft_tenant_cap_refusals", CAP_REFUSALS_DOC, "cap", lambda: caps.refusals)
-        self.admission = Admission(
-            pool,
-            AdmissionLimits(
-                queue_limit=settings.queue_limit,
-                queue_bytes=settings.queue_bytes,
-                retry_after_milliseconds=settings.retry_after_milliseconds,
-            ),
-            caps,
-        )
-        self._settings = settings
-        self._pool = pool
-        self._health = HealthBoard()
-        self._health_changed = asyncio.Event()
-        self._health_changed.set()
-        self._functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, self._health_changed.set)
-        self._artifact_store = ArtifactStore(
-            artifacts_directory,
-            limit_bytes=settings.artifact_store_bytes,
-            retry_after_milliseconds=settings.retry_after_milliseconds,
-            caps=caps,
-        )
-        collector = ArtifactCollector(
-            self._artifact_store, Unpackers(), timeout_seconds=settings.artifact_timeout_seconds
-        )
-        self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
-        self._running = RunningExchanges(
-            pool,
-            client_silence_seconds=settings.client_silence_seconds,
-            worker_silence_seconds=settings.worker_silence_seconds,
-            limits=lambda: WorkerLimits.effective(
-                # Models take of the same memory.
-                there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
-                memory_bytes=settings.worker_memory_bytes,
-                processes=settings.worker_processes,
-                threads=settings.worker_threads,
-                scratch_bytes=settings.worker_scratch_bytes,
-                scratch_files=settings.worker_scratch_files,
-            ),
-            giving_way=self.admission.giving_way,
-            batch_processor_seconds=_batch_processor_seconds(settings),
-            longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
-        )
-        self._early_reads = EarlyReads(
-            limit_bytes=settings.queue_bytes,
-            refusal=lambda: PoolFullError(
-                "the messages of exchanges that wait take all memory that they may: retry later, or raise "
-                "--queue-bytes",
-                retry_after_milliseconds=settings.retry_after_milliseconds,
-            ),
-            # One message comes, another one goes.
-            elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
-        )
-        self._signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
-        self.metrics.count_by_label(
-            "updraft_session_functions",
-            "Functions that sessions have shipped, by what came of their signature.",
-            "signature",
-            lambda: self._signatures.outcomes,
-        )
-        exchanges = Exchanges(
-            self.admission,
-            collector,
-            self.capabilities_once_started,
-            settings,
-            self._running,
-            self.metrics,
-            self.activity,
-            self._tracer,
-            self._early_reads,
-            self._signatures,
-            self._functions,
-        )
-        service = PoolService(
-            exchanges,
-            pool,
-            self.admission,
-            self._capabilities,
-            self._functions,
-            self.lifecycle,
-            signatures=self._signatures,
-            allow_remote_drain=settings.allow_remote_drain,
-            allow_remote_stacks=settings.allow_remote_stacks,
-        )
-        self.sampler = Sampler(
-            service.status,
-            self.activity,
-            self._health.published,
-            pool.exits,
-            settings.workers,
-            lambda: pool.workers,
-            lambda: pool.model_usage,
-        )
-        pages = status_pages(lambda: self.sampler.report)
-        self._neighbours_token_file = neighbours_token_file
-        self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
-        self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
-        self.metrics.watch("updraft_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
-        self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
-        self._announcement = Announcement(pool, self._places, settings.ready_file, exchanges.functions_loaded_again)
-        self._watch()
+    settings: "FrontSettings"
+    pool: WorkerPool
+    lifecycle: Lifecycle
+    activity: Activity
+    metrics: FrontMetrics
+    admission: Admission
+    running: RunningExchanges
+    early_reads: EarlyReads
+    signatures: Signatures
+    functions: FunctionHealth
+    artifacts: ArtifactStore
+    health: PoolHealth
+    sampler: Sampler
+    audit: Audit
+    tracer: Tracer
+    listeners: Listeners
+    announcement: Announcement
 
     async def run(self) -> None:
         """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
         async with AsyncExitStack() as stack:
             for background in (
-                self._publish_health(),
+                self.health.run(),
                 self.sampler.run(),
-                self._running.watch(),
-                self._running.watch_limits(),
-                self._early_reads.watch(),
-                self._signatures.watch(),
+                self.running.watch(),
+                self.running.watch_limits(),
+                self.early_reads.watch(),
+                self.signatures.watch(),
             ):
                 stack.callback(asyncio.create_task(background).cancel)
-            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
-            stack.push_async_callback(asyncio.to_thread, self._audit.close)
-            stack.push_async_callback(self._listeners.close)
-            stack.push_async_callback(self._pool.close, 0.0)
+            stack.push_async_callback(asyncio.to_thread, self.tracer.close)
+            stack.push_async_callback(asyncio.to_thread, self.audit.close)
+            stack.push_async_callback(self.listeners.close)
+            stack.push_async_callback(self.pool.close, 0.0)
             # Listeners first: an address in use shows at once, and probes are answered while the workers start.
-            await self._listeners.start(self.metrics.registry)
+            await self.listeners.start(self.metrics)
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
             if self.lifecycle.phase is Phase.READY:
-                self._announcement.begin()
+                self.announcement.begin()
             await self.lifecycle.drain_requested()
             await self._drain()
 
     async def _started(self) -> None:
         """Start the pool; raises StartError where a function would run with more than the operator allows."""
-        await self._pool.start()
-        restricted = self._settings.restricted_functions
-        known = {function.name for function in self._pool.functions}
+        await self.pool.start()
+        restricted = self.settings.restricted_functions
+        known = {function.name for function in self.pool.functions}
         # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
-        are_all_known = all(function.version for function in self._pool.functions)
+        are_all_known = all(function.version for function in self.pool.functions)
         if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
-        if restricted and not has_layer(self._pool, SECCOMP):
+        if restricted and not has_layer(self.pool, SECCOMP):
             raise StartError(f"--restricted-functions needs the layer {SECCOMP!r}: {NEEDS[RESTRICTED]}")
 
     async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
@@ -245,24 +151,24 @@ class Front:
             draining.cancel()
 
     async def _drain(self) -> None:
-        _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)
+        _log.info("draining", running=self.pool.busy, waiting=self.admission.waiting)
         self.admission.drain()
-        await self._publish_now()
+        await self.health.publish()
         # The listener stays open until what runs has ended: who comes is told to go elsewhere, probes are answered.
         try:
-            async with asyncio.timeout(self._settings.drain_timeout_seconds):
+            async with asyncio.timeout(self.settings.drain_timeout_seconds):
                 await self._idle()
         except TimeoutError:
             await self._end_running()
-        await self._listeners.stop_flight()
+        await self.listeners.stop_flight()
         self.lifecycle.handle(Event.DRAINED)
         _log.info("drained")
 
     async def _end_running(self) -> None:
         """End what a drain has no more time for: each client hears what happened, and that another pool may do."""
-        limit_seconds = self._settings.drain_timeout_seconds
-        _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
-        self._running.end_all(
+        limit_seconds = self.settings.drain_timeout_seconds
+        _log.warning("exchanges did not finish within the drain timeout", running=self.pool.busy)
+        self.running.end_all(
             PoolUnavailableError(
                 f"the pool is draining and ended the exchange, which was not finished {limit_seconds:g} seconds after "
                 "the drain began: another pool can take it; for exchanges that need longer raise "
@@ -274,80 +180,142 @@ class Front:
                 await self._idle()
 
     async def _idle(self) -> None:
-        await until(self._pool, lambda: self._pool.busy == 0)
+        await until(self.pool, lambda: self.pool.busy == 0)
 
-    def _capabilities(self) -> Capabilities:
-        return Capabilities(
-            functions=self._pool.functions,
-            unlisted=self._pool.unlisted,
-            session_functions_allowed=self._settings.session_functions != "off",
-            signatures_required=self._settings.session_functions == "signed",
-            python_version=self._pool.python_version,
-            pyspark_version=self._pool.pyspark_version,
-        )
 
-    def capabilities_once_started(self) -> Capabilities:
-        """What the pool offers; raises PoolUnavailableError before its start has ended.
+def assemble(
+    settings: "FrontSettings",
+    pool: WorkerPool,
+    artifacts_directory: Path,
+    neighbours_token_file: Path | None = None,
+) -> Front:
+    """Return a front over a pool, not yet started.
 
-        Every function would look unknown until then, which is an error for good.
-        """
-        if self.lifecycle.phase is Phase.STARTING or not self._pool.functions:
+    Raises OSError if the directory of artifacts cannot be made, and StartError for files that cannot be read.
+
+    Args:
+        settings: The operator's.
+        pool: Not started either.
+        artifacts_directory: For the front alone; emptied.
+        neighbours_token_file: Token by which processes of this machine read metrics and status.
+    """
+    retry_after_milliseconds = settings.retry_after_milliseconds
+    lifecycle, activity = Lifecycle(), Activity()
+    metrics = FrontMetrics(activity)
+    caps = Caps(lambda tenant: listeners.caps_of(tenant))
+    health = PoolHealth(pool, lifecycle, lambda: functions.faults())
+    functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
+    hold_back = HoldBack(settings.held_back_after_deaths)
+    signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
+    admission = Admission(
+        pool, AdmissionLimits(settings.queue_limit, settings.queue_bytes, retry_after_milliseconds), caps
+    )
+    artifacts = ArtifactStore(
+        artifacts_directory,
+        limit_bytes=settings.artifact_store_bytes,
+        retry_after_milliseconds=retry_after_milliseconds,
+        caps=caps,
+    )
+    running = RunningExchanges(
+        pool,
+        client_silence_seconds=settings.client_silence_seconds,
+        worker_silence_seconds=settings.worker_silence_seconds,
+        limits=lambda: WorkerLimits.effective(
+            # Models use the same memory.
+            there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
+            memory_bytes=settings.worker_memory_bytes,
+            processes=settings.worker_processes,
+            threads=settings.worker_threads,
+            scratch_bytes=settings.worker_scratch_bytes,
+            scratch_files=settings.worker_scratch_files,
+        ),
+        giving_way=admission.giving_way,
+        batch_processor_seconds=_batch_processor_seconds(settings),
+        longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
+    )
+    early_reads = EarlyReads(
+        limit_bytes=settings.queue_bytes,
+        refusal=lambda: PoolFullError(
+            "the messages of exchanges that wait take all memory that they may: retry later, or raise --queue-bytes",
+            retry_after_milliseconds=retry_after_milliseconds,
+        ),
+        # Each busy worker has one message on its way in and one on its way out.
+        elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
+    )
+
+    def capabilities() -> Capabilities:
+        return Capabilities.of(pool, settings.session_functions)
+
+    def capabilities_once_started() -> Capabilities:
+        # Every function would look unknown until then, which is a final error.
+        if lifecycle.phase is Phase.STARTING or not pool.functions:
             raise PoolUnavailableError("the pool has not started: try again")
-        return self._capabilities()
+        return capabilities()
 
-    def _watch(self) -> None:
-        metrics, artifacts = self.metrics, self._artifact_store
-        self._pool.subscribe(self._health_changed.set)
-        self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
-        watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
-        metrics.watch_all(
-            "updraft_functions_unhealthy",
-            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
-            "imported is one.",
-            "function",
-            self._functions.unhealthy,
-        )
-        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
-        metrics.watch(
-            "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
-        )
-        metrics.watch(
-            "updraft_early_reads",
-            "Messages being read of exchanges that have no place in the queue yet.",
-            lambda: self._early_reads.open_reads,
-        )
-        metrics.count_by_label(
-            "updraft_workers_out_of_memory",
-            "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
-            "limit",
-            lambda: self._running.out_of_memory,
-        )
-        metrics.watch(
-            "updraft_artifact_store_bytes",
-            "Room that broadcast variables, files and unpacked archives take, in blocks or inodes.",
-            lambda: artifacts.used_bytes,
-        )
-
-    async def _publish_health(self) -> None:
-        while True:
-            await self._health_changed.wait()
-            self._health_changed.clear()
-            await self._publish_now()
-
-    async def _publish_now(self) -> None:
-        serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
-        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
-        functions = {f"{_FUNCTION_HEALTH}{name}": fault for name, fault in self._functions.faults().items()}
-        for name, fault in functions.items():
-            await self._health.publish([name], serving=serving and not fault)
-        # Those that the pool had before its functions were loaded again.
-        known = [name for name in self._health.published if name.startswith(_FUNCTION_HEALTH)]
-        await self._health.withdraw(name for name in known if name not in functions)
-
-    def _places(self) -> dict[str, str]:
-        """Where it listens, and where those find the token for metrics and status who need none from elsewhere."""
-        token = self._neighbours_token_file
-        return {**self._listeners.addresses, **({} if token is None else {"metrics_token_file": str(token)})}
+    tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
+    exchanges = Exchanges(
+        settings=settings,
+        capabilities=capabilities_once_started,
+        admission=admission,
+        collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=settings.artifact_timeout_seconds),
+        running=running,
+        signatures=signatures,
+        functions=functions,
+        hold_back=hold_back,
+        early_reads=early_reads,
+        activity=activity,
+        metrics=metrics,
+        tracer=tracer,
+    )
+    service = PoolService(
+        exchanges,
+        pool,
+        admission,
+        capabilities,
+        functions,
+        lifecycle,
+        signatures=signatures,
+        allow_remote_drain=settings.allow_remote_drain,
+        allow_remote_stacks=settings.allow_remote_stacks,
+    )
+    sampler = Sampler(
+        service.status,
+        activity,
+        health.board.published,
+        pool.exits,
+        settings.workers,
+        lambda: pool.workers,
+        lambda: pool.model_usage,
+    )
+    audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
+    pages = status_pages(lambda: sampler.report)
+    listeners = Listeners(settings, service, health.board, audit, pages, neighbours_token_file)
+    watch_pool(metrics, pool, wanted_workers=settings.workers + _fresh_workers(settings))
+    for part in (caps, functions, hold_back, signatures, admission, artifacts, running, early_reads, audit):
+        part.show_in(metrics)
+    token = {} if neighbours_token_file is None else {"metrics_token_file": str(neighbours_token_file)}
+    announcement = Announcement(
+        pool, lambda: {**listeners.addresses, **token}, settings.ready_file, exchanges.functions_loaded_again
+    )
+    return Front(
+        settings=settings,
+        pool=pool,
+        lifecycle=lifecycle,
+        activity=activity,
+        metrics=metrics,
+        admission=admission,
+        running=running,
+        early_reads=early_reads,
+        signatures=signatures,
+        functions=functions,
+        artifacts=artifacts,
+        health=health,
+        sampler=sampler,
+        audit=audit,
+        tracer=tracer,
+        listeners=listeners,
+        announcement=announcement,
+    )
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
@@ -378,7 +346,7 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
     pool = Pool(pool_settings, log_worker_output, log_dropped_output)
     try:
         token = os.environ.get(NEIGHBOURS_TOKEN_VARIABLE)
-        front = Front(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)
+        front = assemble(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()

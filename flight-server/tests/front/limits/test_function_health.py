@@ -117,7 +117,7 @@ async def test_health_and_status_follow_what_exchanges_show(running_front: Runni
     async with running_front(pool) as front:
         assert await health(front.channel, "updraft.function/echo") == SERVING
         await call(front)
-        published = front.front._health.published
+        published = front.front.health.board.published
         await until(lambda: not published["updraft.function/echo"])
         assert await health(front.channel, "updraft.function/echo") == NOT_SERVING
         assert await health(front.channel) == SERVING
@@ -135,7 +135,7 @@ async def test_functions_that_were_loaded_again_are_healthy_until_they_are_calle
     echo, gone = pool.functions[0], FunctionDescription(name="gone", version="1", fault="no weights")
     pool.functions = (echo, gone)
     async with running_front(pool) as front:
-        published = front.front._health.published
+        published = front.front.health.board.published
         await call(front)
         await until(lambda: not published["updraft.function/echo"] and not published["updraft.function/gone"])
         # The code alone is another one: what callers are told of it may be the same.

@@ -240,14 +240,14 @@ async def test_a_front_counts_those_that_it_ended_for_what_they_took(
         return (await all_replies(call))[1]
 
     async def drained() -> None:
-        front.front._running.end_all(DeadlineError("no time is left"))
+        front.front.running.end_all(DeadlineError("no time is left"))
 
     began = asyncio.Event()
     pool = FakePool(script=waits)
     pool.usage = lambda: WorkerUsage(0, "", own_bytes=1001)
     async with running_front(pool, held_back_after_deaths=2, **limits) as front:
         for _ in range(2):
-            error = await one(front.front._running.look_at_limits if is_held else drained)
+            error = await one(front.front.running.look_at_limits if is_held else drained)
             assert ("the limit is 1000" in error.details()) == is_held
         pool.script = echo
         call = front.exchange()

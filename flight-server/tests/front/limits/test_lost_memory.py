@@ -62,12 +62,12 @@ async def test_the_client_of_a_worker_that_went_with_all_is_told_the_inference(
         call = front.exchange()
         await call.write(command_request(echo_command()))
         await began.wait()
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         pool.leases[-1].die(WorkerDeath(status))
         error = (await all_replies(call))[1]
         assert error is not None
         assert ("inferred: the workers ran out of memory" in error.details()) == is_inferred
-        assert front.front._running.out_of_memory == {"worker": 0, "pool": 0, "container": int(is_inferred)}
+        assert front.front.running.out_of_memory == {"worker": 0, "pool": 0, "container": int(is_inferred)}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_workers_that_end_for_their_memory_are_counted_once(
         await call.write(command_request(echo_command()))
         await began.wait()
         for _ in range(2):
-            await front.front._running.look_at_limits()
+            await front.front.running.look_at_limits()
         url = f"http://{front.settings.metrics_address}/metrics"
         text = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
         for limit in ("worker", "pool", "container"):

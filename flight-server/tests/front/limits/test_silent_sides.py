@@ -197,15 +197,15 @@ async def test_a_function_that_uses_too_much_processor_time_for_a_batch_is_ended
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         used += 2_000
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
         await written(front)
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         used += 2_000.5
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         replies, error = await asyncio.wait_for(all_replies(call), 60)
     assert error is not None
     assert error.details() == (
@@ -223,7 +223,7 @@ async def test_a_worker_that_has_lifted_its_clock_is_ended_after_twice_its_time(
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         # Its own clock comes first.
         clocks_looked_at(front, 3)
         assert not watched.relay.end_state.exceeded_limit
@@ -240,7 +240,7 @@ async def test_a_function_of_a_session_has_time_to_import_until_it_has_taken_a_b
         call = await opened(front, script, echo_command(session=session, payload=b"pickled"))
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         clocks_looked_at(front, 32)
         # It has taken the first batch; then its worker claims that it has not.
         for said, seconds in ((ReplyMetadata(consumed=1), 3), (ReplyMetadata(log_lines=["it imports"]), 0.5)):
@@ -269,7 +269,7 @@ async def test_a_worker_that_may_have_joined_batches_has_the_time_of_all_of_them
             await asyncio.wait_for(call.read(), 60)
             await written(front)
         clocks_looked_at(front, 3 * 4_000)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         assert not watched.relay.end_state.exceeded_limit
         clocks_looked_at(front, 2)
         assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
@@ -292,7 +292,7 @@ async def test_no_batch_takes_longer_than_a_day_unless_the_operator_says_so(
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
         clocks_looked_at(front, 86_400)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         assert not watched.relay.end_state.exceeded_limit
         clocks_looked_at(front, 1)
         assert watched.relay.end_state.exceeded_limit == is_ended

@@ -58,7 +58,7 @@ async def ends_while_it_talks(
     for number in range(1, batches + 1):
         await call.write(batch(number))
         await script.got(FrameKind.BATCH)
-    running = front.front._running
+    running = front.front.running
     [watched] = running._watched
     for number in itertools.count():
         script.replies.put_nowait(ReplyMetadata(consumed=consumed(number)))
@@ -102,7 +102,7 @@ async def test_a_function_that_returns_much_for_each_batch_has_its_time_for_each
     limits = {"batch_cpu_seconds": 2_000, "batch_timeout_seconds": 40_000}
     async with running_front(pool, client_silence_seconds=0, worker_silence_seconds=0, **limits) as front:
         call = await opened(front, script)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         for number in range(1, 11):
             await call.write(batch(number))
             await script.got(FrameKind.BATCH)
@@ -110,7 +110,7 @@ async def test_a_function_that_returns_much_for_each_batch_has_its_time_for_each
                 script.replies.put_nowait(ReplyMetadata(consumed=number))
                 await asyncio.wait_for(call.read(), 60)
                 await written(front)
-                front.front._running.look_at_clocks()
-                await front.front._running.look_at_limits()
+                front.front.running.look_at_clocks()
+                await front.front.running.look_at_limits()
         assert not watched.relay.end_state.exceeded_limit
         call.cancel()

@@ -58,7 +58,7 @@ async def test_a_worker_that_keeps_too_much_after_its_exchange_is_replaced(runni
     pool = Pool("a", "b")
     async with running_front(pool, worker_memory_bytes=MEMORY_BYTES) as front:
         pool.used["a"] = WorkerUsage(0, "", MEMORY_BYTES + 1)
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         assert pool.replaced == [
             ("a", "it took 1001 bytes of memory with the processes that it started, the limit is 1000")
         ]
@@ -76,9 +76,9 @@ async def test_a_worker_is_not_judged_by_what_its_exchange_used(running_front: R
     pool.used["a"] = WorkerUsage(0, "", processes=2)
     async with running_front(pool) as front:
         pool.resting.end(pool.waiting["a"])
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         assert pool.replaced == []
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         assert pool.replaced == [("a", "it runs 2 processes")]
 
 
@@ -87,18 +87,18 @@ async def test_waiting_workers_make_room_before_an_exchange_has_to_end(running_f
     pool = Pool("a", "b", script=script)
     async with running_front(pool, worker_memory_bytes=4 * MEMORY_BYTES) as front:
         call = await opened(front, script)
-        [watched] = front.front._running._watched
+        [watched] = front.front.running._watched
         pool.used = {"a": WorkerUsage(0, "", 600), "b": WorkerUsage(0, "", 700)}
         pool.used[watched.relay.worker] = WorkerUsage(0, "", 2000)
         for _ in range(20):
-            await front.front._running.look_at_limits()
+            await front.front.running.look_at_limits()
         assert (pool.replaced, len(pool.stopped)) == ([], 2)
         # The last measurement of workers at rest counts.
         assert pool.measured == [watched.relay.worker]
         pool.used[watched.relay.worker] = WorkerUsage(0, "", 2200)
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         assert pool.replaced == [("b", "it holds 700 bytes of memory, and others need them")]
-        assert front.front._running._watched
+        assert front.front.running._watched
         call.cancel()
 
 
@@ -106,7 +106,7 @@ async def test_a_worker_that_nobody_has_used_for_long_enough_ends(running_front:
     pool = Pool("a", "b")
     pool.resting._is_kept = lambda worker: worker.id == "b"
     async with running_front(pool) as front:
-        await front.front._running.look_at_limits()
+        await front.front.running.look_at_limits()
         assert pool.replaced == [("a", "expired")]
 
 
@@ -115,7 +115,7 @@ async def test_a_worker_that_computes_between_exchanges_is_shown_as_busy(running
     async with running_front(pool) as front:
         for seconds in range(3):
             pool.used["a"] = WorkerUsage(0, "", processor_seconds=float(seconds))
-            await front.front._running.look_at_limits()
+            await front.front.running.look_at_limits()
         front.front.sampler.sample()
         workers = front.front.sampler.report.workers
         assert (workers.busy, workers.idle) == (1, 0)
@@ -129,7 +129,7 @@ async def test_an_idle_pool_is_measured_as_a_whole_now_and_then_and_not_at_all_i
         looks = []
         for number in itertools.count():
             pool.measured = []
-            await front.front._running.look_at_limits()
+            await front.front.running.look_at_limits()
             looks.append(pool.measured)
             if number > 12 and pool.measured:
                 break

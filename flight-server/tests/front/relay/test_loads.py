@@ -144,7 +144,7 @@ async def test_a_function_that_does_not_load_in_time_is_unhealthy_at_once(runnin
         _, error = await all_replies(call)
         assert error is not None
         assert "did not load within 0.05 seconds" in str(error.details())
-        fault = front.front._functions.faults()["echo"]
+        fault = front.front.functions.faults()["echo"]
         assert fault.startswith("function 'f' cannot be loaded: it did not load within 0.05 seconds")
         pool.script = loads(60.0, loaded)
         call = front.exchange()
@@ -152,4 +152,4 @@ async def test_a_function_that_does_not_load_in_time_is_unhealthy_at_once(runnin
             await call.write(message)
         await call.done_writing()
         assert (await all_replies(call))[1] is None
-        assert front.front._functions.faults()["echo"] == ""
+        assert front.front.functions.faults()["echo"] == ""

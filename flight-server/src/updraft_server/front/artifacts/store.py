@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
 from updraft_server.front.artifacts.room import Room
@@ -82,6 +83,14 @@ class ArtifactStore:
         for path in (directory, self._arriving_path, self._trash_path):
             path.mkdir(mode=DIRECTORY_MODE, parents=True)
         self.volume = Volume.of(directory)
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add a gauge of the room in use."""
+        metrics.watch(
+            "updraft_artifact_store_bytes",
+            "Room that broadcast variables, files and unpacked archives take, in blocks or inodes.",
+            lambda: self.used_bytes,
+        )
 
     def arriving_path(self) -> Path:
         """A path beside those of all owners that nothing else uses."""

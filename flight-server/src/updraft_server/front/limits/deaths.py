@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from updraft.errors import PoolFullError, UpdraftError, keep_start
+from updraft.service.metrics import Metrics
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.front.request.request import Request
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
@@ -117,8 +118,16 @@ class HoldBack:
         """Forget the deaths that registered functions caused: their code has been replaced."""
         self._records = {key: record for key, record in self._records.items() if not record.is_registered}
 
+    def show_in(self, metrics: Metrics) -> None:
+        """Add a gauge of what is held back now."""
+        metrics.watch(
+            "updraft_functions_held_back",
+            "Functions that are refused because they keep killing workers; an owner held back as a whole is one more.",
+            self.held_now,
+        )
+
     def held_now(self) -> int:
-        """How many are held back; an owner whose functions all are is one more."""
+        """Return how many are held back now; an owner whose functions all are counts as one more."""
         now_seconds = self._clock()
         return sum(record.held_until_seconds > now_seconds for record in self._records.values())
 
@@ -227,6 +236,16 @@ class FunctionHealth:
         Of several versions the last one counts, which a caller gets who asks for none.
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add a gauge of unhealthy functions."""
+        metrics.watch_by_label(
+            "updraft_functions_unhealthy",
+            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported is one.",
+            "function",
+            self.unhealthy,
+        )
 
     def unhealthy(self) -> dict[str, int]:
         """Of each name the number of versions with a fault."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
+from updraft.service.metrics import Metrics
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.limits.lost_memory import LostMemory
 from updraft_server.front.limits.worker_limits import WorkerLimits
@@ -120,6 +121,15 @@ class RunningExchanges:
         )
         self._looks = 0
         self._watched: set[_Watched] = set()
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add the counter of workers that ran out of memory."""
+        metrics.count_by_label(
+            "updraft_workers_out_of_memory",
+            "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
+            "limit",
+            lambda: self.out_of_memory,
+        )
 
     @property
     def worker_memory_bytes(self) -> int:

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.queue.grant import Grant
 from updraft_server.front.queue.turns import Turn, Turns, add
@@ -138,8 +139,13 @@ class Admission:
 
     @property
     def queue_bytes(self) -> int:
-        """Memory that they take."""
+        """Memory of the exchanges in the queue."""
         return self._held_bytes
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add gauges of the queue."""
+        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self._waiting)
+        metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self._held_bytes)
 
     @property
     def queue_limit(self) -> int:

@@ -4,9 +4,11 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from updraft.errors import FunctionLoadError, FunctionNotFoundError
 from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.pool.interface import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,18 @@ class Capabilities:
     """Of the workers, "major.minor.patch"."""
     pyspark_version: str
     """Of the workers; empty where they have none."""
+
+    @classmethod
+    def of(cls, pool: WorkerPool, session_functions: str) -> Self:
+        """Return what a pool can run now; `session_functions` is the setting: off, unsigned or signed."""
+        return cls(
+            functions=pool.functions,
+            unlisted=pool.unlisted,
+            session_functions_allowed=session_functions != "off",
+            signatures_required=session_functions == "signed",
+            python_version=pool.python_version,
+            pyspark_version=pool.pyspark_version,
+        )
 
     def find(self, name: str, version: str = "") -> FunctionDescription:
         """The registered function of that name, of the version that a caller pins as `name@version` or asks for.

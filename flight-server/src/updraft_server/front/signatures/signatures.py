@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import FunctionRefusedError
 from updraft.service.identity import Identity
+from updraft.service.metrics import Metrics
 from updraft.service.security import Revocable
 from updraft.v1.exchange_pb2 import SignedStatement, Statement
 from updraft_server.front.request.request import Request
@@ -67,8 +68,17 @@ class Signatures:
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """How many session functions there were of each outcome."""
+        """Number of session functions by outcome."""
         return {outcome: self._outcomes[outcome] for outcome in Outcome}
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add the counter of session functions."""
+        metrics.count_by_label(
+            "updraft_session_functions",
+            "Functions that sessions have shipped, by what came of their signature.",
+            "signature",
+            lambda: self.outcomes,
+        )
 
     async def watch(self) -> None:
         """Look at the file every second, for as long as the pool serves."""

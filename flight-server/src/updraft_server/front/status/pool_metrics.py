@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What metrics say of the pool itself: its workers, what ended them, their sandbox. Exchanges: `metrics`."""
+"""Metrics of the pool itself: its workers, what ended them, their sandbox."""
 
-from functools import partial
-
+from updraft.service.metrics import Metrics
 from updraft_server.front.status.healing_time import HealingTime
-from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.model_metrics import ModelsCollector
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.sandbox_layers import NEEDS
 
 
-def watch_pool(metrics: FrontMetrics, pool: WorkerPool, *, wanted_workers: int) -> None:
-    """Let metrics follow the pool; it is healing as long as it has fewer workers than are wanted."""
+def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> None:
+    """Add the pool's metrics; it is healing as long as it has fewer workers than are wanted."""
     metrics.watch_by_label(
         "updraft_workers",
         "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
         "state",
-        {
-            "idle": lambda: pool.idle,
-            "busy": lambda: pool.busy,
-            "starting": lambda: pool.starting,
-            "fresh": lambda: pool.fresh,
-        },
+        lambda: {"idle": pool.idle, "busy": pool.busy, "starting": pool.starting, "fresh": pool.fresh},
     )
     metrics.watch_by_label(
         "updraft_pool_sandbox_layer",
         "Layers of the workers' sandbox: 1 where every worker has it, 0 where the kernel lacks it.",
         "layer",
-        {name: partial(has_layer, pool, name) for name in NEEDS},
+        lambda: {name: has_layer(pool, name) for name in NEEDS},
     )
     metrics.watch(
         "updraft_workers_memory_bytes",
@@ -47,11 +40,14 @@ def watch_pool(metrics: FrontMetrics, pool: WorkerPool, *, wanted_workers: int) 
         lambda: pool.exits,
     )
     metrics.registry.register(ModelsCollector(lambda: pool.model_usage))
-    healing = HealingTime(wanted_workers, metrics.healing_seconds.observe)
+    healing_seconds = metrics.seconds(
+        "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
+    )
+    healing = HealingTime(wanted_workers, healing_seconds.observe)
     # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 
 def has_layer(pool: WorkerPool, name: str) -> bool:
-    """Whether every worker of the pool has a layer of the sandbox."""
+    """Return whether every worker of the pool has a layer of the sandbox."""
     return any(layer.is_on for layer in pool.sandbox if layer.name == name)

@@ -19,13 +19,9 @@ from updraft.errors import PoolUnavailableError, UnauthenticatedError, UpdraftEr
 from updraft.service.audit_file import AuditFile
 from updraft.service.lifecycle import StartError
 from updraft.service.log_lines import shortened
+from updraft.service.metrics import Metrics
 
 Fact = str | int | float | list[str]
-
-AUDIT_DOC = "Records of the audit log, by outcome: written, lost. None without --audit-file."
-"""Of the metric that counts them."""
-AUDIT_FAILING_DOC = "1 while the audit log cannot be written, else 0."
-"""Of the metric that says so."""
 
 ENDED, REFUSED = "ended", "refused"
 """What the last record of a call is of."""
@@ -61,13 +57,19 @@ class Audit:
         if self._file is not None:
             self._file.close()
 
-    def lines(self) -> dict[str, int]:
-        """How many records were written and lost."""
-        return self._file.lines if self._file is not None else {}
-
-    def is_failing(self) -> bool:
-        """Whether the last attempt to write has failed."""
-        return self._file is not None and bool(self._file.failure)
+    def show_in(self, metrics: Metrics) -> None:
+        """Add the audit log's metrics."""
+        metrics.count_by_label(
+            f"{metrics.prefix}_audit_records",
+            "Records of the audit log, by outcome: written, lost. None without --audit-file.",
+            "outcome",
+            lambda: self._file.lines if self._file is not None else {},
+        )
+        metrics.watch(
+            f"{metrics.prefix}_audit_failing",
+            "1 while the audit log cannot be written, else 0.",
+            lambda: self._file is not None and bool(self._file.failure),
+        )
 
     def call(self, what: str, peer: str) -> "CallRecord":
         """The records of one call, from now on.

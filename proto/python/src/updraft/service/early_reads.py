@@ -27,6 +27,7 @@ from updraft.service.allocator import clean_freed_memory
 from updraft.service.audit import CallRecord
 from updraft.service.exchange import Call
 from updraft.service.identity import STRANGER, Identity
+from updraft.service.metrics import Metrics
 
 # Memory grows by what a network brings meanwhile: 40 MiB at 2 GB/s.
 _LOOK_SECONDS = 0.02
@@ -80,10 +81,13 @@ class EarlyReads:
         self._opened = asyncio.Event()
         self._turns = _Turns(_READS_BETWEEN_LOOKS)
 
-    @property
-    def open_reads(self) -> int:
-        """Reads of exchanges that have no place yet."""
-        return len(self._open)
+    def show_in(self, metrics: Metrics) -> None:
+        """Add a gauge of the open reads."""
+        metrics.watch(
+            f"{metrics.prefix}_early_reads",
+            "Messages being read of exchanges that have no place in the queue yet.",
+            lambda: len(self._open),
+        )
 
     def of(self, call: Call) -> Call:
         """The call, whose reads raise the refusal when the memory for messages is used up."""

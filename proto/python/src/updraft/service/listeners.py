@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
@@ -25,9 +25,9 @@ from updraft.service.flight_service import Call, FlightService, flight_handler
 from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
 from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
+from updraft.service.metrics import Metrics
 from updraft.service.observers import Observers
 from updraft.service.security import server_credentials
-from updraft.service.telemetry import CountsCollector
 from updraft.service.tenants import NO_CAPS, TenantCaps
 from updraft.service.web import WebPages, serve_pages
 
@@ -96,11 +96,11 @@ class Listeners:
         """What a tenant may take; nobody calls before the listeners have started."""
         return self._door.caps_of(tenant) if self._door is not None else NO_CAPS
 
-    async def start(self, registry: CollectorRegistry) -> None:
+    async def start(self, metrics: Metrics) -> None:
         """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
         allow_all_descriptors()
-        self._watch(registry)
-        self._start_metrics(registry)
+        self._show_in(metrics)
+        self._start_metrics(metrics.registry)
         await self._health.publish([LIVE], serving=True)
         await self._start_admin()
         await self._start_flight()
@@ -151,14 +151,14 @@ class Listeners:
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
-    def _watch(self, registry: CollectorRegistry) -> None:
-        """Add what both services tell about their process and about those who call."""
-        ProcessCollector(registry=registry)
+    def _show_in(self, metrics: Metrics) -> None:
+        """Add metrics of the process and of the service's callers."""
+        ProcessCollector(registry=metrics.registry)
         refused = "Calls whose credentials prove nothing: no token, one that is wrong or has expired."
-        registry.register(CountsCollector("updraft_calls_refused", refused, "reason", self._refused))
+        metrics.count_by_label("updraft_calls_refused", refused, "reason", self._refused)
         certificate = self._settings.tls_certificate_file
         if certificate is not None:
-            Gauge(EXPIRY, EXPIRY_DOC, registry=registry).set_function(partial(expiry_timestamp_seconds, certificate))
+            metrics.watch(EXPIRY, EXPIRY_DOC, partial(expiry_timestamp_seconds, certificate))
 
     def _refused(self) -> dict[str, int]:
         return {"unauthenticated": self._door.refused if self._door is not None else 0}

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs and metrics: structured lines on stderr, and collectors for Prometheus (`updraft.service.web` serves them)."""
+"""Structured log lines on stderr."""
 
 import atexit
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from updraft.service.log_lines import line_renderer
 from updraft.service.log_output import LogDrops, LogOutput, log_stream
@@ -71,28 +69,3 @@ class _LineLogger:
         self._write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     debug = warning = error = critical = info
-
-
-class CountsCollector(Collector):
-    """A counter with one series for each key of `counts`, which is called at each scrape."""
-
-    def __init__(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._family = (name, doc, label)
-        self._counts = counts
-
-    def collect(self) -> Iterator[Metric]:
-        """The counter, as it is now."""
-        name, doc, label = self._family
-        family = CounterMetricFamily(name, doc, labels=[label])
-        for value, count in dict(self._counts()).items():
-            family.add_metric([value], count)
-        yield family
-
-
-def log_drops_collector(name: str) -> CountsCollector:
-    """The lines that this process dropped, as a counter by reason."""
-    doc = (
-        "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
-        "flood (a function prints more than its exchange may log)."
-    )
-    return CountsCollector(name, doc, "reason", lambda: LOG_DROPS.lines)

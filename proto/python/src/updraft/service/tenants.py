@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
-CAP_REFUSALS_DOC = "Refusals because a tenant would have had more than its cap, by cap."
+from updraft.service.metrics import Metrics
+
 EVERY_TENANT = "*"
 """Names the caps of all tenants that have none of their own."""
 
@@ -51,6 +52,15 @@ class Caps:
         self.of = caps_of
         self.refusals = dict.fromkeys(_UNITS, 0)
         """By cap: how often it refused something, to any tenant."""
+
+    def show_in(self, metrics: Metrics) -> None:
+        """Add the counter of refusals."""
+        metrics.count_by_label(
+            f"{metrics.prefix}_tenant_cap_refusals",
+            "Refusals because a tenant would have had more than its cap, by cap.",
+            "cap",
+            lambda: self.refusals,
+        )
 
     def exceeded(self, cap: str, tenant: str, used: int, more: int) -> bool:
         """Whether a tenant may not have so much more."""
