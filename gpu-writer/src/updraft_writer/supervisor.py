@@ -53,7 +53,7 @@ class Supervisor:
             self._child.end()
 
     def _step(self) -> int | None:
-        # Not sigtimedwait: Python's returns garbage if this process is stopped (SIGSTOP) for longer than the wait.
+        # Python's sigtimedwait would return garbage if this process is stopped (SIGSTOP) for longer than the wait.
         match signal.sigwait(_SIGNALS):
             case signal.SIGALRM:
                 return self._look()
