@@ -63,7 +63,10 @@ class OpenFiles:
 
     @contextmanager
     def place(self, tenant: str = "") -> Iterator[Place]:
-        """Hold a place for one more file; raises QuotaError and PoolUnavailableError."""
+        """Hold a place for one more file; raises QuotaError and PoolUnavailableError.
+
+        The caller keeps the place until the file holds nothing.
+        """
         self.check_open()
         self._check_room(tenant)
         place = Place(tenant)

@@ -2,9 +2,9 @@
 """Quota of bytes that a writer may hold, and the order in which tenants get them.
 
 This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
-waiting, so held bytes are always released in the end. Tenants that hold less than their share come first, then the
-order is first come, first served. Smaller requests may overtake a waiter that does not fit for a bounded time; after
-that, all wait for it, except tenants that take no more than their own part of the reserve
+waiting, so held bytes are always released in the end. Tenants that hold less than their share come first; apart from
+that, waiters are served in the order of their arrival. Others may overtake a waiter that does not fit, but only for a
+bounded time; after that, all wait for it, except tenants that take no more than their own part of the reserve
 (`updraft.service.tenants.Reserve`). A client that does not use its credit has to give it back while a tenant below its
 share waits (`Quota.is_owed_to_others`).
 """
@@ -112,8 +112,8 @@ class Quota:
     """Ceiling in bytes on everything that a writer holds for its files.
 
     The quota calls `on_shortage(missing_bytes)` when a caller waits and the held bytes have changed. It should make
-    holders release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` should
-    do so for a tenant that waits because of its own cap.
+    holders release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` is for
+    a tenant that waits because of its own cap: it should make that tenant's holders release bytes.
     """
 
     def __init__(

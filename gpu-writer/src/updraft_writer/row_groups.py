@@ -25,7 +25,8 @@ _ENCODING_BYTES_PER_TARGET_BYTE = 4
 # Limit on the cost of encoding one row beyond its bytes: a row is never cut, and this cost is not reserved.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# A credit covers this share of the quota, within bounds, for values without bytes: several batches then have room.
+# For values without bytes, a credit covers one of this many parts of the quota, within the bounds below, so that
+# several batches have room.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 

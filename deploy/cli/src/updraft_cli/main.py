@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command `updraft`, which writes functions and operates pools and writers, with one subcommand for each task."""
+"""Command `updraft`, for writing functions and operating pools and writers, with one subcommand for each task."""
 
 import sys
 from typing import ClassVar

@@ -32,8 +32,8 @@ from updraft_writer.reason import Reason
 # retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# Limits on the values encoded between two checks of a page's size. Many small values save time; but the values of two
-# checks must fit in a page, so that it exceeds its limit by at most half.
+# Limits on the values encoded between two checks of a page's size. Within them, the library checks after half a page,
+# so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
