@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer service: encodes Arrow batches as Parquet or ORC and stores them, within a quota of bytes."""
+"""Writer service, which encodes Arrow batches as Parquet or ORC and stores them, within a quota of bytes."""

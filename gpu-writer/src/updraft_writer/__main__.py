@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m updraft_writer`, for whoever starts it with a certain Python."""
+"""Entry point of `python -m updraft_writer`, for starting the writer with a particular Python."""
 
 from updraft_writer.cli import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a batch may be that comes in parts, and the setting that decides."""
+"""Limit on the size of a batch that comes in parts, and the setting that decides it."""
 
 from typing import NamedTuple, Self
 
@@ -7,19 +7,20 @@ from updraft_writer.row_groups import reserved_bytes
 
 
 class BatchLimit(NamedTuple):
-    """A limit in bytes of Arrow data."""
+    """Limit in bytes of Arrow data."""
 
     limit_bytes: int
     setting: str
-    """The one to raise for more."""
+    """Setting to raise for larger batches."""
 
     @classmethod
     def effective(
         cls, max_batch_bytes: int, max_message_bytes: int, *, quota_bytes: int, cap_bytes: int | None
     ) -> Self:
-        """The smallest of what the operator allows and what the quota, and the tenant's cap of it, have room for.
+        """Return the smallest of the operator's limit, the room in the quota, and the room in the tenant's cap.
 
-        What fits into a message is admitted alone where it is larger than the quota: that is a bounded excess.
+        A batch that fits into one message is allowed even if it exceeds the quota: it is admitted alone, and the excess
+        is bounded.
         """
         times = reserved_bytes(1)
         limits = [

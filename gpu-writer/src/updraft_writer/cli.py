@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft-writer`: parses the settings and hands them to the supervisor."""
+"""Command `updraft-writer`, which parses the settings and hands them to the supervisor."""
 
 import sys
 from typing import ClassVar
@@ -22,7 +22,7 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
     examples: ClassVar[str] = _EXAMPLES
 
     def cli_cmd(self) -> None:
-        """Run the writer until it is told to stop."""
+        """Run the writer until it is stopped."""
         from updraft_writer.supervisor import supervise
 
         sys.exit(supervise(self))
@@ -32,7 +32,7 @@ class Docs(BaseSettings):
     """Print the reference page of all settings."""
 
     def cli_cmd(self) -> None:
-        """Print what docs/reference/writer.md holds."""
+        """Print the contents of docs/reference/writer.md."""
         sys.stdout.write(reference())
 
 
@@ -46,5 +46,5 @@ class UpdraftWriter(Application):
 
 
 def main() -> None:
-    """Entry point of `updraft-writer`."""
+    """Run the command `updraft-writer`."""
     run_command_line(UpdraftWriter)

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default quota, used when none is set, and the terms from which it is computed."""
+"""Default quota, used when none is set, and the terms from which it is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MIB = 1024 * 1024
 
-# Allocators leave parts of their pages unused, and the kernel's memory for this process counts too.
+# Allocators leave parts of their pages unused, and the kernel's memory for this process counts towards the limit too.
 _USABLE_FRACTION = 0.6
 _LARGEST_FRACTION = 0.5
 _SMALLEST_QUOTA_BYTES = 64 * _MIB
 _RUNTIME_RESERVE_BYTES = 256 * _MIB
 # Least memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage.
 _SMALLEST_STREAM_BYTES = 20 * _MIB
-# While it is received, a batch is in gRPC's, Python's and Arrow's buffers at once.
+# A batch that is being received is in gRPC's, Python's and Arrow's buffers at once.
 _COPIES_OF_A_BATCH = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultQuota:
-    """A default quota and every term of it, for the log."""
+    """Default quota and every term of its computation, for the log."""
 
     quota_bytes: int
     limit_bytes: int
@@ -34,12 +34,12 @@ class DefaultQuota:
 
 
 def stream_bytes(batch_bytes: int) -> int:
-    """Memory of an open stream in addition to its batches, which typically have so many bytes."""
+    """Return the memory of an open stream in addition to its batches, which typically have `batch_bytes`."""
     return max(_SMALLEST_STREAM_BYTES, _COPIES_OF_A_BATCH * batch_bytes)
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
-    """A share of the smallest of `limits`, after subtracting what the process and its streams need.
+    """Compute the quota: a share of the smallest of `limits`, less what the process and its streams need.
 
     `base_bytes` is the memory of the idle process, `streams` the number of files expected to be open at once, and
     `batch_bytes` the typical size of their batches.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange that writes one file: asks become reservations, and batches with credit become row groups.
+"""Exchange that writes one file: it turns asks into reservations, and batches with credit into row groups.
 
 `exchanges` opens it and tells the client how it ended. However the exchange ends, this module releases the reservations
-of credit that was not used. What was handed to the file belongs to the file.
+of unused credit. The file releases the reservations of the batches that it has taken.
 """
 
 import asyncio
@@ -38,29 +38,30 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
-# Larger batches are decoded on a thread: copying and checking them would make all other exchanges wait. For these the
-# thread would take longer than the decoding. The header has some 50 bytes for each column.
+# Largest batch that is decoded on the event loop, where a thread would take longer than the decoding. Copying and
+# checking a larger batch would make all other exchanges wait. The header has some 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# Of a batch in parts, within --stall-timeout-seconds: one that comes byte after byte would hold its quota for ever.
+# Bytes of a batch in parts that have to arrive within --stall-timeout-seconds. A batch that arrives byte by byte would
+# hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
-# Its quota is taken back when another tenant waits for it. Clients ask for a batch that they have, so that this is time
-# for sending a message and not for the work between batches.
+# Time after which unused credit is taken back if another tenant waits for its quota. Clients ask for credit once they
+# have the batch, so this is time to send a message, not time to compute one.
 _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file whose place another tenant waits for. Spark tasks compute for minutes between batches.
 _IDLE_FILE_SECONDS = 300.0
-# Credit covers the body alone. As many columns as a schema may have take less than 3 MiB.
+# Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
 
 class GivenUpError(Exception):
-    """Raised when the client gives the file up: an ending, not a failure."""
+    """Raised when the client gives the file up, which is not a failure."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class WriteExchange:
-    """The messages of one client after its first one."""
+    """Exchange with one client, after its first message."""
 
     call: Call
     replies: Replies
@@ -71,16 +72,16 @@ class WriteExchange:
     metrics: WriterMetrics
     span: Span
     must_give_way: Callable[[], bool] = lambda: False
-    """Whether another tenant is to have the place of this file, which is idle."""
+    """Returns whether this file, which is idle, has to give its place to another tenant."""
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
     _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    # Reservations of batches that have credit and have not been sent.
+    # Reservations of batches that have credit and have not been taken.
     _credit: deque[Reservation] = field(init=False, default_factory=deque)
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    # The batch that comes in parts, if one does.
+    # The batch that is arriving in parts, if there is one.
     _parts: BatchParts | None = field(init=False, default=None)
-    # Whether what is left to do for the oldest credit is the writer's.
+    # Whether the batch of the oldest credit has arrived, so that the client has nothing left to do for it.
     _batch_is_here: bool = field(init=False, default=False)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _stored_batches: int = field(init=False, default=0)
@@ -111,9 +112,10 @@ class WriteExchange:
         return await self.file.finish()
 
     def _let_go_of_batch(self, receiving: asyncio.Task[None]) -> None:
-        """Free a batch that was not taken: this exchange, and the frames of its error, live until the client is told.
+        """Free a batch that the file has not taken.
 
-        Others have its quota by then.
+        This exchange and the frames of its error live until the client has the outcome. By then, others hold the
+        batch's quota.
         """
         self._parts = None
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -121,7 +123,7 @@ class WriteExchange:
 
     async def _receive(self) -> None:
         last: Finish | None = None
-        # A message is not kept in a variable while the next is awaited: its memory belongs to the row group by then.
+        # Keep no message in a variable while waiting for the next: its memory belongs to the row group by then.
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
@@ -145,7 +147,7 @@ class WriteExchange:
         return split_flight_data(message)
 
     async def _take(self, fields: FlightFields) -> Finish | None:
-        """Act on one message; returns the client's finish when it is one."""
+        """Act on one message; return the client's finish if the message is one."""
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         metadata = parse_metadata(WriteRequestMetadata, fields.app_metadata)
@@ -197,10 +199,10 @@ class WriteExchange:
                 raise ProtocolError(
                     f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
                 )
-            # Its credit covers it, and no credit covers more than the writer takes.
+            # The batch needs no other limit: its credit covers it, and no credit covers more than the writer takes.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
-        # The first copy into new memory takes some milliseconds for each 16 MiB.
+        # A large part goes to a thread: the first copy into new memory takes some milliseconds for each 16 MiB.
         await on_thread(take) if len(fields.data_body) > _MOST_BODY_BYTES_ON_LOOP else take()
 
     async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
@@ -209,7 +211,7 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        # It stays in the queue until the file has it: a synchronous file gives no credit for another batch before.
+        # It stays in the queue until the file has the batch: before that, a synchronous file gives no other credit.
         reservation = self._credit[0]
         self._batch_is_here = True
         try:
@@ -238,11 +240,11 @@ class WriteExchange:
         header_bytes, body_bytes = len(fields.data_header), self._raw_bytes(fields)
         if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
             return self._decode(sequence, fields)
-        # It uses the memory that is reserved until it returns.
+        # `on_thread` waits for the thread even if cancelled, because the thread uses the reserved memory.
         return await on_thread(partial(self._decode, sequence, fields))
 
     def _decode(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
-        """A batch that its credit covers; raises ProtocolError and LimitError."""
+        """Decode a batch that its credit covers; raises ProtocolError and LimitError."""
         decoder, allowance_bytes = self.request.decoder, self._allowance_bytes
         body_bytes, parts, self._parts = self._raw_bytes(fields), self._parts, None
         if parts is None:
@@ -278,7 +280,7 @@ class WriteExchange:
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
-            # Batches with credit that were not sent count as in flight too, and nobody knows when they will be stored.
+            # Batches with credit that have not arrived count as in flight too, and may be stored at any later time.
             while self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
@@ -287,7 +289,7 @@ class WriteExchange:
 
     @property
     def _allowance_bytes(self) -> int:
-        """Bytes that a credit covers for values without bytes: a batch never waits for more than its credit."""
+        """Bytes that a credit covers for values without bytes, so that a batch that arrives never waits for more."""
         if not self.request.decoder.has_unbacked:
             return 0
         return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
@@ -337,7 +339,7 @@ class WriteExchange:
                 )
 
     async def _watch_idle_file(self) -> None:
-        """End an exchange whose client sent nothing but keepalives for long, once another tenant needs its place."""
+        """End an exchange whose client has long sent only keepalives, once another tenant needs its place."""
         look_seconds = seconds_between_looks(_IDLE_FILE_SECONDS)
         silence = Silence(_IDLE_FILE_SECONDS, look_seconds)
         while True:
@@ -355,7 +357,7 @@ class WriteExchange:
 
     @property
     def _come_bytes(self) -> int:
-        """Of a batch that comes in parts."""
+        """Bytes received so far of a batch that comes in parts."""
         return 0 if self._parts is None else self._parts.come_bytes
 
     async def _watch_client(self) -> None:
@@ -373,6 +375,6 @@ class WriteExchange:
 
     @property
     def _waits_for_client(self) -> bool:
-        """Whether the writer waits for the client: no ask waits for the quota, no synchronous batch is unstored."""
+        """Whether the writer waits for the client: no ask waits for quota, and all synchronous batches are stored."""
         stores = self.request.is_synchronous and self._stored_batches < self.file.progress.batches
         return not self._asks and not stores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All exchanges of a writer: opened, run (`exchange`), answered with a receipt or an error, cleaned up after."""
+"""Exchanges of a writer: it opens and runs each (`exchange`), answers with a receipt or an error, and cleans up."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Record:
-    """What metrics and the log say of an exchange."""
+    """Facts about an exchange for metrics and the log."""
 
     started: float
     span: Span
@@ -60,7 +60,7 @@ class _Record:
 
 @dataclass(eq=False, slots=True)
 class Exchanges:
-    """Serves exchanges, each in the task of its call."""
+    """Server of exchanges, each in the task of its call."""
 
     quota: Quota
     files: OpenFiles
@@ -78,7 +78,7 @@ class Exchanges:
             await self._serve(call, span)
 
     async def check(self, encoded: bytes, identity: Identity) -> None:
-        """Raise the error with which this writer would refuse to open such a file now; creates nothing."""
+        """Raise the error that opening this file would raise now; creates nothing."""
         identity.require(*_WRITE)
         command = checked_command(encoded)
         _log.info("asked whether a file would be opened", path=command.path)
@@ -92,7 +92,7 @@ class Exchanges:
             async with within_deadline(call, "file"):
                 with self.chart_values.in_errors():
                     receipt = await self._write(call, replies, record)
-            # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
+            # Settled before it is sent: a client that leaves as soon as it has the receipt has not given the file up.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
             call.record.settle("ok")
@@ -105,7 +105,7 @@ class Exchanges:
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.first_line()
             _raise_if_cancelled()
-            # Before the client has it: once it does, it may cancel the call.
+            # Recorded before the client has the error: once it does, it may cancel the call.
             span.fail(error)
             call.record.fail(error)
             await replies.error(error)
@@ -163,7 +163,7 @@ class Exchanges:
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.
 
-        Nobody waits for a storage that does not answer.
+        Stop waiting if the storage does not answer.
         """
         if record.closing is None or record.file is None:
             return
@@ -174,7 +174,7 @@ class Exchanges:
             record.closing.result()
 
     def _close_later(self, file: OpenFile, place: ExitStack, record: _Record) -> None:
-        """Close a file in a task of its own: the call may be cancelled before the file has let go of everything."""
+        """Close a file in a task of its own: the call may be cancelled before the file has released everything."""
         task = record.closing = asyncio.create_task(self._close(file, place))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -188,7 +188,7 @@ class Exchanges:
 
     def _receipt(self, exchange: WriteExchange, footer: Footer, record: _Record) -> Receipt:
         progress, encoder, metrics = exchange.file.progress, exchange.file.encoder, self.metrics
-        # A file may have left the GPU on its way.
+        # The file may have moved from the GPU to the CPU.
         record.encoder = encoder.name
         metrics.encoder_reasons.labels(encoder.reason.kind.value).inc()
         record.span.describe({"rows": progress.rows, "file_bytes": progress.stored_bytes})
@@ -218,7 +218,7 @@ class Exchanges:
 
 
 def _raise_if_cancelled() -> None:
-    """Raise CancelledError where a cancelled call waited for its file's outcome: nobody listens any more."""
+    """Raise CancelledError if the call was cancelled while it waited for its file's outcome: the client is gone."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

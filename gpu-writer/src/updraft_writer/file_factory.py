@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the file for a command: its encoder, its sink, and the rule for cutting its row groups."""
+"""Factory that makes the file for a command: its encoder, its sink, and the rule for cutting its row groups."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _UNASKED_FILTER_BYTES = 1 << 20
 
 
 class FileFactory:
-    """Makes files. `storage` finds the storage for a path; tests replace it."""
+    """Factory of files. `storage` finds the storage for a path; tests replace it."""
 
     def __init__(self, quota: Quota, files: OpenFiles, gpu: Gpu | Reason, settings: ServeSettings) -> None:
         self.storage: Callable[..., Storage] = Roots(settings.root, sync_files=settings.sync_files).storage
@@ -42,12 +42,12 @@ class FileFactory:
         self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
 
     def close(self) -> None:
-        """End the threads without waiting for what they run."""
+        """End the threads without waiting for their running steps."""
         for threads in (self._encode_threads, self._store_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def make(self, request: WriteRequest, replies: Replies, place: Place, *, span: Span) -> OpenFile:
-        """The file for a request; raises UpdraftError for a file that this writer cannot write."""
+        """Make the file for a request; raises UpdraftError for a file that this writer cannot write."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
         # Granted before the first await, so that files that open at the same time see each other's grants.
@@ -83,15 +83,18 @@ class FileFactory:
     async def check(self, command: WriteCommand, roots: Sequence[str]) -> None:
         """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing.
 
-        `roots` are the caller's own, as those of a request.
+        `roots` are the caller's own roots, as in a request.
         """
         if command.delivery == Delivery.DELIVERY_DIRECT:
             await self._found(command.path, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
-        """What the file retains, with the bloom filters that it begins with; raises QuotaError and WriteOptionError."""
+        """Reserve memory for the bloom filters that a file begins with; return the reservation for what it retains.
+
+        Raises QuotaError and WriteOptionError.
+        """
         filter_bytes = filters_from_start_bytes(request.command)
-        # As little as that is in the noise of the library's own buffers.
+        # Smaller filters do not matter beside the library's own buffers.
         if filter_bytes > _UNASKED_FILTER_BYTES:
             self._quota.check_room(request.share, filter_bytes, "bloom filters")
         retained = self._quota.charge(request.share)
@@ -111,9 +114,10 @@ class FileFactory:
         )
 
     async def _found(self, path: str, roots: Sequence[str]) -> Storage:
-        """The storage for a path; raises UpdraftError, also when a storage does not answer.
+        """Find the storage for a path; raises UpdraftError, also if a storage does not answer.
 
-        Resolving links and storages may hang, so it runs on the storage threads; the loop's own serve every file.
+        Resolving links and storages may hang, so it runs on the storage threads: the loop's own threads serve every
+        file.
         """
         silence_seconds = self._settings.storage_silence_seconds
         find = partial(self.storage, path, roots) if roots else partial(self.storage, path)

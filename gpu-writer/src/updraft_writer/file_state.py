@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life cycle of one file: which event is allowed in which state, and the first error, which everybody then gets."""
+"""Life cycle of one file: the events allowed in each state, and the first error, which every later step raises."""
 
 import enum
 
@@ -7,7 +7,7 @@ from updraft.errors import InternalError, UpdraftError
 
 
 class FileState(enum.Enum):
-    """Where a file is in its life."""
+    """State of a file."""
 
     OPEN = "open"
     FINISHING = "finishing"
@@ -18,20 +18,21 @@ class FileState(enum.Enum):
 
 
 class FileEvent(enum.Enum):
-    """What moves a file to another state."""
+    """Event that moves a file to another state."""
 
     FINISH = "finish"
     PUBLISH = "publish"
     PUBLISHED = "published"
     # A step of the file itself failed.
     FAIL = "fail"
-    # Somebody else ends the file, such as a drain.
+    # An error from outside, such as a drain, ends the file.
     INTERRUPT = "interrupt"
     ABORT = "abort"
 
 
-# Somebody fails, interrupts or aborts a file at any time; where no state follows here, that comes too late: what is
-# published stays so, only the storage decides about a file that it publishes, and an ended file stays ended.
+# FAIL, INTERRUPT and ABORT can come at any time. In a state without a transition for them they come too late: a
+# published file stays published, only the storage decides about a file that it publishes, and an ended file stays
+# ended.
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
@@ -48,14 +49,14 @@ _STEPS = (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED)
 
 
 class FileLife:
-    """The state of one file; only an event changes it."""
+    """State of one file; only an event changes it."""
 
     def __init__(self) -> None:
         self.state = FileState.OPEN
         self.error: UpdraftError | None = None
 
     def handle(self, event: FileEvent) -> None:
-        """Move to the next state; raises the file's error, or InternalError, for a step not allowed in this state."""
+        """Move to the next state; raises the file's error, or InternalError, if this state does not allow the step."""
         state = _TRANSITIONS.get((self.state, event))
         if state is None and event in _STEPS:
             self.check()
@@ -63,7 +64,7 @@ class FileLife:
         self.state = state or self.state
 
     def fail(self, error: UpdraftError) -> None:
-        """Fail the file with an error, unless it has ended already. The first error stays."""
+        """Fail the file with an error, unless it has already ended. The first error stays."""
         self.handle(FileEvent.FAIL)
         if self.state is not FileState.PUBLISHED:
             self.error = self.error or error
@@ -75,7 +76,7 @@ class FileLife:
             self.error = self.error or error
 
     def check(self) -> None:
-        """Raise the file's first error, or InternalError if it was given up; return if it is still alive."""
+        """Raise the file's first error, or InternalError if the file was given up."""
         if self.error is not None:
             raise self.error
         if self.state is FileState.ABORTED:

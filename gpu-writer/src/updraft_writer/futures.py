@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What asyncio's futures need beside what asyncio has."""
+"""Helpers for asyncio's futures."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 async def on_thread(step: Callable[[], Result]) -> Result:
-    """What a step on a thread returns; when cancelled, waits for it: a thread cannot be interrupted."""
+    """Run a step on a thread and return its result. When cancelled, wait for it: a thread cannot be interrupted."""
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         return await asyncio.shield(running)
@@ -20,6 +20,6 @@ async def on_thread(step: Callable[[], Result]) -> Result:
 
 
 def ignore_failure(future: asyncio.Future[Any]) -> None:
-    """Done-callback for a future that nobody may wait for any more: keeps asyncio from logging its exception."""
+    """Keep asyncio from logging the exception of a future that is no longer awaited. Used as a done-callback."""
     if not future.cancelled():
         future.exception()

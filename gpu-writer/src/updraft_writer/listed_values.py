@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the booleans in lists lie of which a row may have any number: a bit each in the batch, bytes while encoded."""
+"""Positions of the booleans in lists, which cost a bit each in a batch and bytes each while they are encoded.
+
+A row may have any number of them, so their cost decides where row groups are cut.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -8,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BYTES_PER_BOOLEAN = 6
-"""As `updraft.arrow_cost` counts one below a list."""
+"""Cost of a boolean below a list, as `updraft.arrow_cost` counts it."""
 
 
 class ListedBooleans:
-    """Of the columns of a batch as it was received: no slice of one."""
+    """Booleans in the lists of a batch. The batch must be complete, as received, not a slice."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         rows = pa.arange(0, batch.num_rows + 1, 1)
@@ -20,25 +23,25 @@ class ListedBooleans:
         self._rows: int = batch.num_rows
 
     def rows_within(self, start: int, limit_bytes: int) -> int:
-        """How many rows from `start` on cost at most this in each column; at least one, unless none is left."""
+        """Count the rows from `start` on cost at most `limit_bytes` in each column; at least one, if any is left."""
         stop: int = self._rows
         for ends in self._ends:
             stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
         return max(stop - start, min(1, self._rows - start))
 
     def cost_bytes(self, start: int, rows: int) -> int:
-        """What the costliest column takes for these rows."""
+        """Return the cost of these rows in the costliest column."""
         counts = (int(ends[start + rows].as_py() - ends[start].as_py()) for ends in self._ends)
         return _BYTES_PER_BOOLEAN * max(counts, default=0)
 
 
 def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
-    """The last one before which there are no more values than that."""
+    """Return the last row, from `start` to `stop`, that has at most `most` values before it."""
     return bisect_right(range(stop + 1), most, lo=start, key=lambda row: ends[row].as_py()) - 1
 
 
 def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
-    """For each leaf of booleans below lists: how many of its values lie before each of these rows."""
+    """Yield, for each leaf of booleans below lists, the number of its values before each of these rows."""
     match array:
         case pa.ExtensionArray():
             yield from _ends(array.storage, rows, is_listed=is_listed)

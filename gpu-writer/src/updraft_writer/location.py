@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a place where files are written is named: a path or a URI, of a client, or of a root of the writer.
+"""Names of places where files are written: paths and URIs, from clients and in the roots of the writer.
 
-A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not. What
-reaches the storage is in `sinks`: a supervisor that checks names need not load it.
+A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not. The code
+that reaches the storage is in `sinks`, so that the supervisor can check names without loading it.
 """
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# Longer than any storage takes: each of its names is looked up, and the next lookup repeats all names before.
+# More than any storage accepts. Resolving a path looks up each of its names, and each lookup repeats all names before.
 _MAX_CHARACTERS = 8192
 
 
 class Location(NamedTuple):
-    """A location: scheme (`file` for this machine), authority (a bucket, a name node) and absolute path."""
+    """Location of a file: scheme (`file` for this machine), authority (a bucket, a name node) and absolute path."""
 
     scheme: str
     authority: str
@@ -24,13 +24,13 @@ class Location(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def contains(self, other: "Location") -> bool:
-        """Whether `other` lies below this location."""
+        """Return whether `other` lies below this location."""
         same_storage = (self.scheme, self.authority) == (other.scheme, other.authority)
         return same_storage and self.path in other.path.parents
 
 
 def parse_location(text: str) -> Location:
-    """Parse an absolute path or a URI; raises ValueError that says what is wrong with it."""
+    """Parse an absolute path or a URI; raises ValueError with the reason."""
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"{text[:100]!r}... has {len(text)} characters, the limit is {_MAX_CHARACTERS}")
     if text.startswith("/"):
@@ -51,7 +51,7 @@ def parse_location(text: str) -> Location:
 
 
 class Root(NamedTuple):
-    """A location below which files may be written, with the identity and options for reaching its storage."""
+    """Location below which files may be written, with the authority and options for reaching its storage."""
 
     place: Location
     authority: str
@@ -59,13 +59,13 @@ class Root(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Root":
-        """Parse a path or a URI, with options of pyarrow.fs behind `?`; raises ValueError."""
+        """Parse a path or a URI, with options of pyarrow.fs after `?`; raises ValueError."""
         uri, _, options = text.partition("?") if "://" in text else (text, "", "")
         place = resolved(parse_location(uri))
         if place.scheme == "file" and options:
             raise ValueError(f"{text!r} has options, and files of this machine have none")
         if place.scheme == "abfs":
-            # What stands before the @ is a container or an account, and part of the location.
+            # The part before the @ is a container or an account, and belongs to the location.
             return cls(place, place.authority, options)
         return cls(place._replace(authority=place.authority.rpartition("@")[2]), place.authority, options)
 
@@ -74,9 +74,9 @@ class Root(NamedTuple):
 
 
 def resolved(location: Location) -> Location:
-    """A local location with symbolic links resolved, because what counts is where a file really goes.
+    """Resolve the symbolic links of a local location, because checks concern the place where a file really goes.
 
-    Raises ValueError for links that lead nowhere but to each other.
+    Raises ValueError for a loop of links.
     """
     if location.scheme != "file":
         return location

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer's Prometheus metrics, all prefixed updraft_writer_."""
+"""Prometheus metrics of the writer, all prefixed updraft_writer_."""
 
 from updraft.service.metrics import Metrics
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One open file: it joins batches to row groups, encodes them, and passes the pieces to the sink, in order.
+"""Open file, which joins batches into row groups, encodes them, and passes the pieces to the sink, in order.
 
 Each row group has its own asyncio task, which holds the row group's reservation and releases it however the task ends.
-Two first-come-first-served locks keep the row groups of a file in order, so that one is encoded while the one before is
-stored. Nothing here waits for the quota, so held bytes are always released in the end.
+Two first-come-first-served locks keep the row groups of a file in order, so that one is encoded while the one before it
+is stored. Nothing here waits for the quota, so held bytes are always released in the end.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How row groups are cut. The target is computed each time, because it depends on the number of open files."""
+    """Rule for cutting row groups. The target is computed each time, because it depends on the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -57,7 +57,7 @@ class Shape:
 
 @dataclass(eq=False)
 class OpenFile:
-    """A file between its command and its receipt. Whoever opened it must close it."""
+    """File between its command and its receipt. The caller that opened it must close it."""
 
     encoder: Encoder
     sink: Sink
@@ -65,7 +65,7 @@ class OpenFile:
     quota: Quota
     _: KW_ONLY
     retained: Reservation
-    """For what the file holds between row groups; the file releases it."""
+    """Reservation for the bytes that the file holds between row groups; the file releases it."""
     row_group_filter_bytes: int = 0
     """Memory that the bloom filters of each row group take until the file ends."""
     encode_threads: Executor
@@ -74,7 +74,7 @@ class OpenFile:
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     stuck: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    """Set when a storage operation does not return: nobody knows when the file will be closed."""
+    """Set when a storage operation does not return, so that closing the file may take any time."""
 
     def __post_init__(self) -> None:
         self._life = FileLife()
@@ -88,17 +88,17 @@ class OpenFile:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of the row group being filled: they are released only when it is full or flushed."""
+        """Bytes of the row group being filled. They stay held until it is full or flushed."""
         return self._builder.partial_bytes
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes being encoded and stored: they are released without further input."""
+        """Bytes being encoded and stored. They are released without further input."""
         return sum(reservation.held_bytes for reservation in self._moving.values())
 
     @property
     def error(self) -> UpdraftError | None:
-        """The error that has ended this file, if one has."""
+        """Error that ended this file, or None."""
         return self._life.error
 
     async def open(self) -> None:
@@ -117,7 +117,7 @@ class OpenFile:
     ) -> None:
         """Take over a batch and its reservation, which this file releases from now on, whatever happens.
 
-        The reservation must be `reserved_bytes(raw_bytes)` and `claims.unbacked_bytes`: it includes room for the
+        The reservation must be `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`: it includes room for the
         encoding, which is not reserved later.
         """
         try:
@@ -157,7 +157,7 @@ class OpenFile:
             await self._changed.wait()
 
     async def finish(self) -> Footer:
-        """Encode and store what is left, and publish the file; raises the file's error.
+        """Encode and store the remaining rows and publish the file; raises the file's error.
 
         If the caller is cancelled, the file is given up. Once publication has begun it is too late for that: the caller
         then gets the file's outcome instead of CancelledError.
@@ -188,7 +188,7 @@ class OpenFile:
         self._poison(error)
 
     async def close(self) -> None:
-        """Give up what is not published: queued row groups are dropped. Returns when the file holds no bytes."""
+        """Give up an unpublished file and drop its queued row groups. Returns once the file holds no bytes."""
         self._life.handle(FileEvent.ABORT)
         self._drop_partial()
         self._leave_device()
@@ -199,13 +199,13 @@ class OpenFile:
             await self.sink.discard()
 
     async def _end_of(self, step: asyncio.Future[Any]) -> None:
-        """Return when a step has ended or the file has failed, even if the caller is cancelled meanwhile."""
+        """Wait until a step has ended or the file has failed, even if the caller is cancelled meanwhile."""
         while not step.done() and not self.failed.is_set():
             with suppress(asyncio.CancelledError):
                 await self._unless_failed(step)
 
     async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
-        """Wait for a step, but no longer once the file has failed: that step may be the one that hangs."""
+        """Wait for a step until the file fails: the step may be the one that hangs."""
         failing = asyncio.create_task(self.failed.wait())
         awaited: set[asyncio.Future[Any]] = {step, failing}
         try:
@@ -245,7 +245,7 @@ class OpenFile:
         self._life.check()
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # If the file has ended, its turn has ended too.
+            # The file may have ended while it waited; its turn then came without memory on the GPU.
             self._life.check()
             # Only the encoder may keep the table: its memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
@@ -255,7 +255,7 @@ class OpenFile:
 
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
-        """The turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
+        """Hold a turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
         if self.device is None or not self.encoder.on_gpu:
             yield
             return
@@ -269,9 +269,9 @@ class OpenFile:
             self.device.close()
 
     def _make_room_for_filters(self, group: RowGroup) -> None:
-        """Account for the bloom filters of a row group before they are there; raises QuotaError.
+        """Account for the bloom filters of a row group before they exist; raises QuotaError.
 
-        Most rows take less room encoded: half of what is reserved for the encoding is for small filters.
+        Most rows shrink when they are encoded, so half of the bytes reserved for the encoding may hold small filters.
         """
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes
@@ -280,9 +280,9 @@ class OpenFile:
             self.retained.resize(self.retained.held_bytes + more_bytes)
 
     def _charge_retained(self, held: Reservation) -> None:
-        """Account for what the encoder retains, out of the reservation of the row group that it has just encoded.
+        """Move bytes that the encoder retains out of the reservation of the row group that it has just encoded.
 
-        What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
+        Bytes that the encoder no longer retains are now in the pieces, which the row group's reservation covers.
         """
         retained_bytes = self.encoder.retained_bytes
         held.hand_over(self.retained, retained_bytes - self.retained.held_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All open files, and which of them must flush its partial row group when the quota runs short."""
+"""Open files of a writer, and the choice of those that flush a partial row group when the quota runs short."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -19,8 +19,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Permission of a tenant to have one file open; `stripe_bytes` is what its encoder may retain that no flush
-    releases. A place that gives way becomes free soon."""
+    """Permission of a tenant to have one file open.
+
+    `stripe_bytes` is the memory that its encoder may retain and that no flush releases. A place that gives way becomes
+    free soon.
+    """
 
     tenant: str = ""
     stripe_bytes: int = 0
@@ -28,9 +31,9 @@ class Place:
 
 
 class OpenFiles:
-    """The open files of one writer.
+    """Open files of one writer.
 
-    `leave_device` takes the GPU from files that hold a place on it without using it, when others need it.
+    `leave_device` takes the GPU from files that hold a place on it without using it, when others need memory.
     """
 
     def __init__(
@@ -55,12 +58,15 @@ class OpenFiles:
         quota.on_cap = self._relieve_tenant
 
     def __len__(self) -> int:
-        """Number of files that are open or still being cleaned up."""
+        """Return the number of files that are open or still being cleaned up."""
         return len(self._places)
 
     @contextmanager
     def place(self, tenant: str = "") -> Iterator[Place]:
-        """A place for one more file, kept until the file holds nothing; raises QuotaError and PoolUnavailableError."""
+        """Hold a place for one more file; raises QuotaError and PoolUnavailableError.
+
+        The caller keeps the place until the file holds nothing.
+        """
         self.check_open()
         self._check_room(tenant)
         place = Place(tenant)
@@ -76,7 +82,7 @@ class OpenFiles:
                 self._empty.set()
 
     def _check_room(self, tenant: str) -> None:
-        """Raise QuotaError where a tenant may not open one more file."""
+        """Raise QuotaError if a tenant may not open one more file."""
         caps, own = self._quota.caps, self._reserve.used[tenant]
         if caps.exceeded("max_files", tenant, own, 1):
             raise self._full(caps.refusal("max_files", tenant, own, 1))
@@ -101,14 +107,15 @@ class OpenFiles:
             )
 
     def _share(self, tenant: str) -> int:
-        """Files that a tenant may have open when all want as many as they can get."""
+        """Return the number of files that a tenant may have open when all tenants want as many as they can get."""
         tenants = len(self._reserve.used.keys() | self._claims.tenants.keys() | {tenant})
         return max(1, self._max_open_files // tenants)
 
     def must_give_way(self, place: Place) -> bool:
-        """Whether the file of this place, which is idle, has to end; it ends then, and its place counts as free.
+        """Return whether the idle file of this place has to end. If so, its place counts as free from now on.
 
-        It has to when its tenant has more than its share and another one was refused, until each of those finds one.
+        A file has to end if its tenant has more than its share of the files and tenants below their share were refused,
+        until there is a place for each of them.
         """
         tenant = place.tenant
         leaving = sum(other.gives_way for other in self._places if other.tenant == tenant)
@@ -124,16 +131,16 @@ class OpenFiles:
         return QuotaError(reason, retry_after_milliseconds=self._quota.limits.retry_after_milliseconds)
 
     async def closed(self) -> None:
-        """Return once no file is open or being cleaned up."""
+        """Wait until no file is open or being cleaned up."""
         await self._empty.wait()
 
     def check_open(self) -> None:
-        """Raise PoolUnavailableError if the writer drains. A writer that is merely full raises nothing here."""
+        """Raise PoolUnavailableError if the writer drains. A full writer raises nothing here."""
         if self._refusal is not None:
             raise self._refusal
 
     def add(self, file: OpenFile) -> None:
-        """Let a shortage of quota flush this file's partial row group too."""
+        """Register a file, so that a shortage of quota can flush its partial row group."""
         self._files.add(file)
 
     def remove(self, file: OpenFile) -> None:
@@ -141,7 +148,7 @@ class OpenFiles:
         self._files.discard(file)
 
     def refuse(self) -> None:
-        """Open no more files; clients can go to another writer."""
+        """Refuse new files from now on; clients can go to another writer."""
         self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
 
     def fail_all(self, error: UpdraftError) -> None:
@@ -150,7 +157,7 @@ class OpenFiles:
             file.interrupt(error)
 
     def grant_stripe(self, place: Place, wanted_bytes: int) -> int:
-        """Bytes that the stripes of this place's file may take. The grant lasts as long as the place."""
+        """Return the bytes granted to the stripes of this place's file. The grant lasts as long as the place."""
         place.stripe_bytes = stripe_target_bytes(
             wanted_bytes,
             quota_bytes=self._quota.limits.quota_bytes,
@@ -160,11 +167,11 @@ class OpenFiles:
         return place.stripe_bytes
 
     def target_bytes(self, wanted_bytes: int) -> int:
-        """Raw bytes of the next row group, for a file that wants `wanted_bytes`."""
+        """Return the raw bytes of the next row group of a file that wants `wanted_bytes`."""
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            # Do not log it for every file: only when twice as many are open as the last time.
+            # Log it only when twice as many files are open as the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
                 "row groups are smaller than asked for: the quota is less than four times open files times a row group",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that serves clients: configures memory allocation before importing anything that allocates.
+"""Process that serves clients. It configures memory allocation before it imports anything that allocates.
 
-Started by `updraft_writer.supervisor` as `python -m updraft_writer.process`.
+`updraft_writer.supervisor` starts it as `python -m updraft_writer.process`.
 """
 
 import os
@@ -19,7 +19,7 @@ def use_little_memory() -> None:
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve clients until the writer has drained."""
     follow_parent()
     keep_few_capabilities()
     use_little_memory()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes a writer may hold, and who gets the next ones.
+"""Quota of bytes that a writer may hold, and the order in which tenants get them.
 
-Policy alone: no transport, no threads. Only `Quota.acquire` waits. A reservation can grow and shrink without waiting,
-so held bytes are always released in the end. Order: tenants that hold less than their share come first, then first
-come, first served. A waiter that does not fit may be overtaken for a bounded time; after that, everybody waits for it,
-except tenants that take no more than their own part of the reserve (`updraft.service.tenants.Reserve`). A client that
-does not use its credit has to give it back while a tenant below its share waits (`Quota.is_owed_to_others`).
+This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
+waiting, so held bytes are always released in the end. Tenants that hold less than their share come first; apart from
+that, waiters are served in the order of their arrival. Others may overtake a waiter that does not fit, but only for a
+bounded time; after that, all wait for it, except tenants that take no more than their own part of the reserve
+(`updraft.service.tenants.Reserve`). A client that does not use its credit has to give it back while a tenant below its
+share waits (`Quota.is_owed_to_others`).
 """
 
 import asyncio
@@ -21,8 +22,11 @@ from updraft.service.tenants import Caps, Reserve
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """The ceiling in bytes, the part that each of ten tenants has for itself, the time for which one waiter may be
-    overtaken, and the longest wait."""
+    """Limits of a quota.
+
+    `quota_bytes` is the ceiling, `own_bytes` the part that each of ten tenants has for itself, `bypass_seconds` the
+    time for which a waiter may be overtaken, and `timeout_seconds` the longest wait.
+    """
 
     quota_bytes: int
     own_bytes: int = 0
@@ -66,7 +70,7 @@ class Reservation:
         self._quota._remember(self)
 
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
-        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between.
+        """Move up to `handed_bytes` to `other`, of the same tenant, in one step: no waiter is admitted in between.
 
         A negative number moves bytes from `other` to this reservation.
         """
@@ -76,7 +80,7 @@ class Reservation:
             other._held_bytes += handed_bytes
 
     def sibling(self) -> "Reservation":
-        """An empty reservation of the same tenant, from the same quota; raises ValueError once released."""
+        """Return an empty reservation of the same tenant, from the same quota; raises ValueError once released."""
         if self._quota is None:
             raise ValueError("a released reservation has no quota to hold from")
         return self._quota.charge(self.tenant)
@@ -105,11 +109,11 @@ class _Waiter:
 
 
 class Quota:
-    """A ceiling in bytes over everything that a writer holds for its files.
+    """Ceiling in bytes on everything that a writer holds for its files.
 
-    `on_shortage(missing_bytes)` is called when somebody waits and the held bytes have changed. It should make holders
-    release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` is the same for
-    a tenant that waits because of its own cap.
+    The quota calls `on_shortage(missing_bytes)` when a caller waits and the held bytes have changed. It should make
+    holders release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` is for
+    a tenant that waits because of its own cap: it should make that tenant's holders release bytes.
     """
 
     def __init__(
@@ -124,9 +128,9 @@ class Quota:
         self._clock = clock
         self._reserve = Reserve(limits.quota_bytes, limits.own_bytes)
         self.reservations = 0
-        """Number of reservations that are not released."""
+        """Number of unreleased reservations."""
         self._admitted: Counter[str] = Counter()
-        """Reservations of each tenant that were asked for."""
+        """Number of unreleased reservations that `acquire` has granted to each tenant."""
         self._waiters: list[_Waiter] = []
 
     @property
@@ -137,7 +141,7 @@ class Quota:
     async def acquire(self, tenant: str, wanted_bytes: int) -> Reservation:
         """Reserve bytes for one batch, in turn; raises QuotaError if they are not free in time.
 
-        A batch larger than the whole quota is admitted alone: its size is the caller's to bound. A cancelled caller
+        A batch larger than the whole quota is admitted alone, so the caller has to bound its size. A cancelled caller
         leaves the queue and holds nothing.
         """
         waiter = _Waiter(tenant, wanted_bytes, self._clock())
@@ -159,13 +163,13 @@ class Quota:
                 self._dispatch()
 
     def charge(self, tenant: str) -> Reservation:
-        """An empty reservation for memory that is held without being asked for: what an open file retains."""
+        """Return an empty reservation for memory that is held without waiting, such as what an open file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
-        """Raise QuotaError unless so many bytes are free for a tenant now, of memory that a file keeps until it ends.
+        """Raise QuotaError unless `wanted_bytes` are free for a tenant now, for memory that a file keeps until it ends.
 
-        It cannot be waited for: files that wait for each other would wait for ever.
+        Files cannot wait for such memory: they could wait for each other for ever.
         """
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
@@ -176,17 +180,17 @@ class Quota:
             )
 
     def tell_shortage(self) -> None:
-        """Report a shortage if somebody waits. Call it after coming to hold bytes that nothing else releases."""
+        """Report a shortage if a caller waits. Call it after taking bytes that stay held without a shortage."""
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
             self.on_shortage(self._missing_bytes(queue[0].tenant, wanted_bytes))
-        # One batch of each tells enough.
+        # One waiting batch of each tenant at its cap is enough.
         for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
             cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
             self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
 
     def is_owed_to_others(self, tenant: str) -> bool:
-        """Whether a tenant has its share, and another one waits for its first batch or for no more than its share."""
+        """Return whether a tenant has its share while another waits for its first batch or within its own share."""
         share_bytes = self._share_bytes()
         return self._reserve.used[tenant] >= share_bytes and any(
             waiter.tenant != tenant and self._is_owed(waiter, share_bytes) for waiter in self._waiters
@@ -214,13 +218,13 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # What open files retain is released only when they end. If nothing else is held, one batch is always admitted.
+        # Open files release what they retain only when they end. If nothing else is held, one batch is always admitted.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
-        """Return the bytes to release before a tenant can have so much more."""
+        """Return the bytes to release before a tenant can have `wanted_bytes` more."""
         missing_bytes = self.held_bytes + wanted_bytes - self.limits.quota_bytes
-        # An empty quota has no other tenant to keep a reserve for.
+        # The reserve for other tenants does not apply while nothing is held.
         return max(missing_bytes, min(self.held_bytes, self._reserve.missing(tenant, wanted_bytes)))
 
     def _dispatch(self) -> None:
@@ -231,7 +235,7 @@ class Quota:
         self.tell_shortage()
 
     def _candidates(self) -> Iterator[_Waiter]:
-        """The waiters that may be admitted now, in turn."""
+        """Return the waiters that may be admitted now, in turn."""
         queue = self._queue()
         if queue and self._clock() - queue[0].arrived > self.limits.bypass_seconds:
             first = queue[0]
@@ -239,7 +243,7 @@ class Quota:
         return (waiter for waiter in queue if self._fits(waiter))
 
     def _queue(self) -> list[_Waiter]:
-        """The waiters in turn: those of tenants below their share first, then by arrival; none who is at its cap."""
+        """Return the waiters in turn: tenants below their share first, then by arrival. Omits tenants at their cap."""
         waiters = [waiter for waiter in self._waiters if not self._is_capped(waiter)]
         share_bytes = self._share_bytes()
         return sorted(waiters, key=lambda waiter: self._reserve.used[waiter.tenant] >= share_bytes)
@@ -252,7 +256,7 @@ class Quota:
         return self._reserve.is_own(waiter.tenant, waiter.wanted_bytes)
 
     def _is_capped(self, waiter: _Waiter) -> bool:
-        """Whether a waiter's tenant has all that it may; if it has nothing in but open files, it may have one batch."""
+        """Return whether a waiter's tenant is at its cap. A tenant without any batch may always have one."""
         tenant = waiter.tenant
         return bool(self._admitted[tenant]) and self.caps.exceeded(
             "max_quota_bytes", tenant, self._reserve.used[tenant], waiter.wanted_bytes

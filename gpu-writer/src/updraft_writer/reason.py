@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a file is encoded on the GPU or the CPU: receipts give it in words, metrics count it by kind."""
+"""Reasons for encoding a file on the GPU or the CPU: receipts give them in words, metrics count them by kind."""
 
 import enum
 from dataclasses import dataclass
 
 
 class ReasonKind(enum.Enum):
-    """The GPU, or the kind of reason that keeps a file on the CPU."""
+    """Kind of a reason: `GPU`, or what keeps a file on the CPU."""
 
     GPU = "gpu"
     ASKED = "asked"
@@ -22,7 +22,7 @@ class ReasonKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason. Its text is one line that says what to change."""
+    """Reason for encoding a file on the GPU or the CPU, with a text of one line."""
 
     kind: ReasonKind
     text: str

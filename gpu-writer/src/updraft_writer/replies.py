@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a writer sends to its client: credit, parts of a returned file, the receipt or error. One message at a time."""
+"""Messages from a writer to its client, one at a time: credit, parts of a returned file, the receipt or an error."""
 
 import asyncio
 from contextlib import suppress
@@ -19,7 +19,7 @@ _NOTHING = memoryview(b"")
 
 
 class Replies:
-    """The writer's half of one exchange."""
+    """Writer's half of one exchange."""
 
     def __init__(self, call: Call, *, max_message_bytes: int) -> None:
         self.client_signs = 0
@@ -34,7 +34,7 @@ class Replies:
 
     async def keep_alive(self) -> None:
         """Send keepalives while there is nothing else to send, until cancelled."""
-        # Not this task's concern if the client is gone or does not read: others notice.
+        # Other tasks notice if the client is gone or does not read.
         with suppress(Exception):
             while True:
                 before = self._messages
@@ -48,7 +48,7 @@ class Replies:
         await self._send(self._metadata(max_message_bytes=self._max_message_bytes))
 
     async def stored(self, batches: int) -> None:
-        """Tell the client that the batches up to this one are encoded and stored."""
+        """Tell the client that its first `batches` batches are encoded and stored."""
         self._stored = batches
         await self._send(self._metadata())
 
@@ -69,7 +69,7 @@ class Replies:
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:
-            # gRPC cannot take back a message that it has begun to send, even if nobody waits for it any more.
+            # gRPC cannot take back a message that it has begun to send, even if the sender was cancelled.
             if self._sending is not None and not self._sending.done():
                 await asyncio.wait({self._sending})
             self._messages += 1
@@ -80,7 +80,7 @@ class Replies:
 
 
 class ReturnedSink:
-    """The sink of `return` delivery: sends encoded bytes to the client. They stay reserved until sent."""
+    """Sink of `return` delivery: sends encoded bytes to the client. They stay reserved until sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies
@@ -88,7 +88,7 @@ class ReturnedSink:
         self._offset = 0
 
     async def open(self) -> None:
-        """Nothing to do: the client opens its own file."""
+        """Do nothing: the client opens its own file."""
 
     async def write(self, piece: bytes) -> None:
         """Send a piece; raises SinkError if the client is gone, DeadlineError if it neither reads nor sends."""
@@ -113,7 +113,7 @@ class ReturnedSink:
         self._offset += len(piece)
 
     async def publish(self) -> None:
-        """Nothing to do: the receipt tells the client that its file is complete."""
+        """Do nothing: the receipt tells the client that its file is complete."""
 
     async def discard(self) -> None:
-        """Nothing to do: the error tells the client that its file is not complete."""
+        """Do nothing: the error tells the client that its file is not complete."""

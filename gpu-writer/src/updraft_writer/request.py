@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first message of an exchange: what to write, where, for whom; everything that can be refused without data is."""
+"""First message of an exchange: what to write, where and for whom. All checks that need no data are made here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,56 +17,58 @@ from updraft_writer.shared_values import has_views, refuse_shared_types
 SERVICE = "writer"
 
 _MAX_BATCH_ROWS = 1 << 26
-# The end of a path is the file's name: a path of any real table is logged whole.
+# Longer paths are shortened in the log. A path ends with the file's name, so paths of real tables are logged whole.
 _MAX_PATH_CHARACTERS = 2048
 
-# The command of an open file stays in memory, and the quota does not know of it. A footer has room for the schema of as
-# many columns as a writer takes. Before it opens files, a client asks with the same command (`updraft.check_write`).
+# The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the schema of
+# as many columns as a writer takes. It is the limit of an action's body, because a client sends the same command to the
+# action `updraft.check_write` before it opens files.
 _MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
-# Each takes many times its bytes for as long as the file is open; Spark writes three keys, and a column has one filter.
+# Each key and filter takes many times its bytes as long as the file is open. Spark writes three keys, and a column has
+# one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A checked command, the decoder for the batches that follow, and the tenant whose share of the quota they take."""
+    """Checked command, the decoder for the batches that follow, and the tenant whose share of the quota they take."""
 
     command: WriteCommand
     decoder: ArrowDecoder
     share: str
     roots: Sequence[str] = ()
-    """Below which of the writer's roots the client may write; empty: below all of them."""
+    """Roots below which the client may write. If empty, it may write below all of the writer's roots."""
     has_views: bool = False
     """Whether rows may share the bytes of strings."""
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether each batch is stored before the next is asked for."""
+        """Whether each batch is stored before the next gets credit."""
         return bool(self.command.pace == Pace.PACE_SYNCHRONOUS)
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """Most bytes of this file that may be held when a batch gets credit; None: the quota alone decides."""
+        """Limit on the bytes of this file that are held when a batch gets credit; None leaves it to the quota."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None
 
     @property
     def holds_gpu(self) -> bool:
-        """Whether a place on the GPU is kept between batches: as asked for, else when the file is asynchronous."""
+        """Whether the file keeps its place on the GPU between batches. Asynchronous files do so by default."""
         if self.command.HasField("hold_gpu"):
             return bool(self.command.hold_gpu)
         return not self.is_synchronous
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The path and the task, for every log line of the exchange."""
+        """Path and task, for every log line of the exchange."""
         return {"path": shortened(self.command.path, _MAX_PATH_CHARACTERS), **task_context(self.command.task)}
 
 
 def parse_command(fields: FlightFields) -> WriteCommand:
-    """The command of the first message; raises what `checked_command` raises."""
+    """Return the command of the first message; raises the errors of `checked_command`."""
     descriptor = parse_descriptor(fields.descriptor)
     if descriptor.kind is not DescriptorKind.CMD:
         raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
@@ -74,7 +76,7 @@ def parse_command(fields: FlightFields) -> WriteCommand:
 
 
 def checked_command(encoded: bytes | memoryview) -> WriteCommand:
-    """The command in these bytes; raises ProtocolError, LimitError and VersionMismatchError."""
+    """Parse and check a command; raises ProtocolError, LimitError and VersionMismatchError."""
     if len(encoded) > _MAX_COMMAND_BYTES:
         raise LimitError(
             f"the command has {len(encoded)} bytes, the limit of this writer is {_MAX_COMMAND_BYTES}: "
@@ -95,7 +97,7 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
 
 
 def with_schema(command: WriteCommand, header: memoryview, *, share: str, roots: Sequence[str] = ()) -> WriteRequest:
-    """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
+    """Complete a request with Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS, text=Text.BYTES)
     refuse_shared_types(decoder.schema)

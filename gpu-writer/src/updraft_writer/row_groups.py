@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins batches to row groups, and chooses which partial ones to flush when memory is short. Policy alone."""
+"""Policy for joining batches into row groups, and for choosing the partial ones to flush when memory is short."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,18 +12,21 @@ from updraft_writer.listed_values import ListedBooleans
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
-# The footer describes each column of each row group, and stays in memory until the file ends. Parquet counts them in 16
-# bits. Only those that are cut by a client's number of rows are counted: bytes that arrive pay for the others.
+# Limit on the row groups that are cut at a client's number of rows. The footer describes each column of each row group
+# and stays in memory until the file ends; Parquet counts row groups in 16 bits. Row groups that are cut at their size
+# need no limit, because each of them needs so many bytes to arrive.
 _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
-# The encoder converts the column with the most values as a whole. Small integers take about as much for each of their
-# bytes, so row groups are cut early only where booleans, or values without bytes, are nearly all there is.
+# Bytes that the encoder may need for each byte of the target size: it converts the column with the most values as a
+# whole. Small integers need about this many for each of their bytes, so row groups are cut early only if nearly all
+# values are booleans or have no bytes.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
-# A row is never cut, and what it costs to encode beyond its bytes nobody reserves.
+# Limit on the cost of encoding one row beyond its bytes: a row is never cut, and this cost is not reserved.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# What a credit covers for values without bytes: a share of the quota, so that several batches have room, within bounds.
+# For values without bytes, a credit covers one of this many parts of the quota, within the bounds below, so that
+# several batches have room.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
@@ -32,12 +35,12 @@ _BYTES_PER_RAW_BYTE = 2
 
 
 def reserved_bytes(raw_bytes: int) -> int:
-    """Bytes to reserve for a batch: its own, and as many for its encoding."""
+    """Return the bytes to reserve for a batch: its own, and as many for its encoding."""
     return _BYTES_PER_RAW_BYTE * raw_bytes
 
 
 def unbacked_allowance_bytes(quota_bytes: int) -> int:
-    """Bytes to reserve in addition for a batch whose schema has values without bytes, before it arrives."""
+    """Return the additional bytes to reserve for a batch whose schema has values without bytes, before it arrives."""
     return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
 
 
@@ -59,13 +62,13 @@ class RowGroup:
         self.raw_bytes += raw_bytes
 
     def take_table(self, schema: pa.Schema) -> pa.Table:
-        """The batches as a table, without a copy. The row group drops its references, so that they can be freed."""
+        """Return the batches as a table, without a copy, and drop the row group's references, so they can be freed."""
         batches, self.batches = self.batches, []
         return pa.Table.from_batches(batches, schema)
 
 
 class RowGroupBuilder:
-    """Joins the batches of one file until a row group has enough bytes or rows."""
+    """Builder that joins the batches of one file until a row group has enough bytes or rows."""
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -86,10 +89,11 @@ class RowGroupBuilder:
         target_bytes: int,
         encoding_bytes: int = 0,
     ) -> list[RowGroup]:
-        """Take over a batch and its reservation; returns the row groups that are now full.
+        """Take over a batch and its reservation; return the row groups that are now full.
 
-        `encoding_bytes` is what the encoder needs for a moment beyond the bytes (`arrow_cost`). Raises LimitError,
-        before it takes anything over, if the file would get too many row groups.
+        `encoding_bytes` is the memory that the encoder needs for a moment beyond the batch's bytes (`arrow_cost`).
+        Raises LimitError, before it takes anything over, if the file would get too many row groups or a row would cost
+        too much to encode.
         """
         self._cut += batch.num_rows // self._max_rows
         if self._cut > _MAX_CUT_ROW_GROUPS:
@@ -121,7 +125,7 @@ class RowGroupBuilder:
             full += self.seal()
             partial = self._filling(reservation)
         partial.append(batch, int(bytes_per_row * batch.num_rows), int(encoding_bytes_per_row * batch.num_rows))
-        # All slices of a batch keep its memory alive until the last one is done: that one's row group holds the bytes.
+        # Each slice keeps the whole batch's memory alive, so the row group of the last slice holds the reservation.
         partial.reservation.absorb(reservation)
         is_costly = partial.encoding_bytes >= most_encoding_bytes
         if partial.raw_bytes >= target_bytes or partial.rows == self._max_rows or is_costly:
@@ -130,7 +134,7 @@ class RowGroupBuilder:
 
     @staticmethod
     def _check_rows(listed: ListedBooleans, rows: int) -> None:
-        """Raise LimitError for a row that would cost too much to encode: it cannot be cut."""
+        """Raise LimitError if a row would cost too much to encode: a row cannot be cut."""
         row = 0
         while row < rows:
             within = listed.rows_within(row, _LARGEST_ROW_BYTES)
@@ -142,7 +146,7 @@ class RowGroupBuilder:
             row += within
 
     def seal(self) -> list[RowGroup]:
-        """The partial row group, if there is one."""
+        """End the partial row group and return it, if there is one."""
         partial, self._partial = self._partial, None
         return [partial] if partial else []
 
@@ -153,21 +157,21 @@ class RowGroupBuilder:
 
 
 def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: int) -> int:
-    """Raw bytes of a row group: `wanted`, or less if many open files share a small quota.
+    """Return the raw bytes of a row group: `wanted_bytes`, or less if many open files share a small quota.
 
-    If all files fill a row group at once, these take half of the quota. The other half is for row groups being encoded
-    and stored.
+    If all files fill a row group at once, the row groups take half of the quota. The other half is for row groups being
+    encoded and stored.
     """
     fair_bytes = quota_bytes // (2 * _BYTES_PER_RAW_BYTE * max(1, open_files))
     return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, fair_bytes))
 
 
 def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, granted: Sequence[int]) -> int:
-    """Raw bytes of the stripes of a file: what is wanted, if there is room for it.
+    """Return the raw bytes of a file's stripes: `wanted_bytes`, or less if there is not enough room.
 
     An encoder keeps a stripe until it is full, even if others need the memory, and the stripe size is fixed when a file
-    opens. Together with what is `granted` to the other open files, all stripes stay within half of the quota. One half
-    of that is divided equally among `max_files` files. Of the other half, each new file gets half of what is left.
+    opens. Together with the stripes `granted` to the other open files, all stripes stay within half of the quota. Half
+    of that is divided equally among `max_files` files. From the rest, each new file gets half of what is left.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)
@@ -176,18 +180,18 @@ def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, 
 
 
 class Partial(Protocol):
-    """Something with a partial row group."""
+    """Owner of a partial row group."""
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes that nothing releases until the row group is full."""
+        """Bytes that stay held until the row group is full or flushed."""
 
 
 Owner = TypeVar("Owner", bound=Partial)
 
 
 def to_flush(owners: Iterable[Owner], *, missing_bytes: int) -> list[Owner]:
-    """Whose partial row groups to flush, the largest first, to free `missing_bytes`."""
+    """Return the owners whose partial row groups to flush, the largest first, to free `missing_bytes`."""
     chosen: list[Owner] = []
     for owner in sorted(owners, key=lambda owner: owner.partial_bytes, reverse=True):
         if missing_bytes <= 0 or not owner.partial_bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight service of a writer: its actions; exchanges go to `exchanges`."""
+"""Flight service of a writer: it answers actions and passes exchanges on to `exchanges`."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _DRAIN_DOC = "Finish open files, open no new ones, then stop: as on SIGTERM."
 
 
 class WriterService(FlightService):
-    """Flight, as a writer answers it."""
+    """Flight service of a writer."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class WriterService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """Empty: a writer serves no flights."""
+        """Return an empty list: a writer serves no flights."""
         return []
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
-        """Raises FunctionNotFoundError: a writer serves no flights."""
+        """Raise FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
     async def _encoded_status(self, _body: bytes, _identity: Identity) -> bytes:
@@ -74,7 +74,7 @@ class WriterService(FlightService):
         return b""
 
     def status(self) -> dict[str, object]:
-        """The writer's state now."""
+        """Return the current state of the writer."""
         quota = self._quota
         return {
             "protocol_version": PROTOCOL_VERSION,

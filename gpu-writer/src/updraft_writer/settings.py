@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting of `updraft-writer serve`, declared once; docs/reference/writer.md is generated from here."""
+"""Settings of `updraft-writer serve`, declared once; docs/reference/writer.md is generated from them."""
 
 import os
 from typing import Annotated, Literal
@@ -166,5 +166,5 @@ class ServeSettings(ServiceSettings):
 
 
 def reference() -> str:
-    """The reference page of all settings, in Markdown."""
+    """Return the reference page of all settings, in Markdown."""
     return reference_page("updraft-writer", ServeSettings)

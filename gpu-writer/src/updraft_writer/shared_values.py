@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses columns whose rows share values: a file has a copy for each row, which the bytes of a batch do not show."""
+"""Refusal of columns whose rows share values: a file has a copy for each row, which a batch's size does not show."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,12 +9,12 @@ from updraft.arrow_cost import children
 from updraft.errors import LimitError, WriteOptionError
 from updraft_writer.encoders.leaves import schema_leaves
 
-# A view is its length, four bytes of the value, and a place: 16 bytes, read here as four numbers.
+# A view has 16 bytes: a length, four bytes of the value, and a position. They are read here as four numbers.
 _NUMBERS_PER_VIEW = 4
 
 
 def refuse_shared_types(schema: pa.Schema) -> None:
-    """Raise WriteOptionError for list views and dense unions, which say only in their data what they share."""
+    """Raise WriteOptionError for list views and dense unions: only their data shows what they share."""
     for field in schema:
         if _has(field.type, lambda found: pa.types.is_list_view(found) or pa.types.is_large_list_view(found)):
             raise WriteOptionError(f"column {field.name!r} has list views, which share values: send lists instead")
@@ -23,14 +23,15 @@ def refuse_shared_types(schema: pa.Schema) -> None:
 
 
 def has_views(schema: pa.Schema) -> bool:
-    """Whether a leaf has string or binary views."""
+    """Return whether a leaf has string or binary views."""
     return any(map(_is_view, schema_leaves(schema)))
 
 
 def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
     """Raise LimitError if the views of a batch stand for more bytes than it carries; raises nothing else.
 
-    Only its buffers need to be there: to validate views that share a long string takes the time of copies of it.
+    The batch needs only its buffers and need not be validated: validating views that share a long string takes as long
+    as copying the string for each of them.
     """
     claimed_bytes = sum(_viewed_bytes(array) for column in batch.columns for array in _views(column))
     if claimed_bytes > body_bytes:
@@ -41,7 +42,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
 
 
 def _views(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays of views in a column, whole: no offset is trusted."""
+    """Yield the arrays of views in a column as a whole, because offsets are not trusted."""
     match array:
         case pa.ExtensionArray():
             yield from _views(array.storage)
@@ -60,7 +61,7 @@ def _views(array: pa.Array) -> Iterator[pa.Array]:
 def _viewed_bytes(views: pa.Array) -> int:
     if not len(views):
         return 0
-    # Unsigned: a length below zero must not make up for others.
+    # Unsigned, because a negative length must not cancel out others.
     numbers = memoryview(views.buffers()[1]).cast("B").cast("I")
     first = _NUMBERS_PER_VIEW * views.offset
     return sum(numbers[first : first + _NUMBERS_PER_VIEW * len(views) : _NUMBERS_PER_VIEW])

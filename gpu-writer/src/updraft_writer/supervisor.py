@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that `updraft-writer serve` is: starts the writer, heals it, and ends it.
+"""Process of `updraft-writer serve`, which starts the writer, restarts it when it dies or hangs, and ends it.
 
-It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail. When
-it dies, the writer ends with it. Of a writer that dies, clients write their unfinished files again, to its successor.
+It imports neither gRPC nor pyarrow and does not use the network, so that only a signal can make it fail. When it dies,
+the writer ends with it. When the writer dies, clients write their unfinished files again, to its successor.
 """
 
 import contextlib
@@ -20,28 +20,28 @@ from updraft.service.parent import stdin_has_ended
 from updraft_writer.settings import ServeSettings
 
 SETTINGS_VARIABLE = "UPDRAFT_WRITER_SETTINGS"
-"""What the supervisor has checked, for the writer's process: JSON of `ServeSettings`."""
+"""Environment variable that passes the checked settings to the writer's process, as JSON of `ServeSettings`."""
 
 EXIT_FAILURE = 1
-# SIGALRM is this process's own, once every INTERVAL_SECONDS.
+# This process's own timer sends SIGALRM every INTERVAL_SECONDS.
 _SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
 
 
 class Supervisor:
-    """One child, and the signals that say what happens to it."""
+    """Supervisor of one child, driven by signals."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self._crashes = Crashes()
         self._drain_deadline_seconds = math.inf
-        """Finite once the writer has been told to drain."""
+        """Finite once the writer drains."""
         self._started_seconds = 0.0
         self._child: Child
 
     def run(self) -> int:
-        """Supervise until the writer has drained or nothing helps any more; the exit status."""
+        """Supervise until the writer has drained or restarting it does not help; return the exit status."""
         signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         self._start()
         try:
@@ -53,7 +53,7 @@ class Supervisor:
             self._child.end()
 
     def _step(self) -> int | None:
-        # Not sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP, SIGCONT).
+        # Python's sigtimedwait would return garbage if this process is stopped (SIGSTOP) for longer than the wait.
         match signal.sigwait(_SIGNALS):
             case signal.SIGALRM:
                 return self._look()
@@ -83,7 +83,7 @@ class Supervisor:
         return EXIT_FAILURE
 
     def _stop(self) -> int | None:
-        """Ask the writer to drain; a second request does not wait."""
+        """Ask the writer to drain; on a second request, stop at once."""
         if self._is_draining:
             _say("stopping at once: unfinished files are lost")
             return EXIT_FAILURE
@@ -98,14 +98,14 @@ class Supervisor:
             return None
         code = os.waitstatus_to_exitcode(wait_status)
         self._child.reaped(code)
-        # -SIGTERM in a drain: it had not installed its handler yet, so it has served nobody.
+        # -SIGTERM in a drain: the writer had not installed its handler yet, so it had no clients.
         if code == 0 or (self._is_draining and code == -signal.SIGTERM):
             return 0
         if self._is_draining:
             _say(f"the writer {describe_exit(code)} while it drained")
             return EXIT_FAILURE
         if code > 0 and time.monotonic() - self._started_seconds < _START_UP_SECONDS:
-            # It has said why it cannot start.
+            # The writer itself has reported why it cannot start.
             return code
         if self._crashes.are_too_many():
             _say(
@@ -118,7 +118,7 @@ class Supervisor:
 
 
 def supervise(settings: ServeSettings) -> int:
-    """Run a writer until it is told to stop; the exit status of `updraft-writer serve`."""
+    """Run a writer until it is stopped; return the exit status of `updraft-writer serve`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     protect_standard_streams()
     return Supervisor(settings.with_free_ports()).run()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer process: wires quota, files and listeners together and runs it through start, drain and stop."""
+"""Writer process: it wires quota, files and listeners together and takes them through start, drain and stop."""
 
 import asyncio
 import atexit
@@ -42,20 +42,20 @@ from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
 
-# Time for files that a drain has ended to remove their hidden files.
+# Time that a file ended by a drain has to remove its hidden file.
 _CLOSING_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """One writer: a quota, the open files, the listeners."""
+    """Writer with its quota, its open files and its listeners."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
-        # Before the quota is computed: memory that the GPU's libraries take is not available to batches.
+        # Before the quota is computed, because the memory of the GPU's libraries is not available to batches.
         self._gpu = self._found_gpu()
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
@@ -100,7 +100,7 @@ class Writer:
         self._watch()
 
     async def run(self) -> None:
-        """Serve until a drain has ended; raises StartError when a listener cannot start."""
+        """Serve until a drain has ended; raises StartError if a listener cannot start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(asyncio.to_thread, self._audit.close)
@@ -135,7 +135,7 @@ class Writer:
         _log.info("drained", held_bytes=self.quota.held_bytes)
 
     async def _idle(self, timeout_seconds: float) -> bool:
-        """Whether all files were closed in time."""
+        """Wait until all files are closed; return whether they were closed in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self.files.closed()
@@ -222,11 +222,11 @@ async def _serve(settings: ServeSettings, heartbeat: Heartbeat | None) -> None:
 
 
 def serve(settings: ServeSettings, heartbeat: Heartbeat | None = None) -> None:
-    """Serve in this process until told to stop. Exits with status 2 and one line if the writer cannot start.
+    """Serve in this process until a drain has ended. Exits with status 2 and one line if the writer cannot start.
 
     Args:
-        settings: All of them, with ports that are free.
-        heartbeat: Shows a supervisor that the loop turns; None where nobody looks.
+        settings: All settings, with free ports.
+        heartbeat: Shows the supervisor that the loop turns; None if there is no supervisor.
     """
     import uvloop
 

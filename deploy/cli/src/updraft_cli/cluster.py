@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and writers in a Kubernetes cluster: their pods and their state, certificates, eviction.
+"""Pools and writers in a Kubernetes cluster: pods, their state and certificates, eviction, and Secrets.
 
 Only the API server has to be reachable: it proxies `/status.json` of a pod, which needs the right to get `pods/proxy`.
-Where this user lacks a right, the output names the right instead of the value.
+If the user lacks a right, the output names the right instead of the value.
 """
 
 import base64
@@ -29,7 +29,7 @@ _ENDED = ("Failed", "Succeeded")
 
 
 class ClusterError(Exception):
-    """Raised when the cluster is unreachable or refuses; the message says what to do."""
+    """Raised when the cluster is unreachable or refuses a request; the message says what to do."""
 
 
 class MissingError(ClusterError):
@@ -37,12 +37,12 @@ class MissingError(ClusterError):
 
 
 class ExistsError(ClusterError):
-    """Raised when the cluster has an object of that name already."""
+    """Raised when the cluster already has an object of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of a pool or of the writer."""
+    """Pod of a pool or of the writer."""
 
     name: str
     release: str
@@ -52,14 +52,14 @@ class Pod:
     restarts: int
     metrics_port: int
     certificate_secret: str
-    """Secret of its TLS certificate; empty if it has none."""
+    """Secret with its TLS certificate; empty if it has no certificate."""
 
 
 _MEANINGS = {HTTPStatus.NOT_FOUND: MissingError, HTTPStatus.CONFLICT: ExistsError}
 
 
 class Cluster:
-    """One namespace of a cluster, through Kubernetes' own client."""
+    """Namespace of a cluster, accessed through Kubernetes' own client."""
 
     def __init__(self, context: str, namespace: str, timeout_seconds: float) -> None:
         try:
@@ -80,30 +80,30 @@ class Cluster:
         self._timeout_seconds = timeout_seconds
 
     def within(self, namespace: str) -> Self:
-        """Another namespace of the same cluster."""
+        """Return another namespace of the same cluster."""
         other = copy.copy(self)
         other.namespace = namespace
         return other
 
     def pods(self, release: str) -> list[Pod]:
-        """Return the pods of a release, or of every release, that have not ended; raise ClusterError."""
+        """Return the pods of a release, or of every release, that have not ended; raises ClusterError."""
         selector = f"app.kubernetes.io/{_RELEASE}={release}" if release else EVERY_RELEASE
         found = self._asked(
             "list pods", self._core.list_namespaced_pod, namespace=self.namespace, label_selector=selector
         )
-        # A pod that was evicted stays in the list until somebody deletes it; its Deployment has another one.
+        # An evicted pod stays in the list until it is deleted; its Deployment has another one.
         running = (pod for pod in found.items if pod.status.phase not in _ENDED)
         pods = [pod for pod in map(pod_of, running) if pod is not None]
         return sorted(pods, key=lambda pod: (pod.release, pod.component, pod.name))
 
     def status(self, pod: Pod) -> Status | str:
-        """The state that a pod reports, or why it cannot be read."""
+        """Return the state that a pod reports, or the reason why it cannot be read."""
         try:
             answer = self._core.connect_get_namespaced_pod_proxy_with_path(
                 f"{pod.name}:{pod.metrics_port}",
                 self.namespace,
                 "status.json",
-                # Otherwise the client parses the JSON and returns the text of a Python dictionary.
+                # By default the client parses the JSON and returns the text of a Python dictionary.
                 _preload_content=False,
                 _request_timeout=self._timeout_seconds,
             )
@@ -114,7 +114,7 @@ class Cluster:
             return f"does not answer ({type(error).__name__})"
 
     def certificate(self, pod: Pod) -> x509.Certificate | str | None:
-        """The certificate in a pod's Secret, or why it cannot be read; None for a pod without one."""
+        """Return the certificate in a pod's Secret, or the reason why it cannot be read; None for a pod without one."""
         secret = pod.certificate_secret
         if not secret:
             return None
@@ -132,14 +132,15 @@ class Cluster:
         self._asked(f"evict {name}", self._core.create_namespaced_pod_eviction, name, self.namespace, body)
 
     def service_account(self, name: str) -> Any:
-        """A service account by its name; raises ClusterError."""
+        """Return a service account by its name; raises ClusterError."""
         return self._asked(f"find {name}", self._core.read_namespaced_service_account, name, self.namespace)
 
     def add_secret(self, name: str, files: Mapping[str, str], owner: Any = None) -> bool:
-        """Make a Secret with these files, with the owner's labels and ended with it; returns whether there was none.
+        """Create a Secret with these files unless it exists; return whether it was created.
 
-        Raises ClusterError, also if there is one that lacks one of the files, or is not this owner's: whoever made that
-        knows its token, and one of an owner that has gone is about to go.
+        The Secret gets the labels of its owner, and Kubernetes deletes it with its owner. Raises ClusterError, also if
+        the Secret exists but lacks one of the files or belongs to another owner. The creator of such a Secret knows its
+        token, and Kubernetes is about to delete it if its owner has gone.
         """
         found = self._make_secret(name, files, owner)
         lacking = sorted(set(files) - set(found.data or ())) if found else ()
@@ -149,9 +150,9 @@ class Cluster:
         return found is None
 
     def copy_secret(self, name: str, key: str, source: Self, owner: Any = None) -> bool:
-        """Make or bring in step a Secret with one key of the Secret of that name in another namespace.
+        """Copy one key of the Secret of that name in another namespace to a Secret here, which is created if missing.
 
-        Returns whether there was none, or another value; raises ClusterError, as `add_secret` does.
+        Returns whether the Secret was created or changed; raises ClusterError, as `add_secret` does.
         """
         original = source._asked(
             f"read Secret {name}", source._core.read_namespaced_secret, name, source.namespace
@@ -165,7 +166,7 @@ class Cluster:
         return True
 
     def _make_secret(self, name: str, files: Mapping[str, str], owner: Any) -> Any:
-        """Make a Secret, or return the one that is there if it is this owner's."""
+        """Create a Secret and return None, or return the existing Secret if it is this owner's."""
         metadata: dict[str, Any] = {"name": name}
         if owner is not None:
             reference = {"apiVersion": "v1", "kind": "ServiceAccount"}
@@ -184,14 +185,14 @@ class Cluster:
         return found
 
     def pod(self, name: str) -> Pod:
-        """A pod by its name; raises ClusterError."""
+        """Return a pod by its name; raises ClusterError."""
         pod = pod_of(self._asked(f"find {name}", self._core.read_namespaced_pod, name, self.namespace))
         if pod is None:
             raise ClusterError(f"{name} is not a pod of a pool or a writer")
         return pod
 
     def watch_end(self, name: str, within_seconds: float) -> Iterator[Status | str]:
-        """The state of a pod every second until it has ended; raises ClusterError if it does not end in time.
+        """Yield the state of a pod every second until it has ended; raises ClusterError if it does not end in time.
 
         An API server that does not answer for a while does not end the watch.
         """
@@ -203,7 +204,7 @@ class Cluster:
                 return
             except ClusterError as error:
                 yield str(error)
-            # The Kubernetes client's own watch would end with the connection.
+            # Poll, because the Kubernetes client's own watch would end with the connection.
             time.sleep(_POLL_SECONDS)
         raise ClusterError(f"{name} has not ended within {within_seconds:g} seconds: it is still finishing its work")
 
@@ -222,7 +223,7 @@ def _owners(found: Any) -> set[str]:
 
 
 def _load(config: Any, context: str) -> str:
-    """Load the kubeconfig or this pod's service account; returns the namespace of it."""
+    """Load the kubeconfig or this pod's service account; return its namespace."""
     try:
         config.load_kube_config(context=context or None)
         contexts, current = config.list_kube_config_contexts()
@@ -236,7 +237,7 @@ def _load(config: Any, context: str) -> str:
 
 
 def pod_of(found: Any) -> Pod | None:
-    """The pod, or None if it belongs to neither a pool nor a writer."""
+    """Return the pod, or None if it belongs to neither a pool nor a writer."""
     labels = {name.rpartition("/")[2]: value for name, value in (found.metadata.labels or {}).items()}
     # A sidecar, which comes after our containers, may have a port of the same name.
     ports = {port.name: port.container_port for box in reversed(found.spec.containers) for port in box.ports or ()}

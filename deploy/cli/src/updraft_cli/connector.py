@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the connector's settings; a test holds them against docs/reference/connector.md."""
+"""Names of the connector's settings; a test compares them with docs/reference/connector.md."""
 
 _CONNECTION = (
     "endpoint",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The credentials of a client and the authorities that it trusts, read from files that every error names."""
+"""Credentials of a client and the authorities that it trusts, read from files. Errors name the file."""
 
 import ssl
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The token and TLS files of one client."""
+    """Token and TLS files of one client."""
 
     token: str = ""
     ca_file: Path | None = None
@@ -27,7 +27,7 @@ class Credentials:
         return [("authorization", f"Bearer {self.token}")] if self.token else []
 
     def ssl_context(self) -> ssl.SSLContext:
-        """The context for a TLS handshake; raises CredentialsError."""
+        """Return the context for a TLS handshake; raises CredentialsError."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
@@ -42,19 +42,19 @@ class Credentials:
         return context
 
     def grpc_credentials(self) -> grpc.ChannelCredentials:
-        """The channel credentials for gRPC; raises CredentialsError."""
+        """Return the channel credentials for gRPC; raises CredentialsError."""
         self.ssl_context()
         return grpc.ssl_channel_credentials(self.roots, _content(self.key_file), _content(self.certificate_file))
 
     @property
     def roots(self) -> bytes | None:
-        """The trusted authorities in PEM: those of `ca_file`, else those of this machine."""
+        """Trusted authorities in PEM, from `ca_file` or else from this machine."""
         system = ssl.get_default_verify_paths().cafile
         return _content(self.ca_file or (Path(system) if system else None))
 
 
 def token_in(path: Path) -> str:
-    """The first token of a file, in which # starts a comment; raises CredentialsError."""
+    """Return the first token of a file, in which # starts a comment; raises CredentialsError."""
     lines = (line.strip() for line in read(path).splitlines())
     token = next((line for line in lines if line and not line.startswith("#")), "")
     if not token:
@@ -63,7 +63,7 @@ def token_in(path: Path) -> str:
 
 
 def read(path: Path) -> str:
-    """The text of a file; raises CredentialsError."""
+    """Return the text of a file; raises CredentialsError."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registered function as a person reads it: its signature, what it does, and how it is called."""
+"""Description of a registered function for people: its signature, what it does, and how it is called."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _RAISES = "a failing row fails the query"
 
 
 class DescribedFunction:
-    """One version of a function, as its pool describes it."""
+    """Version of a function, as its pool describes it."""
 
     def __init__(self, description: FunctionDescription, *, is_default: bool) -> None:
         self._description = description
@@ -35,19 +35,19 @@ class DescribedFunction:
 
     @property
     def signature(self) -> str:
-        """In Arrow's types, with the defaults as Python writes them."""
+        """Signature in Arrow's types, with the defaults as Python writes them."""
         name = self._description.name
         if self._arguments is None:
             return f"{name}(any columns)"
         declared = [_declared(field) for field in self._arguments]
-        # They belong to the last arguments. A pool that says nonsense is shown as far as it can be.
+        # Defaults belong to the last arguments. Surplus defaults, which only a faulty pool sends, are left out.
         for place, default in zip(reversed(range(len(declared))), reversed(self._description.defaults), strict=False):
             declared[place] += f" = {default}"
         arguments = ", ".join(declared)
         return f"{name}({arguments}) -> {self._result()}"
 
     def lines(self) -> Iterator[str]:
-        """What `updraft functions describe` prints."""
+        """Yield the lines that `updraft functions describe` prints."""
         description = self._description
         yield self.signature
         if description.doc:
@@ -61,7 +61,7 @@ class DescribedFunction:
             yield f"{heading:<10}{text}"
 
     def report(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the description for programs."""
         description = self._description
         return {
             "name": description.name,
@@ -102,7 +102,7 @@ class DescribedFunction:
             yield "tags", ", ".join(description.tags)
 
     def _calls(self) -> Iterator[tuple[str, str]]:
-        """An example in each language, with the arguments' names for the columns."""
+        """Yield an example in each language, with the arguments' names for the columns."""
         description = self._description
         version = "" if self._is_default else description.version
         if self._arguments is not None:
@@ -118,7 +118,7 @@ class DescribedFunction:
 
 
 def described(name: str, functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
-    """The versions of a function, or the one of NAME@VERSION; a call without a version gets the last."""
+    """Return all versions of a function, or the one of NAME@VERSION. A call without a version gets the last one."""
     plain, _, version = name.partition("@")
     versions = [function for function in functions if function.name == plain]
     return [
@@ -129,12 +129,15 @@ def described(name: str, functions: Sequence[FunctionDescription]) -> list[Descr
 
 
 def at_fault(reason: str, *, is_final: bool) -> str:
-    """What is wrong with a function, in a line: calls of an unhealthy one are tried. Old pools never say "final"."""
+    """Return a line that says what is wrong with a function.
+
+    A pool still tries calls of an unhealthy function. Old pools never report that a fault is final.
+    """
     return f"cannot be called: {reason}" if is_final else f"unhealthy: {reason}"
 
 
 def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
-    """A line for each function that a pool has of its own: the signature, or what is wrong with it."""
+    """Yield a line for each function that a pool has of its own: the signature, or what is wrong with it."""
     defaults = {function.name: function for function in functions}
     for function in functions:
         is_default = function is defaults[function.name]
@@ -146,7 +149,7 @@ def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
 
 
 def _sql_name(name: str, version: str) -> str:
-    """As the catalog `updraft` has it; a version belongs to the last part."""
+    """Return the function's name in the catalog `updraft`; a version belongs to the last part."""
     *namespaces, last = name.split(".")
     if version:
         last = f"`{last}@{version}`"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address of a service, in the form of the connector's settings (`io.updraft.client.Endpoint`)."""
+"""Address of a service, in the form of the connector's settings (`io.updraft.client.Endpoint`)."""
 
 import enum
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _EXPECTED = "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///pat
 
 
 class Transport(enum.Enum):
-    """The transport of an endpoint."""
+    """Transport of an endpoint."""
 
     TCP = "grpc"
     TLS = "grpc+tls"
@@ -19,7 +19,7 @@ class Transport(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A parsed endpoint: `path` of a Unix socket, or `host` and `port`."""
+    """Parsed endpoint: `path` of a Unix socket, or `host` and `port`."""
 
     transport: Transport
     host: str = ""
@@ -28,7 +28,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an endpoint; raises ValueError that says what is expected."""
+        """Parse an endpoint; raises ValueError, whose message has the expected form."""
         try:
             uri = urlsplit(text.strip())
             port = uri.port
@@ -45,7 +45,7 @@ class Endpoint:
 
     @property
     def target(self) -> str:
-        """The endpoint in gRPC's syntax."""
+        """Endpoint in gRPC's syntax."""
         if self.transport is Transport.UNIX:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

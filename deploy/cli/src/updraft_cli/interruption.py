@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM, for a command that runs until one of them comes."""
+"""Handling of Ctrl-C and SIGTERM, for a command that runs until one of them comes."""
 
 import signal
 import time
@@ -7,14 +7,14 @@ from types import FrameType
 
 
 class Interruption:
-    """Raises KeyboardInterrupt wherever the main thread is, and in the next wait where that was lost.
+    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait in case it was lost.
 
-    Python drops an exception that comes while a finalizer runs. A shell ignores SIGINT for what a script starts in the
-    background: whoever sends it to this command means it.
+    Python drops an exception that is raised while a finalizer runs. A shell makes the background commands of a script
+    ignore SIGINT; this handler takes it anyway, because a signal sent to this command is meant for it.
     """
 
     def __init__(self) -> None:
-        """Take both signals from now on."""
+        """Handle both signals from now on."""
         self._has_come = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._come)
@@ -24,7 +24,7 @@ class Interruption:
         raise KeyboardInterrupt
 
     def sleep(self, seconds: float) -> None:
-        """Wait; raises KeyboardInterrupt."""
+        """Wait; raises KeyboardInterrupt once a signal has come."""
         if self._has_come:
             raise KeyboardInterrupt
         time.sleep(seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft`, which operates running pools and writers; one subcommand for each task."""
+"""Command `updraft`, for writing functions and operating pools and writers, with one subcommand for each task."""
 
 import sys
 from typing import ClassVar
@@ -49,7 +49,7 @@ class Updraft(Application):
 
 
 def main() -> None:
-    """Entry point of `updraft`; exits with 1 if the cluster or a service did not answer."""
+    """Run the command `updraft`; exits with 1 and a line on stderr if it fails."""
     try:
         run_command_line(Updraft)
     except (ClusterError, CredentialsError, LocalServiceError, ServeError, SparkConfError, TemplateError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files with which a module of functions begins: it can be tested, served and built as they are."""
+"""Files of a new module of functions, which can be tested, served and built as they are."""
 
 import keyword
 import sys
@@ -59,11 +59,11 @@ only-include = ["${module}.py"]
 
 
 class TemplateError(Exception):
-    """Raised when a module cannot be begun; the message says why, and what to do."""
+    """Raised when a module cannot be created; the message says why, and what to do."""
 
 
 def write_module(name: str, parent: Path) -> list[Path]:
-    """Write the files into a new directory `name` of `parent`; returns them. Raises TemplateError."""
+    """Write the files into a new directory `name` of `parent` and return their paths. Raises TemplateError."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise TemplateError(f"{name!r} is no name for a Python module: use letters, digits and underscores")
     if name in sys.stdlib_module_names:

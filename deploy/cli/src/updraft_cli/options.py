@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Literal
@@ -44,12 +44,12 @@ class Options(BaseModel):
 
     @property
     def credentials(self) -> Credentials:
-        """The token and TLS files; raises CredentialsError."""
+        """Token and TLS files; raises CredentialsError."""
         token = token_in(self.token_file) if self.token_file is not None else ""
         return Credentials(token, self.ca_file, self.certificate_file, self.key_file)
 
     def service(self) -> Service:
-        """A connection to the endpoint; raises CredentialsError."""
+        """Return a connection to the endpoint; raises CredentialsError."""
         return Service(Endpoint.parse(self.endpoint), self.credentials, self.timeout_seconds)
 
 

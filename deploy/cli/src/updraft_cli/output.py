@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints results: columns for people, JSON for programs."""
+"""Printing of results: columns for people, JSON for programs."""
 
 import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-# Names and messages from others must not control the terminal.
+# Names and messages that come from services must not control the terminal.
 _CONTROL_CHARACTERS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
 

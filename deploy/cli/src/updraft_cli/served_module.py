@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module of functions that somebody is writing: its files, and a pool of this machine that serves it."""
+"""Module of functions under development: its files, and a pool on this machine that serves it."""
 
 import contextlib
 import errno
@@ -18,32 +18,32 @@ class ServeError(Exception):
 
 
 class ServedModule(LocalPool):
-    """A pool that runs the functions of `module` and nothing else, and writes its log where this process writes."""
+    """Pool that runs only the functions of `module` and writes its log to the streams of this process."""
 
     _shows_log = True
 
     def __init__(self, module: str, *, listen: str, workers: int) -> None:
-        """See `LocalService`; `listen` is host:port."""
+        """Start the pool, as `LocalService` does; `listen` is host:port."""
         self._listen = listen
         functions = [f"--functions={module}", "--session-functions=off", f"--workers={workers}"]
         super().__init__("pool", "updraft-server", [*functions, "--log-level=warning"], {})
 
     def load_again(self) -> None:
-        """Begin to load the functions as they are now. What is there serves calls until that is done."""
+        """Begin to load the functions again. Until that is done, the pool serves calls with the old ones."""
         assert self._process is not None
         self._process.send_signal(signal.SIGUSR2)
 
     def has_loaded_again(self) -> bool:
-        """Whether functions were loaded again since this was asked last."""
+        """Return whether the functions were loaded again since the last call of this method."""
         before = self._ready["zygote"]
-        # Its directory goes when the pool ends.
+        # The pool removes the file's directory when it ends.
         with contextlib.suppress(FileNotFoundError):
             self._ready = json.loads(self._ready_file.read_text())
         return bool(self._ready["zygote"] != before)
 
     @property
     def address(self) -> str:
-        """Where it listens, as host:port."""
+        """Address on which the pool listens, as host:port."""
         return str(self._ready["listen"])
 
     def _addresses(self) -> list[str]:
@@ -51,37 +51,37 @@ class ServedModule(LocalPool):
 
 
 class ModuleFiles:
-    """The Python files of a module or a package, and what shows that one was written."""
+    """Python files of a module or a package, and their last seen times and sizes, which reveal changes."""
 
     def __init__(self, module: str) -> None:
-        """Raises ServeError where there is no such module."""
+        """Find the files of a module; raises ServeError if it does not exist."""
         self._place = _place_of(module)
         self._seen = self._written()
 
     def look(self) -> None:
-        """What there is now is not a change."""
+        """Remember the files as they are now; only later changes count."""
         self._seen = self._written()
 
     def changes(self) -> list[str]:
-        """The names of those that were written, made or removed since the last look."""
+        """Return the names of the files that were written, created or removed since the last look."""
         now = self._written()
         return sorted(path.name for path in now.keys() | self._seen.keys() if now.get(path) != self._seen.get(path))
 
     def _written(self) -> dict[Path, tuple[int, ...]]:
         found: dict[Path, tuple[int, ...]] = {}
         for path in self._place.rglob("*.py") if self._place.is_dir() else [self._place]:
-            # An editor may be replacing it.
+            # An editor may be replacing the file.
             with contextlib.suppress(FileNotFoundError):
                 stat = path.stat()
-                # What is moved or copied here may bring a time of its own.
+                # A file that was moved or copied here may keep its old modification time.
                 found[path] = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
         return found
 
 
 def require_free(port: int) -> None:
-    """Raise ServeError, with a port that is free, where something listens on this one of this machine."""
+    """Raise ServeError, which suggests a free port, if something listens on this port of this machine."""
     with socket.socket() as wanted, socket.socket() as free:
-        # As a server does: connections that have just ended do not hold a port.
+        # Servers set this too: connections that have just ended then do not block the port.
         wanted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             wanted.bind(("127.0.0.1", port))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection to a pool or a writer: health, state, functions, drain, and the round trip of a batch."""
+"""Connection to a pool or a writer: health, state, functions, drain, and the round trip of a batch or a file."""
 
 import json
 from collections.abc import Sequence
@@ -30,19 +30,19 @@ Status = dict[str, Any]
 
 
 class Caller(NamedTuple):
-    """A client, as the service knows it."""
+    """Client, as the service sees it."""
 
     identity: str
     tenant: str | None
-    """None: it says itself which one it is."""
+    """Tenant of the client; None if the client names its tenant itself."""
     scopes: Sequence[str]
     roots: Sequence[str]
     expires_seconds: float | None
-    """Since 1970; None: its credential does not end by itself."""
+    """Expiry of its credential in seconds since 1970; None if the credential does not expire."""
 
 
 class Service:
-    """A connection; every call raises pyarrow's FlightError or grpc.RpcError within `timeout_seconds`."""
+    """Connection to a service. A failed call raises pyarrow's FlightError or grpc.RpcError within `timeout_seconds`."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, timeout_seconds: float) -> None:
         self._credentials = credentials
@@ -61,7 +61,7 @@ class Service:
         self._options = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
 
     def health(self) -> str:
-        """The health of Flight by grpc.health.v1, in lower case; needs no token."""
+        """Return the health of Flight by grpc.health.v1, in lower case; needs no token."""
         channel = (
             grpc.insecure_channel(self._target)
             if self._secrets is None
@@ -73,30 +73,30 @@ class Service:
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)).lower().replace("_", " ")
 
     def actions(self) -> set[str]:
-        """The names of the service's actions, which tell a pool from a writer."""
+        """Return the names of the service's actions, which tell a pool from a writer."""
         return {action.type for action in self._flight.list_actions(self._options)}
 
     def whoami(self) -> Caller | None:
-        """As whom the service knows this client; None: it is of a release that does not say."""
+        """Return this client as the service sees it, or None if the service is of a release that cannot tell."""
         if WHOAMI_ACTION not in self.actions():
             return None
         found = json.loads(self._act(WHOAMI_ACTION))
         return Caller(found["identity"], found["tenant"], found["scopes"], found["roots"], found["expires"])
 
     def status(self) -> Status:
-        """The state of a pool or of a writer, in the form of `/status.json`."""
+        """Return the state of a pool or of a writer, in the form of `/status.json`."""
         if WRITER_STATUS_ACTION in self.actions():
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
         return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
 
     def functions(self) -> list[FunctionDescription]:
-        """What a pool says of its registered functions; none of a writer."""
+        """Return a pool's descriptions of its registered functions; a writer has none."""
         if POOL_STATUS_ACTION not in self.actions():
             return []
         return list(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)).functions)
 
     def signer_of(self, signed: SignedStatement) -> str:
-        """Whose a statement is to a pool; raises FlightUnauthorizedError with the reason why it does not count."""
+        """Ask a pool who signed a statement; raises FlightUnauthorizedError with the reason if the pool refuses it."""
         return str(json.loads(self._act(CHECK_SIGNATURE_ACTION, signed.SerializeToString()))["signer"])
 
     def drain(self) -> None:
@@ -104,11 +104,14 @@ class Service:
         self._act(DRAIN_ACTION)
 
     def stacks(self, worker: str) -> dict[str, str]:
-        """The Python stacks of a worker, or of all busy ones, by id; raises FlightUnauthorizedError if it refuses."""
+        """Return the Python stacks of a worker, or of all busy ones, by id.
+
+        Raises FlightUnauthorizedError if the pool refuses.
+        """
         return dict(json.loads(self._act(WORKER_STACK_ACTION, worker.encode())))
 
     def send_a_batch(self) -> int:
-        """Number of rows that a worker returned unchanged; raises ValueError if it changed them."""
+        """Send a batch to a worker and return the number of rows that came back; raises ValueError if they changed."""
         writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
         with writer:
             writer.begin(_PROOF.schema)
@@ -118,9 +121,12 @@ class Service:
         return _proven(returned)
 
     def write_a_file(self) -> int:
-        """Number of rows in a Parquet file that the writer made and returned; raises ValueError and UpdraftError."""
-        # In Arrow's memory, and read by this thread alone: Arrow's own threads may free a file late, and freeing
-        # memory of Python's after Python has ended takes the process down.
+        """Let the writer make and return a Parquet file; return its number of rows. Raises ValueError and UpdraftError.
+
+        ValueError means that the rows in the file changed.
+        """
+        # The file is in Arrow's memory, and only this thread reads it: Arrow's own threads may free a file late, and
+        # freeing Python's memory after Python has ended crashes the process.
         made = pa.BufferOutputStream()
         client = WriterClient(
             self._target,
@@ -144,7 +150,7 @@ class Service:
 
 
 def _as_report(status: PoolStatus) -> Status:
-    """A pool's status in the form of its `/status.json`."""
+    """Return a pool's status in the form of its `/status.json`."""
     return {
         "state": _STATES.get(status.state, "draining"),
         "workers": {
@@ -184,6 +190,6 @@ def _proven(returned: pa.Table) -> int:
 
 
 def first_line(error: Exception) -> str:
-    """The message of a failed call, without the text that Flight adds to every message."""
+    """Return the message of a failed call, without the text that Flight adds to every message."""
     line = str(error).strip().split("\n", 1)[0]
     return line.split(". Detail:")[0].split(". gRPC client debug context:")[0].split(", with message: ")[-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conf of a Spark job: spark-defaults.conf overridden by --conf, as in spark-submit."""
+"""Conf of a Spark job: spark-defaults.conf overridden by --conf, as in spark-submit."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ class SparkConfError(Exception):
 
 
 def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]:
-    """The merged conf; raises SparkConfError."""
+    """Return the merged conf; raises SparkConfError."""
     merged: dict[str, str] = {}
     if defaults is not None:
         try:
@@ -31,7 +31,7 @@ def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]
 
 
 def _whole(confs: Iterable[str]) -> list[str]:
-    """Confs as the user gave them: the command line splits at commas, which only values contain."""
+    """Rejoin the confs that the command line has split at commas, which only values contain."""
     joined: list[str] = []
     for part in confs:
         if joined and not part.startswith("spark."):

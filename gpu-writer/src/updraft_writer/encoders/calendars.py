@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts dates from Spark's calendar (always Gregorian) to that of Spark 2 and ORC (Julian before 1582).
+"""Conversion of dates from Spark's calendar (always Gregorian) to that of Spark 2 and ORC (Julian before 1582).
 
 A date keeps its year, month and day, so its number of days changes. The dates from 1582-10-05 to 1582-10-14, which do
 not exist in the other calendar, become 1582-10-15.
@@ -15,12 +15,12 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 _DAYS_OF_400_YEARS = 146_097
 _DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
-# Arrow's division rounds towards zero. Shifted by so many times 400 years, no date32 is negative.
+# Arrow's division rounds towards zero, so dates are shifted by this many times 400 years: no date32 is then negative.
 _SHIFTS = 15_000
 
 
 def hybrid_dates(dates: pa.Array) -> pa.Array:
-    """Dates (date32) converted to the hybrid calendar."""
+    """Convert dates (date32) to the hybrid calendar."""
     days = dates.cast(pa.int32()).cast(pa.int64())
     if not _any_before(days, FIRST_GREGORIAN_DAY):
         return dates
@@ -28,7 +28,7 @@ def hybrid_dates(dates: pa.Array) -> pa.Array:
 
 
 def hybrid_wall_clocks(times: pa.Array) -> pa.Array:
-    """Times without a zone, with their dates converted to the hybrid calendar."""
+    """Convert the dates of times without a zone to the hybrid calendar."""
     units_per_day = _SECONDS_PER_DAY * PER_SECOND[times.type.unit]
     units = times.cast(pa.int64())
     if not _any_before(units, FIRST_GREGORIAN_DAY * units_per_day):
@@ -43,7 +43,7 @@ def _any_before(integers: pa.Array, first: int) -> bool:
 
 
 def _moved_days(days: pa.Array) -> pa.Array:
-    """Days by which the Julian calendar is behind: it has one more leap day in three of four centuries."""
+    """Return the days by which the Julian calendar is behind: it has one more leap day in three of four centuries."""
     shifted = pc.add(days, _DAYS_FROM_MARCH_OF_YEAR_0 + _SHIFTS * _DAYS_OF_400_YEARS)
     centuries = pc.divide(pc.add(pc.multiply(shifted, 4), 3), _DAYS_OF_400_YEARS)
     more_leap_days = pc.subtract(pc.subtract(centuries, pc.divide(centuries, 4)), 3 * _SHIFTS + 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the encoder of a file: the GPU's if there is one and it supports all that the file needs, else the CPU's."""
+"""Choice of a file's encoder: the GPU's if there is one that supports everything the file needs, else the CPU's."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ from updraft_writer.reason import NotOnGpuError, Reason, ReasonKind
 
 
 def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:
-    """The encoder for `command`, with the reason for the choice; raises WriteOptionError."""
+    """Return the encoder for `command`, with the reason for the choice; raises WriteOptionError."""
     footer = dict(command.footer)
     make_cpu: Callable[[], Encoder]
     make_layout: Callable[[], Layout]
@@ -31,7 +31,7 @@ def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, 
             make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
-    # Created in any case: it refuses what no encoder of this writer supports.
+    # Always created, because it refuses options and types that no encoder of this writer supports.
     encoder = make_cpu()
     if isinstance(gpu, Reason):
         encoder.reason = gpu

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codecs and levels, checked before any batch of a file is accepted."""
+"""Codecs and their levels, checked before any batch of a file is accepted."""
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ _WITH_LEVELS = ("zstd", "gzip")
 
 
 def codec_name(compression: Compression) -> str:
-    """Arrow's name of the codec, Snappy by default; raises WriteOptionError for an unknown one."""
+    """Return Arrow's name of the codec, Snappy by default; raises WriteOptionError for an unknown codec."""
     if compression.codec not in Codec.values():
         raise WriteOptionError(f"no codec has the number {compression.codec}")
     # The protocol names codecs as Arrow does.
@@ -18,7 +18,7 @@ def codec_name(compression: Compression) -> str:
 
 
 def compression_level(compression: Compression) -> int | None:
-    """The level, if one is given; raises WriteOptionError if the codec has no levels, or not this one."""
+    """Return the level, or None if the client gave none; raises WriteOptionError if the codec does not support it."""
     if not compression.HasField("level"):
         return None
     codec = codec_name(compression)

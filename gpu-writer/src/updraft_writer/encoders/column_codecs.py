@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the columns to compress and the strings to write as DELTA_BYTE_ARRAY, by encoding a few rows on trial.
+"""Choice of the columns to compress and of the strings to write as DELTA_BYTE_ARRAY, by a trial on a few rows.
 
 A codec saves little on columns with dictionaries or DELTA_BINARY_PACKED, and on hashes and measurements, but costs time
 in the writer and in every reader. On strings that share prefixes with their neighbours, Snappy saves hardly more than
-DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files compress the output of DELTA_BYTE_ARRAY better than the
-strings themselves, and no slower.
+DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files (zstd and gzip) compress the output of DELTA_BYTE_ARRAY
+better than the strings themselves, and no slower.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from updraft_writer.encoders.encoder import EncodedBytes
 _TRIAL_ROWS = 2048
 # With fewer rows, a trial costs more than it can save.
 _LEAST_ROWS = 16 * _TRIAL_ROWS
-# A codec must shrink a column's pages at least to this share.
+# A codec must shrink a column's pages to this share or less.
 _WORTHWHILE_FRACTION = 0.9
-# DELTA_BYTE_ARRAY costs time as well, in writing and reading, so it must save this much.
+# DELTA_BYTE_ARRAY also costs time, in writing and reading, so it must shrink a column's pages to this share or less.
 _WORTHWHILE_FRONT_FRACTION = 0.75
 # Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this much larger.
 _FRONTS_PER_SNAPPY = 5 / 4
@@ -29,9 +29,10 @@ _CODECS_OF_FRONTS = ("zstd", "gzip")
 
 
 def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-    """Changes to `arguments`, those of the `pq.ParquetWriter` for `table`: some columns get no codec.
+    """Return changes to `arguments`, the arguments of the `pq.ParquetWriter` for `table`.
 
-    Some of `texts`, the paths of string columns without a dictionary, get DELTA_BYTE_ARRAY.
+    Some columns lose their codec. Some of `texts`, the paths of string columns without a dictionary, get
+    DELTA_BYTE_ARRAY.
     """
     if table.num_rows < _LEAST_ROWS:
         return {}
@@ -47,7 +48,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
         if worthwhile and left_bytes <= (_FRONTS_PER_SNAPPY if codec == "snappy" else 1) * packed_bytes[path]:
             encodings[path] = "DELTA_BYTE_ARRAY"
             packed = packed | {path} if left_bytes <= _WORTHWHILE_FRACTION * front_bytes else packed - {path}
-    # A column that is not named is not compressed.
+    # The library does not compress a column that is not named here.
     return {
         "column_encoding": encodings,
         "compression": dict.fromkeys(packed, codec),
@@ -56,7 +57,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
 
 
 def _fronts(trial: "_Trial", texts: Sequence[str], by_codec: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """Each string column with its size as DELTA_BYTE_ARRAY: with the codec, if that is tried, and without."""
+    """Yield each string column with its size as DELTA_BYTE_ARRAY, first with the codec (if tried), then without it."""
     if texts:
         trial = trial.of(texts)
         encoding = {"column_encoding": dict.fromkeys(texts, "DELTA_BYTE_ARRAY")}
@@ -81,13 +82,16 @@ class _Trial:
         }
 
     def of(self, paths: Sequence[str]) -> "_Trial":
-        """The same rows, with only the columns of these leaves."""
+        """Return a trial of the same rows with only the columns of these leaves."""
         names = enumerate(self._rows.column_names)
         held = [index for index, name in names if any(f"{path}.".startswith(f"{name}.") for path in paths)]
         return _Trial(self._rows.select(held), self._arguments)
 
     def page_bytes(self, **changes: Any) -> dict[str, int]:
-        """Bytes of the data pages of each leaf, without dictionaries: over all rows their share is far smaller."""
+        """Return the bytes of each leaf's data pages.
+
+        Dictionaries are left out, because their share of all rows is far smaller than of a sample.
+        """
         collected: list[Any] = []
         arguments = self._arguments | changes
         with pq.ParquetWriter(EncodedBytes(), self._rows.schema, metadata_collector=collected, **arguments) as writer:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the encoding of each column by a sample of the first row group.
+"""Choice of each column's encoding by a sample of the first row group.
 
 A dictionary on every column, the default of most writers, costs about half of the encoder's time and most of the memory
 of an open file, but on columns with few distinct values it is what makes a file small. Integers are encoded fastest as
-differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbours are close or distinct values few.
+differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbours are close or there are few distinct
+values.
 """
 
 import math
@@ -17,12 +18,12 @@ import pyarrow.compute as pc
 from updraft_writer.encoders.leaves import leaf_arrays
 
 _SAMPLED_ROWS = 2048
-# The sample is this many runs of neighbours, each as long as the block that the format encodes together.
+# Differences are sampled in this many runs of neighbouring rows, each as long as a block of the format.
 _RUNS = 4
 _RUN_ROWS = 129
 # Largest dictionary page; a column that exceeds it falls back to plain values halfway.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
-# An encoding costs time, so it must save this share of the plain size.
+# An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
 # Differences take half to two thirds of a dictionary's time, so they may be this much larger.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
@@ -32,7 +33,7 @@ _LARGEST_INTEGER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncodings:
-    """Paths of the leaf columns with a dictionary and of those with differences; all others are plain."""
+    """Paths of the leaf columns stored with a dictionary and as differences; all others are plain."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class ColumnEncodings:
 def sampled_encodings(
     table: pa.Table, paths: Sequence[str], *, without_differences: Container[str] = ()
 ) -> ColumnEncodings:
-    """The encodings for `table`, whose leaves are `paths`, in order."""
+    """Return the encodings for `table`, whose leaves are `paths`, in order."""
     step = max(1, table.num_rows // _SAMPLED_ROWS)
     spread = _leaves(table.take(pa.arange(0, table.num_rows, step)))
     starts = sorted({round(part * max(0, table.num_rows - _RUN_ROWS) / (_RUNS - 1)) for part in range(_RUNS)})
@@ -63,17 +64,17 @@ def sampled_encodings(
 
 
 def repeated(paths: Sequence[str]) -> frozenset[str]:
-    """Paths of several leaves: what is asked for one of them, the library does to all, of whatever type they are."""
+    """Return the paths that several leaves share: the library applies a path's options to all of them, of any type."""
     return frozenset(path for path, count in Counter(paths).items() if count > 1)
 
 
 def _leaves(table: pa.Table) -> list[pa.Array]:
-    """The values of each leaf, without nulls."""
+    """Return the values of each leaf, without nulls."""
     return [leaf.drop_null() for column in table.columns for leaf in leaf_arrays(column.combine_chunks())]
 
 
 def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
-    """Bits per value with a dictionary, including the dictionary itself; infinite if none is possible."""
+    """Return the bits per value with a dictionary, including the dictionary itself; infinite if it is impossible."""
     if not len(sample) or pa.types.is_boolean(sample.type) or pa.types.is_null(sample.type):
         return math.inf
     total = len(sample) * step
@@ -85,7 +86,7 @@ def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
 
 
 def _difference_bits(runs: Sequence[pa.Array]) -> float:
-    """Bits per value as a difference; infinite if the values are not integers in the file."""
+    """Return the bits per value as a difference; infinite if the values are not integers in the file."""
     widths = [math.log2(1 + high - low) for low, high in filter(None, map(_range_of_differences, runs))]
     return sum(map(math.ceil, widths)) / len(widths) if widths else math.inf
 
@@ -99,7 +100,7 @@ def _range_of_differences(run: pa.Array) -> tuple[int, int] | None:
 
 
 def _as_integers(values: pa.Array) -> pa.Array | None:
-    """The integers that represent these values in the file, if they are integers there."""
+    """Return the integers that represent these values in the file, or None if they are not integers there."""
     data_type = values.type
     if pa.types.is_signed_integer(data_type):
         return values
@@ -114,7 +115,7 @@ def _as_integers(values: pa.Array) -> pa.Array | None:
 
 
 def _estimated_distinct(values: pa.Array) -> float:
-    """Distinct values of the column by Chao's estimator: the more were seen only once, the more were never seen."""
+    """Estimate a column's distinct values (Chao's estimator): the more occur once in a sample, the more are missing."""
     counts = pc.value_counts(values).field("counts")
     once, twice = (pc.sum(pc.equal(counts, times)).as_py() for times in (1, 2))
     unseen = once * (once - 1) / (2 * (twice + 1))
@@ -122,7 +123,7 @@ def _estimated_distinct(values: pa.Array) -> float:
 
 
 def _width_bytes(values: pa.Array) -> float:
-    """Bytes of a plain-encoded value."""
+    """Return the average size of a plain-encoded value in bytes."""
     if not len(values) or pa.types.is_null(values.type):
         return 0.0
     if pa.types.is_decimal128(values.type) and values.type.precision <= _LARGEST_INTEGER_DIGITS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of encoders: row groups in, pieces of a file out. No I/O; one thread at a time."""
+"""Interface of encoders: row groups in, pieces of a file out. An encoder does no I/O; one thread uses it at a time."""
 
 import io
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PIECE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a finished file says; `row_groups` is 0 if the encoder does not report them."""
+    """Facts from the footer of a finished file; `row_groups` is 0 if the encoder does not report them."""
 
     row_groups: int
     rows: int
@@ -23,7 +23,7 @@ class Footer:
 
 
 class EncodedBytes(io.RawIOBase):
-    """The file object that an encoder library writes to. It keeps the bytes until they are taken, even once closed."""
+    """File object that an encoder library writes to. It keeps the bytes until they are taken, even once closed."""
 
     mode = "wb"
 
@@ -39,13 +39,13 @@ class EncodedBytes(io.RawIOBase):
         self._joining.append(bytes(data))
         self.written_bytes += len(data)
         self._joining_bytes += len(data)
-        # Joined while they are in the processor's caches; their memory is then reused for the next ones.
+        # Join the bytes while they are in the processor's caches; their memory is then reused for the next ones.
         if self._joining_bytes >= _PIECE_BYTES:
             self._join()
         return len(data)
 
     def take(self) -> list[bytes]:
-        """What was written since the last call, in pieces of about 1 MiB or more."""
+        """Return the bytes written since the last call, in pieces of about 1 MiB or more."""
         if self._joining:
             self._join()
         taken, self._pieces = self._pieces, []
@@ -57,16 +57,16 @@ class EncodedBytes(io.RawIOBase):
         self._joining_bytes = 0
 
     def tell(self) -> int:
-        """The offset of the next byte."""
+        """Return the offset of the next byte."""
         return self.written_bytes
 
     def writable(self) -> bool:
-        """Always true."""
+        """Return true: the file object is always writable."""
         return True
 
 
 def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
-    """The pieces, with the last ones joined until the last has at least so many bytes."""
+    """Join the last pieces until the last one has at least `least_bytes`; return all pieces."""
     kept = list(pieces)
     end: list[bytes] = []
     while kept and sum(map(len, end)) < least_bytes:
@@ -75,13 +75,13 @@ def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
 
 
 class Encoder(Protocol):
-    """The encoder of one file. After an error it must not be used. `reason` says why it was chosen."""
+    """Encoder of one file. It must not be used after an error. `reason` says why it was chosen."""
 
     reason: Reason
 
     @property
     def name(self) -> str:
-        """The encoder, as receipts name it."""
+        """Name of the encoder in receipts."""
 
     @property
     def on_gpu(self) -> bool:
@@ -92,11 +92,11 @@ class Encoder(Protocol):
         """Approximate upper bound of the bytes that the encoder retains between row groups."""
 
     def write(self, table: pa.Table) -> list[bytes]:
-        """Encode a row group; returns the pieces that are ready. Raises EncodeError."""
+        """Encode a row group and return the pieces that are ready. Raises EncodeError."""
 
     def close(self) -> list[bytes]:
-        """Write the footer; returns the last pieces. Raises EncodeError."""
+        """Write the footer and return the last pieces. Raises EncodeError."""
 
     @property
     def footer(self) -> Footer:
-        """What the footer says, once closed."""
+        """Facts from the footer, once the file is closed."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the column chunks of a Parquet file by whose statistics, dictionary or bloom filter readers would miss floats.
+"""Search for column chunks of Parquet whose statistics, dictionary or bloom filter would make readers miss floats.
 
 Two kinds of values are affected:
 
-- NaN. Encoders leave it out of minimum and maximum, but Spark, DuckDB and polars take it for the largest value. It has
+- NaN. Encoders leave it out of minimum and maximum, but Spark, DuckDB and polars treat it as the largest value. It has
   many bit patterns, and each has its own hash in a bloom filter.
 - Zero. 0.0 equals -0.0, but bloom filters hash bits, and parquet-java compares the bits of a dictionary's values.
   Bounds are safe: encoders store a minimum of zero as -0.0 and a maximum of zero as 0.0.
@@ -26,7 +26,7 @@ _ZERO = Skipping.DICTIONARY | Skipping.BLOOM_FILTER
 class FloatValues:
     """NaN and zeros in the rows of one file. Columns without floats cost nothing.
 
-    `matched_by_bits` are the numbers of the leaf columns that have a dictionary or a bloom filter.
+    `matched_by_bits` holds the numbers of the leaf columns that have a dictionary or a bloom filter.
     """
 
     def __init__(self, schema: pa.Schema, *, matched_by_bits: Container[int]) -> None:
@@ -51,9 +51,9 @@ class FloatValues:
         self._tables.append((table.num_rows, found))
 
     def unusable(self, row_groups: Sequence[int]) -> dict[tuple[int, int], Skipping]:
-        """Return the parts that readers must not use, by the numbers of row group and leaf column.
+        """Return the parts that readers must not use, keyed by the numbers of row group and leaf column.
 
-        `row_groups` has the number of rows of each row group. A table may be spread over several row groups.
+        `row_groups` holds the number of rows of each row group. A table may be spread over several row groups.
         """
         unusable: dict[tuple[int, int], Skipping] = {}
         ends = list(accumulate(rows for rows, _ in self._tables))
@@ -67,14 +67,14 @@ class FloatValues:
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary
         if pa.types.is_float16(values.type):
-            # `sum` and `equal` do not support it.
+            # `sum` and `equal` do not support float16.
             values = values.cast(pa.float32())
         nan = _NAN if _has_nan(values) else Skipping(0)
         return nan | _ZERO if leaf in self._matched_by_bits and _has_zero(values) else nan
 
 
 def is_float(data_type: pa.DataType) -> bool:
-    """Whether the values of a leaf are floats of any width."""
+    """Return whether the values of a leaf are floats of any width."""
     if pa.types.is_dictionary(data_type):
         return is_float(data_type.value_type)
     return bool(pa.types.is_floating(data_type))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet and ORC on a GPU. A file that the GPU cannot begin goes to the CPU; one that fails later is lost.
+"""Parquet and ORC on a GPU. A file that the GPU cannot begin goes to the CPU; a file that fails later is lost.
 
-If the device has too little memory for a row group, its halves are tried; the file then has more row groups.
+If the device has too little memory for a row group, the encoder tries its halves; the file then has more row groups.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.reason import Reason, ReasonKind
 
-# If a row group with so few rows does not fit, a smaller one would hardly fit either.
+# If a row group with this few rows does not fit, a smaller one is unlikely to fit.
 _FEWEST_ROWS = 1024
 
 
 class GpuEncoder:
-    """Encodes one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
+    """Encoder of one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
 
     def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder]) -> None:
         self.reason = Reason(ReasonKind.GPU, "the GPU encoder supports all that the file needs")
@@ -36,7 +36,7 @@ class GpuEncoder:
 
     @property
     def name(self) -> str:
-        """The encoder, as receipts name it."""
+        """Name of the encoder in receipts."""
         return self._cpu.name if self._cpu else f"{self._gpu.engine.name}-{self._layout.format}"
 
     @property
@@ -46,12 +46,12 @@ class GpuEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes retained between row groups: on the GPU only what the footer will need."""
+        """Bytes retained between row groups. The GPU's library keeps only data for the footer, which counts as 0."""
         return self._cpu.retained_bytes if self._cpu else 0
 
     @property
     def footer(self) -> Footer:
-        """What the footer says, once closed."""
+        """Facts from the footer, once the file is closed."""
         return self._cpu.footer if self._cpu else self._footer
 
     def write(self, table: pa.Table) -> list[bytes]:
@@ -84,7 +84,7 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table; once the file has begun, in halves if it does not fit. Raises DeviceError."""
+        """Encode a table. If it does not fit and the file has begun, encode its halves. Raises DeviceError."""
         try:
             self._try(table)
         except DeviceMemoryError:
@@ -92,7 +92,7 @@ class GpuEncoder:
                 raise
         else:
             return
-        # Outside of the handler, because its error may keep device memory alive.
+        # Outside the handler, because the exception may keep device memory alive.
         half = table.num_rows // 2
         self._encode(table.slice(0, half))
         self._encode(table.slice(half))
@@ -104,7 +104,7 @@ class GpuEncoder:
         try:
             self._file.write(table)
         except DeviceMemoryError as error:
-            # A file that has received a part of a row group cannot receive it again. Its header is no such part.
+            # A row group that has been written in part cannot be written again. The file's header does not count.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise
@@ -118,7 +118,7 @@ class GpuEncoder:
             raise EncodeError(f"what the GPU encoded could not be stored: {type(error).__name__}: {error}") from error
 
     def _after(self, error: DeviceError) -> Encoder:
-        """The CPU encoder that takes over; raises EncodeError if it is too late for that."""
+        """Return the CPU encoder that takes over; raises EncodeError if the file has begun."""
         is_memory = isinstance(error, DeviceMemoryError)
         if not is_memory:
             self._gpu.examine()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts Arrow columns to what a GPU's library accepts: it has no maps, binary values or narrow decimals.
+"""Conversion of Arrow columns to types that a GPU's library accepts.
 
-A map becomes a list of entries and a binary value a string, both without a copy. A decimal becomes as narrow as its
-precision allows, because its width determines how it is stored. A column that cannot be converted is refused by name,
-and the file goes to the CPU.
+The library has no maps or binary values: a map becomes a list of entries and a binary value a string, both without a
+copy. A decimal becomes as narrow as its precision allows, because its width determines how it is stored. If a column
+cannot be converted, the error names it and the file goes to the CPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,14 +33,14 @@ _UNITS = ("ms", "us")
 
 
 def device_columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
-    """The columns of a file, with points in time as INT96 if that is requested; raises NotOnGpuError."""
+    """Return the columns of a file, with points in time as INT96 if `int96` is set; raises NotOnGpuError."""
     if not len(schema):
         raise NotOnGpuError(ReasonKind.TYPE, "the GPU's encoder writes no file without columns")
     return tuple(_column(field, field.name, int96=int96) for field in schema)
 
 
 def device_table(table: pa.Table, columns: Sequence[DeviceColumn]) -> pa.Table:
-    """The table, converted for the device."""
+    """Convert a table for the device."""
     arrays = [
         pa.chunked_array([_array(chunk, column) for chunk in stored.chunks], column.data_type)
         for stored, column in zip(table.columns, columns, strict=True)
@@ -49,12 +49,12 @@ def device_table(table: pa.Table, columns: Sequence[DeviceColumn]) -> pa.Table:
 
 
 def has_binary(columns: Iterable[DeviceColumn]) -> bool:
-    """Whether the column has binary values at any depth."""
+    """Return whether any column has binary values at any depth."""
     return any(column.is_binary or has_binary(column.children) for column in columns)
 
 
 def has_flags(columns: Iterable[DeviceColumn]) -> bool:
-    """Whether the column has booleans at any depth."""
+    """Return whether any column has booleans at any depth."""
     return any(pa.types.is_boolean(column.data_type) or has_flags(column.children) for column in columns)
 
 
@@ -69,7 +69,7 @@ def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     if pa.types.is_map(data_type):
         return _map(field, path, int96=int96)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        # The library stores the name of a list's values as it is; Spark's, and the CPU's encoder's, is this.
+        # The library stores the name of a list's values unchanged. Spark and the CPU's encoder use this name.
         child = _column(data_type.value_field.with_name("element"), f"{path}.element", int96=int96)
         of = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
         return DeviceColumn(name, of(child.field), nullable, (child,))
@@ -99,7 +99,7 @@ def _struct(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     children = tuple(_column(child, f"{path}.{child.name}", int96=int96) for child in field.type)
     if not children:
         raise _refusal(f"column {path!r} is a struct without fields")
-    # On the device a null struct has null fields, which is an error for a non-nullable field.
+    # On the device a null struct has null fields, and the device rejects a null in a non-nullable field.
     if field.nullable and (required := [child.name for child in children if not child.nullable]):
         raise _refusal(f"column {path!r} may be null and its field {required[0]!r} may not")
     return DeviceColumn(field.name, pa.struct([child.field for child in children]), field.nullable, children)
@@ -133,14 +133,14 @@ def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:
         values = pa.StructArray.from_arrays([keys, items], fields=list(child.data_type))
     else:
         values = _array(array.values, child)
-    # A slice shares its values with the whole array.
+    # A slice shares its values with the whole array, so its offset is passed on.
     return pa.Array.from_buffers(
         column.data_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
 
 
 def _without_hidden_values(array: pa.Array) -> pa.Array:
-    """The lists with null ones made empty: in Arrow they may contain hidden values, which the device would count."""
+    """Make null lists empty: in Arrow they may contain hidden values, which the device would count."""
     if not array.null_count:
         return array
     offsets = array.offsets

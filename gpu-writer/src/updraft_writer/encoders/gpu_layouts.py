@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU can write of a file, in both formats: its columns, its options, and its footer as Spark expects it.
+"""Layouts of files that a GPU can write, in both formats: columns, options, and the footer that Spark expects.
 
-Dates and times are converted to their stored form before the device sees them, by the same code as on the CPU. What the
-device's library lacks is refused here before any data, with a reason for the receipt; the CPU supports all of it.
+Dates and times are converted to their stored form before they reach the device, by the code that the CPU uses too. A
+layout refuses everything that the device's library cannot write before any data arrives, with a reason for the receipt;
+the CPU supports all of it.
 """
 
 from collections.abc import Mapping
@@ -31,19 +32,19 @@ _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
 }
-# The level that Spark sends if nobody has chosen one: not a requirement.
+# Levels that Spark sends by default. They do not count as a request for a level.
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
-# The library accepts no shorter stride, and rounds down to a multiple of this.
+# Shortest stride that the library accepts, and the step: it rounds a stride down to a multiple of it.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
 
 class ParquetLayout:
-    """A Parquet file."""
+    """Layout of a Parquet file."""
 
     format = "parquet"
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
-        """Raises NotOnGpuError, and WriteOptionError for what the CPU does not write either."""
+        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either."""
         _refuse_options(
             {
                 f"the compression level {options.compression.level}": _asks_for_a_level(options.compression),
@@ -59,7 +60,7 @@ class ParquetLayout:
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)
-        # The library chooses which columns get a dictionary.
+        # The library chooses which columns get a dictionary, so any leaf may have one.
         self._floats = FloatValues(self._schema, matched_by_bits=range(sum(1 for _ in schema_leaves(self._schema))))
         self.plan = ParquetPlan(
             columns=device_columns(self._schema, int96=self._times.uses_int96),
@@ -71,12 +72,12 @@ class ParquetLayout:
         )
 
     def device_table(self, table: pa.Table) -> pa.Table:
-        """The next rows as the device takes them; raises EncodeError."""
+        """Convert the next rows for the device; raises EncodeError."""
         self._floats.add(table)
         return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
-        """The last pieces of the file as Spark wants them, and what they say."""
+        """Return the last pieces of the file, edited for Spark, and the facts from their footer."""
         pieces = with_whole_footer(pieces)
         metadata = pq.read_metadata(pa.BufferReader(pieces[-1]))
         row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -89,14 +90,14 @@ class ParquetLayout:
 
 
 class OrcLayout:
-    """An ORC file."""
+    """Layout of an ORC file."""
 
     format = "orc"
 
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
     ) -> None:
-        """Raises NotOnGpuError, and WriteOptionError for what the CPU does not write either."""
+        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either."""
         stride = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
         _refuse_options(
             {
@@ -107,7 +108,8 @@ class OrcLayout:
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
         if any(map(is_float, schema_leaves(schema))):
-            # It leaves NaN out of sums too, by which ORC's Java reader finds out that bounds have left it out.
+            # The library leaves NaN out of sums too. From a sum that is NaN, ORC's Java reader learns that the bounds
+            # leave it out.
             raise NotOnGpuError(ReasonKind.TYPE, "the library's statistics of ORC hide that a column has a NaN")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
@@ -115,7 +117,7 @@ class OrcLayout:
         if has_binary(columns):
             raise NotOnGpuError(ReasonKind.TYPE, "binary columns of ORC would become strings")
         if has_flags(columns):
-            # It refuses them from the second row group on, when a file cannot go to the CPU any more.
+            # The library refuses them from the second row group on, when the file can no longer go to the CPU.
             raise NotOnGpuError(ReasonKind.TYPE, "the library cannot write boolean columns of ORC")
         self.plan = OrcPlan(
             columns=columns,
@@ -125,11 +127,11 @@ class OrcLayout:
         )
 
     def device_table(self, table: pa.Table) -> pa.Table:
-        """The next rows as the device takes them; raises EncodeError."""
+        """Convert the next rows for the device; raises EncodeError."""
         return device_table(stored_table(table, self._schema), self.plan.columns)
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
-        """The last pieces of the file as Spark wants them, and what they say."""
+        """Return the last pieces of the file, edited for Spark, and the facts from their footer."""
         return with_footer_entries(pieces, self._footer_entries), Footer(row_groups=0, rows=rows)
 
 

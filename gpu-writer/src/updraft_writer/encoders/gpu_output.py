@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file object to which a GPU's library writes. The library calls it from its own code, where nothing may raise."""
+"""File object that a GPU's library writes to. The library calls it from its own code, where nothing may raise."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from updraft_writer.encoders.encoder import EncodedBytes
 
 
 class DeviceOutput(EncodedBytes):
-    """Never raises in `write`; `check` raises what has failed there."""
+    """File object whose `write` never raises; `check` raises the error instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,6 +24,6 @@ class DeviceOutput(EncodedBytes):
         return memoryview(data).nbytes
 
     def check(self) -> None:
-        """Raise what has failed in `write`."""
+        """Raise the error that occurred in `write`, if any."""
         if self._error is not None:
             raise self._error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leaf columns of nested Arrow columns, in Parquet's order, and how to change them."""
+"""Leaf columns of nested Arrow columns, in Parquet's order, and functions that change them."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,7 +10,7 @@ from updraft.errors import EncodeError, WriteOptionError
 
 
 def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
-    """The types of the leaves under a column's type."""
+    """Yield the types of the leaves under a column's type."""
     if isinstance(data_type, pa.BaseExtensionType):
         yield from leaf_types(data_type.storage_type)
     elif pa.types.is_map(data_type):
@@ -24,18 +24,18 @@ def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def schema_leaves(schema: pa.Schema) -> Iterator[pa.DataType]:
-    """The types of the leaves of all columns, in order."""
+    """Return the types of the leaves of all columns, in order."""
     return (leaf for field in schema for leaf in leaf_types(field.type))
 
 
 def is_text(leaf: pa.DataType) -> bool:
-    """Whether the values of a leaf are strings or binaries of variable length."""
+    """Return whether the values of a leaf are strings or binaries of variable length."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_kind(leaf) for is_kind in kinds)
 
 
 def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """The values of the leaves of a column. Values below a null are left out or null."""
+    """Yield the values of a column's leaves. Values below a null are left out or null."""
     if isinstance(array, pa.ExtensionArray):
         yield from leaf_arrays(array.storage)
     elif pa.types.is_map(array.type):
@@ -53,7 +53,7 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
-    """The field with `change` applied to each of its leaves; raises WriteOptionError for nesting that Spark lacks."""
+    """Apply `change` to each leaf of a field; raises WriteOptionError for a change inside nesting that Spark lacks."""
     data_type = field.type
     if pa.types.is_map(data_type):
         key, item = (with_leaf_fields(child, change) for child in (data_type.key_field, data_type.item_field))
@@ -70,7 +70,7 @@ def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) ->
 
 
 def has_required_fields(data_type: pa.DataType) -> bool:
-    """Whether a struct at any depth of a column has a non-nullable field."""
+    """Return whether a struct at any depth of a column has a non-nullable field."""
     required = pa.types.is_struct(data_type) and not all(field.nullable for field in data_type)
     children = range(data_type.num_fields)
     return required or any(has_required_fields(data_type.field(index).type) for index in children)
@@ -79,9 +79,9 @@ def has_required_fields(data_type: pa.DataType) -> bool:
 def with_leaves(
     array: pa.Array, stored: pa.DataType, change: Callable[[pa.Array, pa.DataType], pa.Array], *, required: bool = False
 ) -> pa.Array:
-    """The column as the type `stored`, which has the same nesting, with `change` applied to each leaf.
+    """Convert a column to the type `stored`, which has the same nesting, and apply `change` to each leaf.
 
-    With `required`, the validity information is left out. Raises EncodeError for a null in a non-nullable field.
+    With `required`, the result has no validity information. Raises EncodeError for a null in a non-nullable field.
     """
     if pa.types.is_map(stored):
         keys = with_leaves(array.keys, stored.key_type, change)
@@ -106,9 +106,10 @@ def table_with_leaves(
     *,
     changes: Callable[[pa.DataType], bool],
 ) -> pa.Table:
-    """The table in the stored schema; columns that have its type already go through `change` where `changes` says so.
+    """Convert a table to the stored schema by applying `change` to the leaves of its columns.
 
-    Raises EncodeError for a null in a non-nullable field.
+    A column that already has its stored type is converted only if `changes` returns true for the type. Raises
+    EncodeError for a null in a non-nullable field.
     """
     columns = [
         pa.chunked_array([with_leaves(chunk, field.type, change) for chunk in column.chunks], field.type)
@@ -122,7 +123,10 @@ def table_with_leaves(
 def _child(
     struct: pa.StructArray, index: int, field: pa.Field, change: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """A field of a struct. Below a null struct, Arrow reports even a non-nullable field as null; Parquet does not."""
+    """Convert a field of a struct.
+
+    Below a null struct, Arrow reports even a non-nullable field as null; Parquet does not.
+    """
     child = struct.field(index)
     required = bool(child.null_count) and not field.nullable
     if required and pc.any(pc.and_(child.is_null(), struct.is_valid())).as_py():
@@ -131,7 +135,7 @@ def _child(
 
 
 def _rebuilt(array: pa.Array, stored: pa.DataType, *, required: bool, children: Sequence[pa.Array] = ()) -> pa.Array:
-    """The array with other children. It may be a slice, which shares its children with the whole array."""
+    """Rebuild an array with other children. It may be a slice, which shares its children with the whole array."""
     own = array.buffers()[: 2 if children else None]
     buffers, nulls = ([None, *own[1:]], 0) if required else (own, array.null_count)
     return pa.Array.from_buffers(stored, len(array), buffers, nulls, array.offset, children=children or None)

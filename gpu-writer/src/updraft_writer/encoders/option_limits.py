@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of what a client may ask of an encoder: options that would cost memory, and numbers without sense."""
+"""Limits on the encoder options that a client may set: options that cost memory, and values that make no sense."""
 
 import math
 
@@ -15,18 +15,18 @@ _MAX_PAGE_BYTES = (1 << 31) - 1
 # The library takes the number of distinct values as 32 bits.
 _MAX_DISTINCT_VALUES = (1 << 31) - 1
 _MIN_FALSE_POSITIVES = 1e-6
-# The library's own bounds of one filter.
+# The library's own limits on one filter.
 _FEWEST_BLOOM_BYTES, _MOST_BLOOM_BYTES = 32, 128 << 20
 _MAX_BLOOM_BYTES = 256 << 20
 # The footer repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
-# Of ORC for Java. Each stride has an entry in the index, in memory until its stripe ends.
+# The limit of ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
 _MIN_ROW_INDEX_STRIDE = 1000
 
 
 def check_parquet(options: ParquetOptions) -> None:
-    """Raises WriteOptionError, which names the option and its limit."""
+    """Raise WriteOptionError, which names the option and its limit, if an option of a Parquet file is out of bounds."""
     if options.page_bytes > _MAX_PAGE_BYTES:
         raise WriteOptionError(f"page_bytes is {options.page_bytes}, the limit is {_MAX_PAGE_BYTES}: ask for less")
     for bloom in options.bloom_filters:
@@ -45,7 +45,7 @@ def check_parquet(options: ParquetOptions) -> None:
 
 
 def check_orc(options: OrcOptions) -> None:
-    """Raises WriteOptionError, which names the option and its limit."""
+    """Raise WriteOptionError, which names the option and its limit, if an option of an ORC file is out of bounds."""
     if options.row_index_stride > _MAX_ROW_INDEX_STRIDE:
         raise WriteOptionError(
             f"row_index_stride is {options.row_index_stride}, the limit is {_MAX_ROW_INDEX_STRIDE}: ask for less"
@@ -63,7 +63,7 @@ def check_orc(options: OrcOptions) -> None:
 
 
 def check_footer_names(row_groups: int, names_bytes: int) -> None:
-    """Raises EncodeError when the names of the columns, once for each row group, are more than a footer may hold."""
+    """Raise EncodeError if the names of the columns, once for each row group, take more bytes than a footer may."""
     if row_groups * names_bytes > _MAX_FOOTER_NAMES_BYTES:
         raise EncodeError(
             f"the names of the columns take {names_bytes} bytes in each of {row_groups} row groups, the limit of a "
@@ -72,7 +72,7 @@ def check_footer_names(row_groups: int, names_bytes: int) -> None:
 
 
 def bloom_bytes(options: ParquetOptions) -> int:
-    """Memory of the bloom filters of one row group, which the library keeps until the file ends."""
+    """Return the memory of the bloom filters of one row group, which the library keeps until the file ends."""
     return sum(
         _filter_bytes(
             bloom.distinct_values or DEFAULT_BLOOM_DISTINCT_VALUES,
@@ -83,35 +83,35 @@ def bloom_bytes(options: ParquetOptions) -> int:
 
 
 def filters_from_start_bytes(command: WriteCommand) -> int:
-    """Memory of the bloom filters that a file has as soon as it is open; raises WriteOptionError for wrong options."""
+    """Return the memory of the bloom filters that exist once a file is open; raises WriteOptionError."""
     check_orc(command.orc)
     return orc_bloom_bytes(command.orc) if command.HasField("orc") else 0
 
 
 def filters_of_row_group_bytes(command: WriteCommand) -> int:
-    """What each row group adds to that until the file ends; raises WriteOptionError for wrong options."""
+    """Return the memory of bloom filters that each row group adds until the file ends; raises WriteOptionError."""
     check_parquet(command.parquet)
     return bloom_bytes(command.parquet)
 
 
 def orc_bloom_bytes(options: OrcOptions) -> int:
-    """Memory of the bloom filters of one stride, which are there from the start."""
+    """Return the memory of the bloom filters of one stride, which exist from the start."""
     values = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
     false_positives = options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES
     # As the library computes it: whole words of the optimal number of bits for a value in each row.
     bits = -values * math.log(false_positives) / math.log(2) ** 2
-    # A column that is named twice has one.
+    # A column that is named twice has one filter.
     return len(set(options.bloom_filter_columns)) * (math.ceil(bits / 64) * 8)
 
 
 def _filter_bytes(distinct_values: int, false_positives: float) -> int:
-    """The size of a split-block filter as Parquet's specification computes it: a power of two."""
+    """Return the size of a split-block filter as Parquet's specification computes it: a power of two."""
     bits = -8 * distinct_values / math.log(1 - false_positives ** (1 / 8))
     size = 1 << math.ceil(math.log2(max(1.0, bits / 8)))
     return min(_MOST_BLOOM_BYTES, max(_FEWEST_BLOOM_BYTES, size))
 
 
 def _check_false_positives(asked: float, option: str) -> None:
-    # Zero asks for the default. A comparison with NaN is false.
+    # Zero asks for the default. NaN is refused as well, because every comparison with it is false.
     if asked != 0 and not _MIN_FALSE_POSITIVES <= asked < 1:
         raise WriteOptionError(f"{option} is {asked:g}: it must be at least {_MIN_FALSE_POSITIVES:g} and less than 1")

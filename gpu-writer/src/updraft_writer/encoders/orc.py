@@ -36,7 +36,10 @@ _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
 
 
 class OrcEncoder:
-    """Encodes one ORC file. Stripes are independent of our row groups: the library ends one when it is large enough."""
+    """Encoder of one ORC file.
+
+    Stripes are independent of row groups: the library ends a stripe when it is large enough.
+    """
 
     name = "pyarrow-orc"
     on_gpu = False
@@ -70,7 +73,7 @@ class OrcEncoder:
 
     @property
     def footer(self) -> Footer:
-        """What the footer says, once closed."""
+        """Facts from the footer, once the file is closed."""
         return Footer(row_groups=0, rows=self._rows)
 
     def write(self, table: pa.Table) -> list[bytes]:
@@ -86,7 +89,7 @@ class OrcEncoder:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()
         if pieces:
-            # A stripe has ended somewhere in this table, so the next one has at most all of it.
+            # A stripe has ended somewhere in this table, so the next stripe holds at most the whole table.
             self._unstored_bytes = data_bytes(table)
         return pieces
 
@@ -99,9 +102,9 @@ class OrcEncoder:
         return with_footer_entries(self._output.take(), self._footer_entries)
 
     def _opened(self) -> orc.ORCWriter:
-        """A writer with its buffers allocated; raises WriteOptionError."""
-        # The library allocates 1 MiB for each stream of each column and fills little of it. Pages that other
-        # batches have used would be resident all the same, as long as the file is open.
+        """Open a writer and have it allocate its buffers; raises WriteOptionError."""
+        # The library allocates 1 MiB for each stream of each column and fills little of it. If it got pages that
+        # other batches have used, they would stay resident as long as the file is open.
         clean_freed_memory()
         try:
             writer = orc.ORCWriter(
@@ -133,20 +136,21 @@ class OrcEncoder:
         }
 
     def _column_id(self, name: str) -> int:
-        """The number of a column in ORC, which counts every level of nesting, starting with the row itself."""
+        """Return the number of a column in ORC, which counts every level of nesting, starting with the row itself."""
         return 1 + sum(_levels(field.type) for field in list(self._schema)[: self._schema.names.index(name)])
 
 
 def _is_hashed_alike(field: pa.Field) -> bool:
-    """Whether equal values have one hash in a bloom filter.
+    """Return whether equal values have the same hash in a bloom filter.
 
-    0.0 and -0.0 have two, and so has a date before 1582: the file has it in another calendar than a reader's filter.
+    0.0 and -0.0 have different hashes. So has a date before 1582, because the file stores it in another calendar than
+    the reader's filter.
     """
     return not is_float(field.type) and not pa.types.is_date(field.type)
 
 
 def _without_offsets(table: pa.Table) -> pa.Table:
-    """The table without sliced structs: of a slice, the library reads the first rows of the whole array."""
+    """Copy sliced structs: the library ignores a slice's offset and reads the first rows of the whole array."""
     for index, column in enumerate(table.columns):
         if pa.types.is_struct(column.type):
             whole = pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds key-value pairs and the calendar to the footer of an ORC file, which the library cannot do.
+"""Addition of key-value pairs and the calendar to the footer of an ORC file, which the library cannot do.
 
-A file ends with its footer (a protobuf message, in compressed chunks), the postscript (another one, uncompressed) and
-the postscript's length in one byte. Bytes appended to a protobuf message become a part of it, and a chunk may be
-uncompressed: so the pairs become one more chunk, and only the footer's length in the postscript changes.
+A file ends with its footer (a protobuf message, in compressed chunks), the postscript (an uncompressed message) and the
+postscript's length in one byte. Bytes appended to a protobuf message become part of it, and a chunk may be
+uncompressed. So the pairs go into uncompressed chunks at the end, and only the footer's length in the postscript
+changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ _UNCOMPRESSED_CHUNK = 1
 
 
 def with_footer_entries(pieces: list[bytes], entries: Mapping[str, str]) -> list[bytes]:
-    """The last pieces of a file, with `entries` and Spark's calendar added to its footer."""
+    """Add `entries` and Spark's calendar to the footer in the last pieces of a file."""
     *before, end = with_end(pieces, _TAIL_BYTES)
     postscript_bytes = end[-1]
     footer, postscript = end[: -1 - postscript_bytes], end[-1 - postscript_bytes : -1]

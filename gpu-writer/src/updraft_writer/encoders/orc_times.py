@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts dates and times as Spark stores them in ORC: dates in Spark 2's calendar, times without a zone as integers.
+"""Conversion of dates and times to the form that Spark stores in ORC.
 
-ORC's own timestamps are not written. The library splits one before 1970 into seconds and nanoseconds rounded towards
-zero, so both are negative. ORC's Java reader, and so Spark, accepts no negative nanoseconds and fails on the file. No
+Dates are stored in Spark 2's calendar, and times without a zone as integers.
+
+The writer does not use ORC's own timestamps. The library splits a timestamp before 1970 into seconds and nanoseconds
+rounded towards zero, so both are negative. ORC's Java reader, and therefore Spark, fails on negative nanoseconds. No
 other value passed to the library gives the pair that Java writes, so a schema with timestamps is refused instead.
 """
 
@@ -18,7 +20,7 @@ _CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema for the library; raises WriteOptionError for times of which it cannot store every value."""
+    """Return the schema for the library; raises WriteOptionError for types of which it cannot store every value."""
     for field in schema:
         for leaf in leaf_types(field.type):
             if reason := _why_not_stored(leaf):
@@ -27,7 +29,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def stored_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in the schema that is stored; raises EncodeError."""
+    """Convert a table to the stored schema; raises EncodeError."""
     return table_with_leaves(table, schema, _stored_leaf, changes=_has_dates)
 
 

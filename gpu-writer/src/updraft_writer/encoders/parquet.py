@@ -28,17 +28,18 @@ from updraft_writer.encoders.parquet_footer import with_edited_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
-# Share of a row group that an open writer retains with sampled dictionaries. With all dictionaries it retains all.
+# Share of a row group that an open writer retains with sampled dictionaries. With a dictionary on every column it
+# retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# Values encoded between two checks of a page's size: all of its rows if they are small, which saves time, and never so
-# many that the page exceeds its limit by more than half.
+# Limits on the values encoded between two checks of a page's size. Within them, the library checks after half a page,
+# so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
 
 class ParquetEncoder:
-    """Encodes one Parquet file. The first row group opens the writer, because it decides the dictionaries."""
+    """Encoder of one Parquet file. The first row group opens the writer, because it decides the dictionaries."""
 
     name = "pyarrow-parquet"
     on_gpu = False
@@ -56,7 +57,7 @@ class ParquetEncoder:
         self._paths = self._leaf_paths()
         self._check_bloom_filters()
         self._names_bytes = sum(len(path.encode()) for path in self._paths)
-        # What the library keeps of each row group until the file ends.
+        # Bytes that the library keeps for each row group until the file ends.
         self._kept_bytes_per_row_group = bloom_bytes(options) + self._names_bytes
         self._row_groups = 0
         self._output = EncodedBytes()
@@ -75,7 +76,7 @@ class ParquetEncoder:
 
     @property
     def footer(self) -> Footer:
-        """What the footer says, once closed."""
+        """Facts from the footer, once the file is closed."""
         [metadata] = self._metadata
         return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries)
 
@@ -109,7 +110,7 @@ class ParquetEncoder:
         )
 
     def _give_up(self) -> None:
-        """Close a failed writer here; otherwise its finalizer does, and fails where nobody can catch it."""
+        """Close a failed writer here; otherwise its finalizer does, and fails where the error cannot be caught."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
@@ -139,18 +140,18 @@ class ParquetEncoder:
                 return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
 
     def _leaves_matched_by_bits(self) -> set[int]:
-        """The numbers of the leaf columns with a dictionary or a bloom filter."""
+        """Return the numbers of the leaf columns with a dictionary or a bloom filter."""
         paths = {*self._encodings.dictionaries, *(bloom.column for bloom in self._options.bloom_filters)}
         return {leaf for leaf, path in enumerate(self._paths) if path in paths}
 
     def _plain_texts(self) -> list[str]:
-        """The string and binary leaves without a dictionary."""
+        """Return the paths of the string and binary leaves without a dictionary."""
         texts = [path for path, leaf in zip(self._paths, schema_leaves(self._schema), strict=True) if is_text(leaf)]
         ambiguous = repeated(self._paths)
         return [path for path in texts if path not in self._encodings.dictionaries and path not in ambiguous]
 
     def _stored_as_bytes(self) -> set[str]:
-        """The leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""
+        """Return the paths of the leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""
         int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
         return {
             path
@@ -171,19 +172,22 @@ class ParquetEncoder:
             "compression": codec_name(options.compression),
             "compression_level": compression_level(options.compression),
             "write_statistics": options.statistics if options.HasField("statistics") else True,
-            # Without a page index the library puts bounds into the headers of pages, where they cannot be taken out.
+            # Without a page index the library puts bounds into the headers of pages, where they cannot be removed.
             "write_page_index": options.page_index or any(map(is_float, schema_leaves(self._schema))),
             "write_page_checksum": options.page_checksums,
             "bloom_filter_options": bloom_filters or None,
             "data_page_size": options.page_bytes or None,
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
-            # Spark reads its own schema from a footer key; Arrow's would only be in addition.
+            # Spark reads its own schema from a footer key; Arrow's would be redundant.
             "store_schema": False,
         }
 
     def _leaf_paths(self) -> list[str]:
-        """The paths of all leaf columns, from an empty file, which also reveals what Parquet cannot hold."""
+        """Return the paths of all leaf columns, read from an empty file.
+
+        Writing that file also shows what Parquet cannot hold: raises WriteOptionError.
+        """
         try:
             arguments = {**self._arguments, "bloom_filter_options": None}
             metadata: list[Any] = []

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits the footer of a Parquet file in ways for which the library has no option.
+"""Edits of a Parquet file's footer for which the library has no option.
 
-The footer ends a file: FileMetaData in Thrift's compact protocol, its length, `PAR1`. A column is marked as timestamps
-without a zone by one more field at the end of its SchemaElement. Readers ignore a chunk's bounds and bloom filter once
-their fields are removed, and filter by its dictionary only if all its pages use it. Everything else stays the same.
+A file ends with its footer: FileMetaData in Thrift's compact protocol, its length, `PAR1`. An additional field at the
+end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and bloom filter
+once their fields are removed, and filter by its dictionary only if all its pages use it. Everything else stays the
+same.
 """
 
 import enum
@@ -19,17 +20,17 @@ _TAIL_BYTES = 8
 _STOP = 0
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _WIDTHS = {_BYTE: 1, _DOUBLE: 8}
-# FileMetaData, SchemaElement and RowGroup.
+# Fields of FileMetaData, SchemaElement and RowGroup.
 _SCHEMA, _ROW_GROUPS = 2, 4
 _CHILDREN, _LOGICAL_TYPE = 5, 10
 _COLUMNS = 1
-# ColumnChunk, ColumnMetaData and Statistics.
+# Fields of ColumnChunk, ColumnMetaData and Statistics.
 _METADATA, _COLUMN_INDEX = 3, (6, 7)
 _STATISTICS, _ENCODING_STATISTICS, _BLOOM_FILTER = 12, 13, (14, 15)
 _BOUNDS = (1, 2, 5, 6, 7, 8)
 # LogicalType.TIMESTAMP with isAdjustedToUTC false and the unit MICROS.
 _MICROSECONDS_WITHOUT_ZONE = bytes.fromhex("8c 12 1c 2c 00 00 00 00")
-# PageEncodingStats: no data pages (type 0) in PLAIN (encoding 0).
+# PageEncodingStats: zero data pages (type 0) in PLAIN (encoding 0).
 _NO_PLAIN_PAGES = bytes.fromhex("15 00 15 00 15 00 00")
 
 
@@ -43,7 +44,7 @@ class Skipping(enum.Flag):
 
 
 def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
-    """The last pieces of a file, joined so that the last one has the whole footer."""
+    """Join the last pieces of a file so that the last one has the whole footer."""
     [*_, tail] = with_end(pieces, _TAIL_BYTES)
     return with_end(pieces, _footer_bytes(tail))
 
@@ -51,10 +52,10 @@ def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
 def with_edited_footer(
     pieces: list[bytes], *, wall_clocks: Sequence[int], unusable: Mapping[tuple[int, int], Skipping]
 ) -> list[bytes]:
-    """The last pieces of a file, with its footer edited.
+    """Edit the footer in the last pieces of a file.
 
-    `wall_clocks` are the numbers of the leaf columns to mark as timestamps without a zone. `unusable` names the parts
-    that readers must not use, by the numbers of row group and leaf column.
+    `wall_clocks` lists the numbers of the leaf columns to mark as timestamps without a zone. `unusable` holds the parts
+    that readers must not use, keyed by the numbers of row group and leaf column.
     """
     if not wall_clocks and not unusable:
         return pieces
@@ -69,24 +70,24 @@ def _footer_bytes(tail: bytes) -> int:
 
 
 class _Thrift:
-    """Position in a message of the compact protocol, whose structs have no lengths: skipping one means parsing it."""
+    """Reader of a message in the compact protocol. Structs have no length, so skipping one means parsing it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and kind of each field of a struct. The caller moves past the value before it asks for the next."""
+        """Yield number and kind of each field of a struct. The caller moves past the value before it takes the next."""
         field = 0
         while header := self.data[self.at]:
             self.at += 1
-            # A long header has the number itself, in zigzag form.
+            # The number of the field itself follows a long header, in zigzag form.
             field = field + (header >> 4) if header >> 4 else self.varint() >> 1
             yield field, header & 0xF
         self.at += 1
 
     def skip(self, kind: int) -> None:
-        """Move past a value. The value of a boolean field is in its kind."""
+        """Move past a value. A boolean field has its value in its kind."""
         if kind in (_I16, _I32, _I64):
             while self.data[self.at] & 0x80:
                 self.at += 1
@@ -106,7 +107,7 @@ class _Thrift:
             self.at += _WIDTHS.get(kind, 0)
 
     def list(self) -> tuple[int, int]:
-        """Move past the header of a list; returns the number of its elements and their kind."""
+        """Move past the header of a list and return the number of its elements and their kind."""
         header = self.data[self.at]
         self.at += 1
         count = header >> 4
@@ -123,7 +124,7 @@ class _Thrift:
             shift += 7
 
 
-# Moves past a value of this kind; returns what to store instead, or None to leave the field out.
+# Moves past a value of this kind and returns the bytes to store instead, or None to leave the field out.
 _Change = Callable[[_Thrift, int], bytes | None]
 
 
@@ -145,7 +146,7 @@ class _Footer(_Thrift):
         return b"".join([*self._parts, self.data[self._copied :]])
 
     def _replace(self, start: int, new: bytes) -> None:
-        """Put `new` in the place of the bytes from `start` to here."""
+        """Replace the bytes from `start` to the current position with `new`."""
         self._parts += [self.data[self._copied : start], new]
         self._copied = self.at
 
@@ -178,7 +179,7 @@ class _Footer(_Thrift):
 
 @cache
 def _changes(unusable: Skipping) -> Mapping[int, _Change]:
-    """The changes to a ColumnChunk that take these parts away."""
+    """Return the changes to a ColumnChunk that remove these parts."""
     of_chunk: dict[int, _Change] = {}
     of_metadata: dict[int, _Change] = {}
     if Skipping.BOUNDS in unusable:
@@ -200,9 +201,9 @@ def _left_out(reader: _Thrift, kind: int) -> None:
 
 
 def _with_no_plain_pages(reader: _Thrift, _kind: int) -> bytes:
-    """The page counts of a chunk's encodings, with zero pages of PLAIN added.
+    """Return the page counts of a chunk's encodings, with zero pages of PLAIN added.
 
-    The counts stay true, but parquet-java no longer assumes that the dictionary has all values of the chunk.
+    The counts stay correct, but parquet-java no longer assumes that the dictionary has all values of the chunk.
     """
     count, element = reader.list()
     start = reader.at
@@ -213,7 +214,7 @@ def _with_no_plain_pages(reader: _Thrift, _kind: int) -> bytes:
 
 
 def _changed(reader: _Thrift, changes: Mapping[int, _Change]) -> bytes:
-    """Move past a struct; returns it with some of its fields changed."""
+    """Move past a struct and return it with some of its fields changed."""
     copy = bytearray()
     last = 0
     for field, kind in reader.fields():

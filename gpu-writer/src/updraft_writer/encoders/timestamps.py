@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts dates and times as Spark stores them in Parquet: calendar, precision and type."""
+"""Conversion of dates and times to the form that Spark stores in Parquet: calendar, precision and type."""
 
 from dataclasses import dataclass
 
@@ -34,18 +34,18 @@ _TIME_ZONE_KEY = "org.apache.spark.timeZone"
 
 
 def is_instant(data_type: pa.DataType) -> bool:
-    """Whether a type is Spark's TIMESTAMP: a point in time, with a zone in Arrow."""
+    """Return whether a type is Spark's TIMESTAMP: a point in time, with a zone in Arrow."""
     return bool(pa.types.is_timestamp(data_type)) and data_type.tz is not None
 
 
 def is_wall_clock(data_type: pa.DataType) -> bool:
-    """Whether a type is Spark's TIMESTAMP_NTZ: no zone in Arrow."""
+    """Return whether a type is Spark's TIMESTAMP_NTZ, which has no zone in Arrow."""
     return bool(pa.types.is_timestamp(data_type)) and data_type.tz is None
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetTimes:
-    """How the dates and times of one file are stored."""
+    """Rules for storing the dates and times of one file."""
 
     timestamps: TimestampType
     rebase: Rebase
@@ -56,7 +56,7 @@ class ParquetTimes:
 
     @classmethod
     def asked_for(cls, options: ParquetOptions) -> "ParquetTimes":
-        """The rules in the options; raises WriteOptionError."""
+        """Return the rules that the options ask for; raises WriteOptionError."""
         modes = (options.rebase, options.int96_rebase)
         if options.timestamps not in TimestampType.values() or not set(modes) <= set(Rebase.values()):
             raise WriteOptionError("this writer does not know the timestamp type or a rebase mode")
@@ -71,7 +71,7 @@ class ParquetTimes:
 
     @property
     def footer(self) -> dict[str, str]:
-        """The footer keys that tell readers the file's calendar."""
+        """Footer keys that tell readers the file's calendar."""
         keys: dict[str, str] = {}
         if self.rebase == Rebase.REBASE_LEGACY:
             keys |= {_LEGACY_DATES_KEY: "", _TIME_ZONE_KEY: self.time_zone}
@@ -80,19 +80,19 @@ class ParquetTimes:
         return keys
 
     def has_int96(self, schema: pa.Schema) -> bool:
-        """Whether a file of this schema has a column of INT96."""
+        """Return whether a file of this schema has a column of INT96."""
         return self.uses_int96 and any(map(is_instant, schema_leaves(schema)))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
-        """Which leaves of a schema are stored as integers, because the library would store them differently.
+        """Return the numbers of the leaves that are stored as integers, because the library would get them wrong.
 
-        pyarrow stores either all timestamps of a file as INT96 or none; Spark does so only for points in time.
+        pyarrow stores either all timestamps of a file as INT96 or none; Spark stores only points in time as INT96.
         """
         wall_clocks = [index for index, leaf in enumerate(schema_leaves(schema)) if is_wall_clock(leaf)]
         return wall_clocks if self.has_int96(schema) or not self.names_wall_clocks else []
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema for the library; raises WriteOptionError."""
+        """Return the schema for the library; raises WriteOptionError."""
         as_integers = bool(self.unnamed_wall_clocks(schema))
 
         def stored(field: pa.Field) -> pa.Field:
@@ -108,19 +108,19 @@ class ParquetTimes:
         return pa.schema([with_leaf_fields(field, stored) for field in schema], schema.metadata)
 
     def stored_table(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """The table in the stored schema; raises EncodeError for values whose calendar is ambiguous."""
+        """Convert a table to the stored schema; raises EncodeError for values whose calendar is ambiguous."""
         for column, name in zip(table.columns, table.column_names, strict=True):
             self._check_calendar(column, name)
         return table_with_leaves(table, schema, self._stored_leaf, changes=self._changes)
 
     def _rebase_of(self, leaf: pa.DataType) -> Rebase:
-        """The rebase mode of a leaf; types that do not depend on a calendar are stored unchanged."""
+        """Return the rebase mode of a leaf; types that do not depend on a calendar are stored unchanged."""
         if is_instant(leaf):
             return self.int96_rebase if self.uses_int96 else self.rebase
         return self.rebase if pa.types.is_date32(leaf) else Rebase.REBASE_CORRECTED
 
     def _check_rebased_zone(self) -> None:
-        """Refuse zones other than UTC: before 1900 Java's zones have their own offsets, which the file would need."""
+        """Raise WriteOptionError for zones other than UTC: rebasing would need Java's own zone offsets before 1900."""
         if self.time_zone not in _UTC:
             raise WriteOptionError(
                 f"this writer rebases timestamps (LEGACY) only in UTC, not in {self.time_zone}: set "

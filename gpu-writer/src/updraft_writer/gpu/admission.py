@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission to the GPU by bytes of its memory, first come, first served. Policy alone: no device, no threads.
+"""Admission to the GPU by bytes of its memory, first come, first served. Pure policy, without a device or threads.
 
-A row group takes its working set while it is encoded. A file that *holds* keeps that between its row groups, so that it
-need not queue again, until the quota runs short or others have waited for `hold_seconds`.
+A row group takes its working set while it is encoded. A file that *holds* keeps that memory between its row groups, so
+that it need not queue again, until the quota runs short or others have waited for `hold_seconds`.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """The device's bytes, the bytes that a raw byte takes there, and how long others wait for a file that holds."""
+    """Device memory, device bytes needed for each raw byte, and how long others wait for files that hold memory."""
 
     memory_bytes: int
     working_set_factor: float = 6.5
     hold_seconds: float = 1.0
 
     def working_set_bytes(self, raw_bytes: int) -> int:
-        """Device bytes for encoding so many raw bytes, at most all that there are."""
+        """Return the device bytes needed to encode `raw_bytes`, at most the device's whole memory."""
         return min(self.memory_bytes, int(raw_bytes * self.working_set_factor))
 
 
@@ -32,7 +32,7 @@ class _Waiter:
 
 
 class DeviceAdmission:
-    """The memory of one device. `may_hold` says whether a file may keep its place between row groups."""
+    """Memory of one device. `may_hold` says whether a file may keep its memory between row groups."""
 
     def __init__(self, limits: DeviceLimits, *, may_hold: Callable[[], bool] = lambda: True) -> None:
         self.limits = limits
@@ -43,11 +43,11 @@ class DeviceAdmission:
 
     @property
     def waiting(self) -> int:
-        """Number of row groups that wait."""
+        """Number of row groups in the queue."""
         return len(self._waiters)
 
     def place(self, *, hold: bool) -> "DevicePlace":
-        """A place for one file, which has no memory yet. With `hold` it keeps its memory between row groups."""
+        """Return a place for one file, still without memory. With `hold` it keeps its memory between row groups."""
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:
@@ -56,7 +56,7 @@ class DeviceAdmission:
             place.release()
 
     async def _acquire(self, waiter: _Waiter) -> bool:
-        """Wait for the turn; False if the file was closed meanwhile. A cancelled caller holds nothing."""
+        """Wait for memory; return False if the file was closed meanwhile. A cancelled caller holds nothing."""
         self._waiters.append(waiter)
         self._dispatch()
         try:
@@ -86,7 +86,7 @@ class DeviceAdmission:
 
 
 class DevicePlace:
-    """The device memory of one file, whose row groups follow each other."""
+    """Device memory of one file, which encodes one row group at a time."""
 
     def __init__(self, admission: DeviceAdmission, *, hold: bool) -> None:
         self._admission = admission
@@ -96,7 +96,7 @@ class DevicePlace:
 
     @asynccontextmanager
     async def step(self, raw_bytes: int) -> AsyncIterator[None]:
-        """The turn of a row group of so many bytes. If the file is closed, it begins at once, without memory."""
+        """Hold memory while a row group of `raw_bytes` is encoded. A closed file starts at once, without memory."""
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
         if self._held_bytes < wanted_bytes:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a library that encodes on a GPU, in plain data: nothing here knows a library.
+"""Interface to a library that encodes on a GPU, in plain data that is independent of the library.
 
-`pylibcudf_engine` implements it. Tests implement it on the CPU, which proves everything but the GPU.
+`pylibcudf_engine` implements it. Tests implement it on the CPU, which covers everything but the GPU itself.
 """
 
 import enum
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class DeviceError(Exception):
-    """Raised when the device or its library failed. Only a file that has not begun can still move to the CPU."""
+    """Raised when the device or its library fails. Only a file that has not begun can still move to the CPU."""
 
 
 class DeviceMemoryError(DeviceError):
@@ -23,7 +23,7 @@ class DeviceMemoryError(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumn:
-    """A column as the device receives it, with its name and stored type; nested columns have `children`."""
+    """Column as the device receives it, with its name and stored type; nested columns have `children`."""
 
     name: str
     data_type: pa.DataType
@@ -36,12 +36,12 @@ class DeviceColumn:
 
     @property
     def field(self) -> pa.Field:
-        """The column as a field of an Arrow schema."""
+        """Field of the column in an Arrow schema."""
         return pa.field(self.name, self.data_type, self.nullable)
 
 
 class Statistics(enum.Enum):
-    """At which level a file has minimum, maximum and null count."""
+    """Level at which a file stores minimum, maximum and null count."""
 
     NONE = "none"
     ROW_GROUPS = "row groups"
@@ -49,7 +49,7 @@ class Statistics(enum.Enum):
 
 
 class DictionaryPolicy(enum.Enum):
-    """Which columns get a dictionary."""
+    """Rule for which columns get a dictionary."""
 
     WHERE_SMALLER = "where smaller"
     ALWAYS = "always"
@@ -58,7 +58,7 @@ class DictionaryPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetPlan:
-    """How the device should write a Parquet file; `codec` is Arrow's name."""
+    """Settings for a Parquet file that the device writes; `codec` is Arrow's name."""
 
     columns: tuple[DeviceColumn, ...]
     codec: str
@@ -70,7 +70,7 @@ class ParquetPlan:
 
 @dataclass(frozen=True, slots=True)
 class OrcPlan:
-    """How the device should write an ORC file; `codec` is Arrow's name."""
+    """Settings for an ORC file that the device writes; `codec` is Arrow's name."""
 
     columns: tuple[DeviceColumn, ...]
     codec: str
@@ -82,7 +82,10 @@ Plan = ParquetPlan | OrcPlan
 
 
 class DeviceFile(Protocol):
-    """One file on the device. It passes bytes to its output as it goes. After an error it cannot be used."""
+    """File encoded on the device, which passes bytes to its output as it goes.
+
+    After an error other than DeviceMemoryError it cannot be used.
+    """
 
     def write(self, table: pa.Table) -> None:
         """Encode a table as one or more row groups of its own; raises DeviceMemoryError and DeviceError."""
@@ -92,18 +95,18 @@ class DeviceFile(Protocol):
 
 
 class GpuEngine(Protocol):
-    """A library and the device that it works on."""
+    """GPU library and the device that it uses."""
 
     name: str
-    """The library, as receipts name it."""
+    """Name of the library in receipts."""
     memory_bytes: int
     """Device memory that the library may use."""
 
     def has_codec(self, plan: Plan) -> bool:
-        """Whether the codec of a plan can be written."""
+        """Return whether the library can write the plan's codec."""
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
-        """A new file; raises DeviceMemoryError and DeviceError. `output` never raises."""
+        """Open a new file; raises DeviceMemoryError and DeviceError. `output` must never raise."""
 
     def check(self) -> None:
-        """Raise DeviceError if the device cannot be used any more."""
+        """Raise DeviceError if the device can no longer be used."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU of a writer: a library on a device and its queue, until the device fails."""
+"""GPU of a writer: its library, its queue and whether it has failed."""
 
 import importlib
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """A device that can encode. Once it cannot, `lost` says why."""
+    """Device that encodes files. Once it has failed, `lost` says why."""
 
     engine: GpuEngine
     admission: DeviceAdmission
     lost: Reason | None = None
 
     def examine(self) -> None:
-        """Check after an error whether the device can still be used. A driver's error never goes away."""
+        """Check after an error whether the device can still be used. A driver error is permanent."""
         try:
             self.engine.check()
         except DeviceError as error:
@@ -34,16 +34,17 @@ class Gpu:
 
 
 def described(gpu: Gpu | Reason) -> str:
-    """Where files are encoded, as one line for the log."""
+    """Return a line for the log that says where files are encoded."""
     if isinstance(gpu, Reason):
         return str(gpu)
     return str(gpu.lost or f"gpu: {gpu.engine.name} with {gpu.engine.memory_bytes} bytes of the GPU's memory")
 
 
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
-    """The engine of the first device, or why there is none. Asks the driver, not which packages are installed.
+    """Return the engine of the first device, or the reason why it cannot be used.
 
-    `memory_bytes` is the device memory that it may use; 0 uses a share of what is free.
+    Having the packages installed is not enough, so this asks the driver. `memory_bytes` is the device memory that the
+    engine may use; 0 uses a share of the free memory.
     """
     if wanted == "cpu":
         return Reason(ReasonKind.ASKED, "this writer was started with --encoder cpu")
@@ -51,7 +52,7 @@ def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
         devices = int(importlib.import_module("rmm._cuda.gpu").getDeviceCount())
     except ImportError as error:
         return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
-    # The driver has several exceptions for a missing device.
+    # The driver raises different exceptions for a missing device.
     except Exception as error:
         return Reason(ReasonKind.NO_DEVICE, f"found no GPU with a CUDA 13 driver: {error}")
     if devices == 0:

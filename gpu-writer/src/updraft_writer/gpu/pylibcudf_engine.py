@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcudf as an `engine`. Only this module imports it, and only if there is a device.
+"""Implementation of `engine` with libcudf. Only this module imports libcudf, and it is imported only with a device.
 
 Three properties of the library shape this module. If `write` runs out of memory, the writer is unchanged and can be
-called again. A writer that is freed still writes its footer, so its sink must exist until then. A failure while
-something is freed ends the process.
+called again. A writer writes its footer when it is freed, so its sink must exist until then. A failure while something
+is freed ends the process.
 """
 
 import ctypes
@@ -55,18 +55,18 @@ _DICTIONARIES = {
 _ROW_GROUP_ROWS = 1 << 30
 # The children of a list are its offsets and its values.
 _VALUES = 1
-# The rest is left to the driver, the kernels and other processes.
+# The rest of the memory is left to the driver, the kernels and other processes.
 _USED_FRACTION = 0.8
 
 
 def open_engine(memory_bytes: int) -> "PylibcudfEngine":
-    """The engine of the current device; 0 uses a share of the free memory."""
+    """Open the engine of the current device. A `memory_bytes` of 0 uses a share of the free memory."""
     free_bytes, _ = rmm.mr.available_device_memory()
     return PylibcudfEngine(memory_bytes or int(_USED_FRACTION * free_bytes))
 
 
 class PylibcudfEngine:
-    """The first GPU that this process sees. It never uses more than `memory_bytes` of its memory."""
+    """Engine on the first GPU that this process sees. It uses at most `memory_bytes` of the GPU's memory."""
 
     name = "pylibcudf"
 
@@ -77,31 +77,31 @@ class PylibcudfEngine:
         rmm.mr.set_current_device_resource(self._resource)
 
     def has_codec(self, plan: Plan) -> bool:
-        """Whether the codec of a plan can be written."""
+        """Return whether libcudf can write the plan's codec."""
         compression = _CODEC_OF_FORMAT[type(plan)][plan.codec]
         if isinstance(plan, ParquetPlan):
             return bool(plc.io.parquet.is_supported_write_parquet(compression))
         return bool(plc.io.orc.is_supported_write_orc(compression))
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
-        """A new file; it uses nothing of the device before the first row."""
+        """Open a new file. It takes no device memory before the first row."""
         return _PylibcudfFile(plan, output)
 
     def check(self) -> None:
-        """Raise DeviceError if the device cannot be used any more."""
+        """Raise DeviceError if the device can no longer be used."""
         (status,) = runtime.cudaDeviceSynchronize()
         if status != runtime.cudaError_t.cudaSuccess:
             raise DeviceError(f"the device says {status.name}")
 
 
 class _PylibcudfFile:
-    """A chunked writer, opened with the first table, whose columns determine its metadata."""
+    """Chunked writer, opened with the first table, whose columns determine its metadata."""
 
     def __init__(self, plan: Plan, output: io.RawIOBase) -> None:
         self._plan = plan
         self._output = output
         self._sink = plc.io.types.SinkInfo([output])
-        # The steps of one file follow each other. Other files need not wait for them.
+        # A stream for each file: its steps run in order, and other files do not wait for them.
         self._stream: Any = None
         self._writer: Any = None
 
@@ -116,7 +116,7 @@ class _PylibcudfFile:
                     self._writer = _opened(self._plan, self._sink, on_device, self._stream)
                 self._writer.write(on_device)
             finally:
-                # An error keeps this frame alive, and nothing may keep device memory alive.
+                # An exception keeps this frame alive, and the frame must not keep device memory alive.
                 del on_device
 
     def close(self) -> None:
@@ -130,20 +130,21 @@ class _PylibcudfFile:
                 self._writer.close()
 
     def __del__(self) -> None:
-        # ORC's footer needs the device, which may be lost or full. A writer that cannot be closed is never freed.
+        # ORC's footer needs the device, which may be lost or full. A writer that cannot be closed is never freed,
+        # because a failure while it is freed would end the process.
         if isinstance(self._plan, OrcPlan):
             try:
                 self.close()
             except DeviceError:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 return
-        # Freed before the sink, to which it writes.
+        # Free the writer before the sink that it writes to.
         self._writer = None
 
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Maps the library's exceptions, which can be any of C++'s, to those of `engine`."""
+    """Map the library's exceptions, which can be any C++ exception, to those of `engine`."""
     try:
         yield
     except MemoryError as error:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories below a root, opened name by name, each in the descriptor of the one above: no link is followed.
+"""Directories below a root, opened name by name through the descriptor of the parent, without following links.
 
-A path is resolved and compared with the roots once. Whoever may write below a root can replace a directory by a link
-afterwards, and a path that is resolved again would then lead elsewhere. Here no name is resolved twice, and links below
-the root are gone from a resolved path, so one that is met is refused. It takes nothing from the kernel that Linux has
-not always had, unlike openat2, which cannot make the missing directories either.
+A path is resolved and compared with the roots once. Anyone who may write below a root can later replace a directory
+with a link, and resolving the path again would then lead elsewhere. So this module never resolves a name twice. A
+resolved path has no links below the root, so a link found there is refused. Unlike openat2, this works on every Linux
+kernel, and it can create missing directories.
 """
 
 import errno
@@ -14,22 +14,22 @@ from contextlib import suppress
 from pathlib import Path
 
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
-# A directory that is only passed need not be readable.
+# A directory that is only passed through need not be readable.
 _PASSED = os.O_PATH | _DIRECTORY
 
 
 def opened(root: Path, directory: Path) -> int:
-    """A descriptor of a root or a directory below it, to sync it or use its names; raises OSError."""
+    """Open a root or a directory below it, to sync it or to use its entries. Returns a descriptor; raises OSError."""
     return _descend(root, directory, _open_in, os.O_RDONLY | _DIRECTORY)
 
 
 def passed(root: Path, directory: Path) -> int:
-    """The same for a directory that may be unreadable: its names can be used, but it cannot be synced."""
+    """Open a directory that may be unreadable: its entries can be used, but it cannot be synced."""
     return _descend(root, directory, _open_in, _PASSED)
 
 
 def made(root: Path, directory: Path) -> int:
-    """The same as `passed`, after creating what is missing of the root and below it; raises OSError."""
+    """Open a directory like `passed`, after creating the root and the directories that are missing; raises OSError."""
     root.mkdir(parents=True, exist_ok=True)
     return _descend(root, directory, _make_in, _PASSED)
 

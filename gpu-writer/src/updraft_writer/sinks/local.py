@@ -14,21 +14,24 @@ from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_
 
 
 class _Identity(NamedTuple):
-    """Identity of a file that a rename does not change."""
+    """Identity of a file, unchanged by a rename."""
 
     device: int
     inode: int
 
 
 class LocalStorage:
-    """A hidden file that is renamed. With `sync`, file and name are on the disk before it counts as published."""
+    """Local file, written under a hidden name and then renamed.
+
+    With `sync`, the file and its name are on the disk before the file counts as published.
+    """
 
     def __init__(
         self, path: Path, *, root: Path = Path("/"), sync: bool = True, unsynced: set[Path] | None = None
     ) -> None:
-        """`path` lies below `root` and has no links: one that takes a directory's place later is not followed.
+        """Prepare a file at `path`, which lies below `root` and has no links. Links that appear later are not followed.
 
-        `unsynced`, shared by all files, has directories that this process created and has not synced yet.
+        `unsynced`, shared by all files, holds the directories that this process has created and not synced yet.
         """
         self._root = root
         self._unsynced = set() if unsynced is None else unsynced
@@ -36,11 +39,11 @@ class LocalStorage:
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
         self._sync = sync
         self._descriptor: int | None = None
-        # The directory of the hidden file, also once its name leads elsewhere or nowhere.
+        # Descriptor of the hidden file's directory. It stays valid if the directory is renamed or replaced.
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # The error of a rename that may have taken effect nevertheless.
+        # Error of a rename that may have taken effect all the same.
         self._doubt: OSError | None = None
 
     def open(self) -> None:
@@ -84,10 +87,10 @@ class LocalStorage:
         """Remove the hidden file; raises OSError."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # Nobody needs its bytes any more, so an error of close does not matter.
+            # Its bytes are no longer needed, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
-        # Taken, so that a repeated attempt finds the directory by its name again.
+        # Cleared, so that a repeated attempt opens the directory by its name.
         kept, self._directory = self._directory, None
         with suppress(FileNotFoundError):
             directory = passed(self._root, self._hidden.parent) if kept is None else kept
@@ -102,13 +105,13 @@ class LocalStorage:
                 os.close(directory)
 
     def _make_directories(self) -> int:
-        """Create the missing directories; returns a descriptor of the file's own."""
+        """Create the missing directories and return a descriptor of the file's directory."""
         parent = self._path.parent
-        # Remembered, because a failed attempt may have created them nevertheless.
+        # Kept for the next attempt: a failed attempt may already have created them.
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Before they are created: another file that finds one must not assume that it is synced.
+        # Recorded before they are created: another file that finds one must not assume that it is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         directory = made(self._root, parent)
         try:
@@ -119,14 +122,14 @@ class LocalStorage:
         return directory
 
     def _sync_new_directories(self) -> None:
-        # Now rather than with the file: other files in these directories may get their receipts before this one.
+        # Synced now rather than with the file: other files in these directories may get their receipts earlier.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
                 with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # A second sync would succeed and hide the loss: only a directory that is created again can be synced.
+                # A second sync would succeed and hide the loss, so the new directories have to be created again.
                 for unsynced in new_directories:
                     with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
                         os.rmdir(unsynced.name, dir_fd=directory)
@@ -136,7 +139,7 @@ class LocalStorage:
 
     def _opened_directory(self) -> int:
         try:
-            # Only a directory that is synced has to be readable.
+            # The directory has to be readable only if it is synced.
             return (opened if self._sync else passed)(self._root, self._path.parent)
         except OSError as error:
             if self._doubt is None:
@@ -144,7 +147,7 @@ class LocalStorage:
             raise InDoubtError("its directory cannot be opened", error) from error
 
     def _opened_above(self, place: Path) -> int:
-        """The directory above one that was created: above the root, nobody but the operator makes any."""
+        """Open the parent of a new directory. Above the root, links are the operator's, so they are followed."""
         if place.is_relative_to(self._root) and place != self._root:
             return opened(self._root, place.parent)
         return os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -155,7 +158,8 @@ class LocalStorage:
         try:
             os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            # A network file system may have renamed it and lost the answer, or have answered its own repeated request.
+            # A network file system may have renamed the file and lost the reply, or may have reported the failure of a
+            # request that it repeated after it had succeeded.
             self._doubt = error
             if not self._is_published():
                 raise
@@ -171,7 +175,7 @@ class LocalStorage:
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means that it does not, and reports no loss."""
+    """Sync a directory if its file system supports that. EINVAL means that it does not, not that data was lost."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -194,7 +198,7 @@ def _identity(status: os.stat_result) -> _Identity:
 
 
 def _identity_of(name: str, directory: int) -> _Identity | None:
-    """The identity of the file with this name in a directory; None if there is none."""
+    """Return the identity of the named file in a directory, or None if it does not exist."""
     try:
         return _identity(os.lstat(name, dir_fd=directory))
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anything that pyarrow.fs reaches: s3, gs, abfs, hdfs.
+"""Remote storage that pyarrow.fs reaches: s3, gs, abfs, hdfs.
 
-These file systems retry their own requests. A receipt means that closing the stream has succeeded: an object store then
-has every byte. On HDFS pyarrow can call neither hflush nor hsync, so the data nodes may hold the last blocks in memory
-(`dfs.datanode.synconclose` makes them sync).
+These file systems retry their own requests. A receipt means that the stream was closed successfully: an object store
+then has every byte. On HDFS, pyarrow can call neither hflush nor hsync, so the data nodes may hold the last blocks in
+memory (`dfs.datanode.synconclose` makes them sync).
 """
 
 import enum
@@ -26,23 +26,23 @@ _log = structlog.get_logger(__name__)
 
 
 class _Phase(enum.Enum):
-    """How far writing a file has come."""
+    """Progress of writing a file."""
 
     NEW = "new"
     WRITING = "writing"
-    # Also if closing has failed: a second close would succeed and hide the loss.
+    # Set even if closing failed: a second close would succeed and hide the loss.
     CLOSED = "closed"
 
 
 class _Found(NamedTuple):
-    """What a name refers to: enough to tell a new file from the previous one."""
+    """Size and modification time of a stored file, enough to tell a new file from the previous one."""
 
     size_bytes: int
     mtime_ns: int
 
 
 class RemoteStorage:
-    """Streams to a hidden object, which is moved to the final name."""
+    """Remote file, streamed to a hidden object that is then moved to the final name."""
 
     def __init__(self, file_system: fs.FileSystem, path: str) -> None:
         self.file_system = file_system
@@ -53,7 +53,7 @@ class RemoteStorage:
         self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
         self._phase = _Phase.NEW
-        # What had the final name before the rename, and the error of a rename that may have taken effect nevertheless.
+        # The file that had the final name before the rename, and the error of a rename that may have taken effect.
         self._before: _Found | None = None
         self._doubt: OSError | None = None
         self._set_aside = False
@@ -93,7 +93,7 @@ class RemoteStorage:
             return
         if self._phase is _Phase.WRITING:
             self._phase = _Phase.CLOSED
-            # A stream that failed to write may fail to close, and may have completed the object nevertheless.
+            # A stream that failed to write may also fail to close, and may have completed the object all the same.
             with suppress(OSError):
                 self._stream.close()
         try:
@@ -136,14 +136,14 @@ class RemoteStorage:
                 self._before = None
             self._move()
         except OSError as error:
-            # A storage may do what it is asked and lose the answer.
+            # The storage may have moved the file and lost the reply.
             self._doubt = error
             if not self._is_published():
                 self._check_aside(error)
                 raise
 
     def _check_aside(self, error: OSError) -> None:
-        """Raise AsideError while the previous file lacks its name; after the last attempt it gets its name back."""
+        """Raise AsideError if the previous file is still aside. After the last attempt, try to move it back first."""
         if self._set_aside and not may_be_repeated(Step.PUBLISH, error):
             with suppress(OSError):
                 self._bring_back()
@@ -170,7 +170,7 @@ class RemoteStorage:
         return f"{self._directory}/{name}" if self._directory else name
 
     def _remove_leftover(self, path: str) -> None:
-        """Remove the hidden name of a published file. A failure does not concern its client."""
+        """Remove a hidden name that a published file left behind. A failure is logged, because the file is complete."""
         try:
             self._remove(path)
         except OSError as error:
@@ -181,7 +181,7 @@ class RemoteStorage:
             self.file_system.delete_file(path)
 
     def _look(self, path: str) -> _Found | None:
-        """What a name refers to, or None; raises OSError if the storage does not answer."""
+        """Look up a name. Returns None if it does not exist; raises OSError if the storage does not answer."""
         info = self.file_system.get_file_info(path)
         if info.type != fs.FileType.NotFound:
             return _Found(info.size, info.mtime_ns)
@@ -190,7 +190,7 @@ class RemoteStorage:
         return None
 
     def _check_missing(self, path: str) -> None:
-        """Tell a failed lookup from a missing file by opening it, because pyarrow reports both of HDFS as missing."""
+        """Raise OSError if the file can be opened: on HDFS, pyarrow reports a failed lookup as a missing file."""
         try:
             self.file_system.open_input_file(path).close()
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths a client may write: only those below the roots that the writer was started with."""
+"""Roots of a writer: a client may write only below the roots that the writer was started with."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -13,7 +13,7 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# What a storage needs in addition to pyarrow.
+# Requirements of a storage in addition to pyarrow, for errors.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
@@ -27,17 +27,18 @@ class Roots:
         self._unsynced: set[Path] = set()
 
     def storage(self, path: str, within: Sequence[str] = ()) -> Storage:
-        """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
+        """Return the storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
 
-        `within` are roots of the caller's own, below those of the writer; empty: it may write below all of these.
+        `within` lists the caller's own roots, which lie below the writer's. If it is empty, the caller may write below
+        all of the writer's roots.
         """
         try:
             location = resolved(parse_location(path))
         except (ValueError, RuntimeError) as error:
-            # RuntimeError: Python's word for links in a circle.
+            # Python raises RuntimeError for a loop of links.
             raise WriteRefusedError(f"no path to write: {error}") from None
         except OSError as error:
-            # A link on the way has just been changed, or is on a storage that fails.
+            # A link in the path has just been changed, or its storage has failed.
             raise SinkError(f"cannot reach {path}: {error.strerror}") from error
         root = next((root for root in self._roots if root.place.contains(location)), None)
         if root is None:
@@ -52,14 +53,14 @@ class Roots:
         try:
             file_system, inner_path = _file_system(root, location.path)
         except (OSError, ValueError) as error:
-            # The library's message lists every directory in which it has searched.
+            # The rest of the library's message lists every directory that it has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path)
 
 
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
-    """The root of the caller's that has the location: no link leads out of it. Raises WriteRefusedError."""
+    """Narrow a root to the caller's own root around a location, which links cannot leave. Raises WriteRefusedError."""
     try:
         own = [resolved(parse_location(place)) for place in within]
     except (ValueError, RuntimeError, OSError) as error:
@@ -71,7 +72,7 @@ def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) 
 
 
 def _file_system(root: Root, path: PurePosixPath) -> tuple[fs.FileSystem, str]:
-    """The file system for a path of a root, and the path in it; raises OSError and ValueError."""
+    """Return the file system for a path below a root, and the path in it; raises OSError and ValueError."""
     uri = f"{root.place.scheme}://{root.authority}{quote(str(path))}"
     file_system, inner_path = fs.FileSystem.from_uri(f"{uri}?{root.options}" if root.options else uri)
     if isinstance(file_system, fs.S3FileSystem):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every sink is: it stores bytes under a hidden name and publishes them as a whole or not at all.
+"""Interface of sinks, which store bytes under a hidden name and publish them as a whole or not at all.
 
-A storage blocks and runs one step at a time; `stored` runs it. Only this module decides which steps may be repeated.
+A storage blocks and runs one step at a time; `stored` runs it on threads. Only this module decides which steps may be
+repeated.
 """
 
 import enum
@@ -11,11 +12,11 @@ from typing import Protocol
 
 from updraft.errors import SinkError
 
-# libhdfs reports every Java exception without its own errno like this, whether the connection was refused or a quota
-# used up. pyarrow passes on nothing that would tell them apart, so it does not count as temporary.
+# libhdfs's errno for every Java exception that has no errno of its own, from a refused connection to a used-up quota.
+# pyarrow passes on nothing that would tell them apart, so this errno does not count as temporary.
 _LIBHDFS_UNKNOWN = 255
 
-# Errors that may be temporary. All others (no space, no permission, no such bucket) would fail again.
+# Errors that may be temporary. All others (no space, no permission, no such bucket) would occur again.
 _TRANSIENT = frozenset(
     {
         errno.EAGAIN,
@@ -33,7 +34,7 @@ _TRANSIENT = frozenset(
 
 
 class Step(enum.Enum):
-    """A storage operation, as errors name it."""
+    """Storage operation; errors use the value as its name."""
 
     CREATE = "create"
     WRITE = "write"
@@ -42,14 +43,14 @@ class Step(enum.Enum):
     DISCARD = "remove the unfinished"
 
 
-# CREATE has stored nothing that could be lost. PUBLISH looks whether the attempt before took effect. DISCARD removes
-# whatever is there. WRITE and COMPLETE are not here: a write, a sync or a close may report that *earlier* bytes were
-# lost. They report it once; the same call then succeeds, and the bytes are gone.
+# CREATE has stored nothing that could be lost. PUBLISH checks whether the previous attempt took effect. DISCARD removes
+# whatever exists. WRITE and COMPLETE are excluded: a write, a sync or a close may report that *earlier* bytes were
+# lost. It reports the loss once; the same call then succeeds, and the bytes are gone.
 _REPEATABLE = frozenset({Step.CREATE, Step.PUBLISH, Step.DISCARD})
 
 
 class Standing(enum.Enum):
-    """What became of a file after a failed step, in the words of errors."""
+    """State of a file after a failed step; errors end with the value."""
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
@@ -58,7 +59,7 @@ class Standing(enum.Enum):
 
 
 class LostError(OSError):
-    """Raised when a storage has lost bytes, or may have, and will not report it again: always final."""
+    """Raised when a storage has lost bytes, or may have, and will not report it again. The step is never repeated."""
 
     def __init__(self, message: str, cause: OSError, standing: Standing = Standing.UNPUBLISHED) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
@@ -66,7 +67,7 @@ class LostError(OSError):
 
 
 class InDoubtError(OSError):
-    """Raised when it is unknown whether the file has its final name. Publishing again checks again."""
+    """Raised when it is unknown whether the file has its final name. The next attempt to publish checks again."""
 
     standing = Standing.UNKNOWN
 
@@ -84,10 +85,10 @@ class AsideError(OSError):
 
 
 class Sink(Protocol):
-    """Where the bytes of one file go. After an error, only `discard` may be called."""
+    """Destination of one file's bytes. After an error, only `discard` may be called."""
 
     async def open(self) -> None:
-        """Make the hidden file; raises SinkError."""
+        """Create the hidden file; raises SinkError."""
 
     async def write(self, piece: bytes) -> None:
         """Append a piece; returns when the storage has taken it. Raises SinkError."""
@@ -100,7 +101,7 @@ class Sink(Protocol):
 
 
 class Storage(Protocol):
-    """A sink whose steps block, one at a time.
+    """Blocking counterpart of a sink; it runs one step at a time.
 
     A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether it is
     called again.
@@ -113,19 +114,20 @@ class Storage(Protocol):
         """Append a piece."""
 
     def complete(self) -> None:
-        """Complete the hidden file: afterwards the storage has confirmed every byte."""
+        """Complete the hidden file. Afterwards the storage has confirmed every byte."""
 
     def publish(self) -> None:
         """Give the file its final name; also raises LostError and InDoubtError."""
 
     def discard(self) -> None:
-        """Remove the hidden file. What is published stays."""
+        """Remove the hidden file. A published file stays."""
 
 
 def is_published(look: Callable[[], tuple[bool, bool]], doubt: OSError | None) -> bool:
-    """Whether a file has its final name after a rename that failed with `doubt`; raises InDoubtError if nobody knows.
+    """Return whether a file has its final name after a rename that failed with `doubt`; raises InDoubtError if unknown.
 
-    `look` says whether the final and the hidden name are the file's; it raises OSError if the storage does not answer.
+    `look` returns two flags, whether the file has its final name and whether it has its hidden name. It raises OSError
+    if the storage does not answer.
     """
     try:
         has_final_name, has_hidden_name = look()
@@ -139,7 +141,7 @@ def is_published(look: Callable[[], tuple[bool, bool]], doubt: OSError | None) -
 
 
 def may_be_repeated(step: Step, error: OSError) -> bool:
-    """Whether calling the step again is safe and may succeed."""
+    """Return whether calling the step again is safe and may succeed."""
     match error:
         case LostError():
             return False
@@ -150,13 +152,13 @@ def may_be_repeated(step: Step, error: OSError) -> bool:
 
 
 def sink_error(step: Step, path: str, error: OSError) -> SinkError:
-    """The error that a client gets for a step that failed."""
+    """Return the error that a client gets for a failed step."""
     standing = error.standing if isinstance(error, LostError | InDoubtError | AsideError) else Standing.UNPUBLISHED
     return SinkError(f"cannot {step.value} {path}: {reason_of(error)}; {standing.value}")
 
 
 def reason_of(error: OSError) -> str:
-    """Why a storage failed, in one line."""
+    """Return the reason for a storage's failure in one line."""
     reason = error.strerror or " ".join(str(error).split())
     if error.errno == _LIBHDFS_UNKNOWN:
         return f"{reason} (libhdfs has written the Java exception to the writer's stderr)"
@@ -164,5 +166,8 @@ def reason_of(error: OSError) -> str:
 
 
 def hidden_name(name: str, unique: str) -> str:
-    """The hidden name until publication: Spark and Hadoop skip names that begin with a dot or an underscore."""
+    """Return the hidden name of a file until it is published.
+
+    It begins with a dot and an underscore, because Spark and Hadoop skip such names.
+    """
     return f"._{name}.{unique}.updraft"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A blocking storage as an asynchronous sink: its steps run on threads, and are repeated if `sink` allows that.
+"""Asynchronous sink on a blocking storage, whose steps run on threads and are repeated if `sink` allows that.
 
 The caller of a write keeps its bytes reserved until the write has ended.
 """
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a step is attempted, and the first pause; each further pause is twice as long."""
+    """Number of attempts of a step, and the first pause between them. Each further pause is twice as long."""
 
     attempts: int = 5
     first_pause_seconds: float = 0.2
@@ -29,7 +29,7 @@ class RetryPolicy:
 
 @dataclass(eq=False)
 class StoredSink:
-    """One file on a storage; the steps run on `threads`, one at a time.
+    """File on a storage; its steps run on `threads`, one at a time.
 
     A step that takes longer than `silence_seconds` is reported to `on_silence`; 0 sets no limit.
     """
@@ -67,7 +67,7 @@ class StoredSink:
 
     async def _run(self, step: Step, action: Callable[[], None]) -> None:
         if self._silence is not None and step is not Step.DISCARD:
-            # The file was given up: a step that returns late must not be followed by publication.
+            # The file has failed: a step that returns late must not lead to publication.
             raise self._silence
         pause_seconds = self.retry.first_pause_seconds
         for attempt in range(1, self.retry.attempts + 1):
@@ -104,7 +104,7 @@ class StoredSink:
                 alarm.cancel()
 
     def _tell_silence(self, step: Step, begun: threading.Event) -> None:
-        """Fail the file. A thread cannot be interrupted: the action goes on and keeps its memory until it ends."""
+        """Fail the file. The action goes on and keeps its memory until it ends: a thread cannot be interrupted."""
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
         what = "the storage has not answered" if begun.is_set() else "other files' storages hold all --store-threads"
         self._silence = SinkError(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subcommands: each parses its options, asks services or the cluster, and prints the answer."""
+"""Subcommands, each of which parses its options, asks services or the cluster, and prints the answer."""

@@ -59,7 +59,7 @@ class Doctor(Options):
         sys.exit(any(finding.level is Level.ERROR for finding in found))
 
     def findings(self) -> Sequence[Finding]:
-        """The findings, in the order in which a task would fail; raises SparkConfError."""
+        """Return the findings, in the order in which a task would fail; raises SparkConfError."""
         return self._check_endpoint() if self.endpoint else self._check_conf()
 
     def _check_endpoint(self) -> Sequence[Finding]:

@@ -38,7 +38,7 @@ class Drain(ClusterOptions):
         return self
 
     def cli_cmd(self) -> None:
-        """Drain, and print the progress."""
+        """Drain the pod or the service, and print the progress."""
         if self.endpoint:
             with self.service() as service:
                 service.drain()

@@ -29,7 +29,7 @@ class Describe(PoolOptions):
     name: CliPositionalArg[str] = setting("The function's name, or NAME@VERSION for one of its versions.")
 
     def cli_cmd(self) -> None:
-        """Print it."""
+        """Print the description."""
         with self.service() as service:
             functions = service.functions()
         versions = described(self.name, functions)
@@ -115,7 +115,7 @@ class Functions(ClusterOptions):
 
 
 def _at_fault(function: Mapping[str, Any]) -> str:
-    # The status.json of an old pool does not say whether it is final.
+    # The status.json of an old pool does not say whether a fault is final.
     return at_fault(function["fault"], is_final=function.get("fault_is_final", False))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft new`: a module of functions to begin with."""
+"""`updraft new`: create a module of functions to begin with."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -24,7 +24,7 @@ class New(BaseModel):
     name: CliPositionalArg[str] = setting("Name of the module, and of the directory.")
 
     def cli_cmd(self) -> None:
-        """Write it."""
+        """Write the module, and print the next commands."""
         for file in write_module(self.name, Path.cwd()):
             print_line(str(file.relative_to(Path.cwd())))
         print_line()

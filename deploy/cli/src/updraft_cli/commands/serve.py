@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft serve`: a module of functions on a pool of this machine, while it is being written."""
+"""`updraft serve`: serve a module of functions on this machine while it is being written."""
 
 import contextlib
 from typing import ClassVar
@@ -24,9 +24,9 @@ _CALL_TIMEOUT_SECONDS = 10.0
 class Serve(BaseModel):
     """Serve the functions of a module on this machine, and load it again whenever one of its files is saved.
 
-    The pool listens for this machine alone, asks for no token, and runs nothing but the module's functions: it is for
-    writing and trying them. A call that is running ends with the code with which it began; the new code answers as soon
-    as it is loaded. `updraft-server serve` is for a service that others use. Ctrl-C ends it.
+    The pool is for writing and trying functions: it listens only on this machine, needs no token, and runs nothing but
+    the module's functions. Running calls finish with the code that they began with; the new code answers as soon as it
+    is loaded. Use `updraft-server serve` for a service that others use. Ctrl-C ends the command.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +41,7 @@ class Serve(BaseModel):
     workers: int = setting("Worker processes, each for one exchange at a time.", default=2, ge=1)
 
     def cli_cmd(self) -> None:
-        """Serve until it is interrupted; raises ServeError and LocalServiceError where it cannot begin."""
+        """Serve until interrupted; raises ServeError and LocalServiceError if it cannot begin."""
         interruption = Interruption()
         with contextlib.suppress(KeyboardInterrupt):
             files = ModuleFiles(self.module)
@@ -51,11 +51,11 @@ class Serve(BaseModel):
                 with served:
                     self._tell(served)
                     self._follow(files, interruption, served)
-                # A free port that was found is kept: clients know it by now.
+                # The new pool keeps the address of the old one, which clients know by now.
                 served = self._served_again(files, interruption, served.address)
 
     def _follow(self, files: ModuleFiles, interruption: Interruption, served: ServedModule) -> None:
-        """Load the module whenever it changes, and return when the pool has ended."""
+        """Load the module again whenever it changes; return when the pool has ended."""
         while not served.has_ended:
             if changes := files.changes():
                 print_line(f"{', '.join(changes)} changed")
@@ -64,7 +64,7 @@ class Serve(BaseModel):
             elif served.has_loaded_again():
                 self._tell(served)
             else:
-                # A person saves a file, and no editor tells us.
+                # Poll, because editors do not announce that a file was saved.
                 interruption.sleep(_LOOK_SECONDS)
         print_line("the pool has ended: its log, above, says why")
 
@@ -72,7 +72,7 @@ class Serve(BaseModel):
         return ServedModule(self.module, listen=listen, workers=self.workers)
 
     def _served_again(self, files: ModuleFiles, interruption: Interruption, listen: str) -> ServedModule:
-        """A new pool, once the module has changed."""
+        """Return a new pool, once the module has changed."""
         while True:
             while not files.changes():
                 interruption.sleep(_LOOK_SECONDS)
@@ -80,7 +80,7 @@ class Serve(BaseModel):
             try:
                 return self._served(listen)
             except LocalServiceError as error:
-                # Code that ends its process may be mended by the next save.
+                # The next save may fix code that ends its process.
                 print_line(str(error))
 
     def _tell(self, served: ServedModule) -> None:

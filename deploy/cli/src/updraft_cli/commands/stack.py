@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft stack`: where the Python of a pool's workers is."""
+"""`updraft stack`: print the Python stacks of a pool's workers."""
 
 from typing import ClassVar
 
@@ -11,11 +11,11 @@ from updraft_cli.output import print_json, print_line
 
 
 class Stack(PoolOptions):
-    """Print the Python stacks of a worker's threads, or of all busy workers, while they go on working.
+    """Print the Python stacks of a worker's threads, or of all busy workers, while they keep working.
 
-    This is for functions that hang or are slow: no debugger or profiler can attach to a worker, whose memory is hidden.
-    The pool refuses unless it was started with --allow-remote-stacks. Its status page shows the workers' ids. A pod of
-    a cluster is reached through `kubectl port-forward POD 8815`.
+    Use it for functions that hang or are slow: no debugger or profiler can attach to a worker, because its memory is
+    hidden. The pool refuses unless it was started with --allow-remote-stacks. Its status page shows the workers' ids.
+    A pod of a cluster is reached through `kubectl port-forward POD 8815`.
     """
 
     examples: ClassVar[str] = """examples:
@@ -26,7 +26,7 @@ class Stack(PoolOptions):
     worker: CliPositionalArg[str] = setting("Id of the worker. Without one, all that are busy.", default="")
 
     def cli_cmd(self) -> None:
-        """Print them."""
+        """Print the stacks."""
         with self.service() as service:
             stacks = service.stacks(self.worker)
         if self.output == "json":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft status`: pods or one endpoint, with health, load, versions and the expiry of the certificate."""
+"""`updraft status`: show pods or one endpoint, with health, load, versions and the expiry of the certificate."""
 
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -78,7 +78,7 @@ class Status(ClusterOptions):
 
 
 def load_of(status: ServiceStatus) -> str:
-    """The load of a service, in a few words."""
+    """Describe the load of a service in a few words."""
     if "workers" in status:
         workers, waiting = status["workers"], status["queue"]["waiting"]
         total = workers["idle"] + workers["busy"] + workers["starting"]
@@ -88,7 +88,7 @@ def load_of(status: ServiceStatus) -> str:
 
 
 def versions_of(status: ServiceStatus) -> str:
-    """The versions that a service runs, in a few words."""
+    """List the versions that a service runs, in a few words."""
     if "versions" not in status:
         return str(status["writer_version"])
     versions = status["versions"]
@@ -97,19 +97,19 @@ def versions_of(status: ServiceStatus) -> str:
 
 
 def sandbox_of(status: ServiceStatus) -> str:
-    """The layers of a pool's sandbox that are on, then those that are off."""
+    """List the layers of a pool's sandbox that are on, then those that are off."""
     layers = status.get("sandbox", {})
     on = [name for name, lack in layers.items() if not lack]
     return ", ".join([*on, *(f"no {name}" for name, lack in layers.items() if lack)]) or "-"
 
 
 def state_of(status: ServiceStatus) -> str:
-    """The state of a service, and whether its functions are older than their files."""
+    """Return the state of a service, with a note if it has refused to load newer functions."""
     return f"{status['state']}, newer functions refused" if status.get("reload_fault") else str(status["state"])
 
 
 def health_of(status: ServiceStatus) -> str:
-    """The health of Flight by the service's own report."""
+    """Return the health of Flight by the service's own report."""
     health = status.get("health", {})
     if not health:
         return "-"

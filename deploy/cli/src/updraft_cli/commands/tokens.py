@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft tokens`: make the Secrets from which pools and writers read their tokens, each once."""
+"""`updraft tokens`: create the Secrets from which pools and writers read their tokens, unless they exist."""
 
 import secrets
 from typing import Any, ClassVar, Literal
@@ -12,12 +12,12 @@ from updraft_cli.cluster import Cluster, ClusterError
 from updraft_cli.output import print_json, print_line
 
 _RANDOM_BYTES = 36
-# What a service accepts, one token a line, and what a client presents.
+# Keys of a Secret: the tokens that a service accepts, one a line, and the token that a client presents.
 _FILES = ("tokens", "token")
 
 
 class Tokens(BaseModel):
-    """Make Secrets with a new token each; a Secret that is there stays as it is, so that this can be run again.
+    """Create Secrets with a new token each. Existing Secrets stay as they are, so the command can be run again.
 
     Each Secret has the key `tokens`, which a pool or a writer reads, and the key `token`, which its clients read. The
     chart runs this in the cluster, so that no manifest contains a token. The tokens are not printed.
@@ -46,7 +46,7 @@ class Tokens(BaseModel):
     output: Literal["table", "json"] = setting("Output format: lines for people, JSON for programs.", default="table")
 
     def cli_cmd(self) -> None:
-        """Make what is missing, and say which."""
+        """Create the missing Secrets, and print which were created and which existed."""
         cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
         made: list[str] = []
         kept: list[str] = []
@@ -69,5 +69,5 @@ class Tokens(BaseModel):
             print_json({"made": made, "kept": kept})
 
     def _owner(self, cluster: Cluster, name: str) -> Any:
-        """Return the service account that owns a Secret; raise ClusterError if it is missing."""
+        """Return the service account that owns a Secret, with --owned; raises ClusterError if it is missing."""
         return cluster.service_account(name) if self.owned else None

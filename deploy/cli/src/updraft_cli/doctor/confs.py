@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a Spark conf alone: whether the connector is there and switched on, its settings and its credentials."""
+"""Checks of a Spark conf alone: whether the connector is present and switched on, its settings and its credentials."""
 
 import difflib
 import re
@@ -18,7 +18,7 @@ KEY_FILE = "spark.updraft.udf.signingKeyFile"
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
 _ROOT = Path(__file__).parents[5]
-"""The checkout in which this file lies; another directory where a wheel was installed."""
+"""Root of the checkout that contains this file, or some other directory if a wheel was installed."""
 _JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
 _FILE = re.compile(r"File$")
 _EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.(secrets\.|volumes\..*\.mount\.path$)")
@@ -32,7 +32,7 @@ _JAR_CONFS = (
 
 
 def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
-    """Check what pools and writers have in common: the jar, the extension and the names of settings."""
+    """Check everything that pools and writers share: the jar, the extension and the names of settings."""
     _check_jar(confs, driver, findings)
     extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
     if EXTENSION in extensions:
@@ -89,7 +89,7 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
 
 
 def _advice(driver: Driver) -> str:
-    """How the driver gets a jar: from the wheel that carries them, or in a checkout from its sources."""
+    """Advise how the driver gets a jar: from the wheel that carries the jars, or in a checkout from its sources."""
     if (_ROOT / "spark-connector/pom.xml").is_file():
         return "build the jar with `make connector` and name it in spark.jars"
     try:
@@ -99,7 +99,7 @@ def _advice(driver: Driver) -> str:
 
 
 def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
-    """Executors in pods only see files that are mounted."""
+    """Check the files of the conf, because executors in pods only see files that are mounted."""
     files = {key: Path(value) for key, value in confs.items() if key.startswith("spark.updraft.") and _FILE.search(key)}
     if not confs.get("spark.master", "").startswith("k8s://") or "spark.kubernetes.executor.podTemplateFile" in confs:
         return
@@ -128,7 +128,7 @@ def _is_missing(place: str) -> bool:
 
 
 def endpoint_of(confs: Mapping[str, str], prefix: str, findings: Findings) -> Endpoint | None:
-    """The endpoint under a prefix, if it is valid."""
+    """Return the endpoint under a prefix, or None if it is invalid."""
     try:
         endpoint = Endpoint.parse(confs[f"{prefix}.endpoint"])
     except ValueError as error:
@@ -141,7 +141,7 @@ def endpoint_of(confs: Mapping[str, str], prefix: str, findings: Findings) -> En
 def credentials_of(
     confs: Mapping[str, str], prefix: str, transport: Transport, findings: Findings
 ) -> Credentials | None:
-    """The token and TLS files under a prefix, if they are usable."""
+    """Return the token and TLS files under a prefix, or None if they are unusable."""
     paths = {
         name: Path(value)
         for name in ("tls.caFile", "tls.certificateFile", "tls.keyFile")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks from a name to a connection: DNS, a listening port, TLS."""
+"""Checks of the steps to a connection: DNS, a listening port, TLS."""
 
 import socket
 import ssl
@@ -13,12 +13,12 @@ from updraft_cli.doctor.finding import Findings
 from updraft_cli.endpoint import Endpoint, Transport
 
 _EXPIRES_SOON_DAYS = 14
-# What OpenSSL calls them.
+# OpenSSL's codes for failed verification.
 _WRONG_NAMES, _EXPIRED = (62, 64), 10
 
 
 def check_connection(endpoint: Endpoint, credentials: Credentials, timeout_seconds: float, findings: Findings) -> None:
-    """Check whether a connection can be made; stops at the first error."""
+    """Check whether a connection can be made; stop at the first error."""
     if endpoint.transport is Transport.UNIX:
         _check_unix_socket(endpoint, timeout_seconds, findings)
         return
@@ -33,7 +33,7 @@ def check_connection(endpoint: Endpoint, credentials: Credentials, timeout_secon
 
 
 def certificate_of(endpoint: Endpoint, timeout_seconds: float) -> x509.Certificate | None:
-    """The certificate that the endpoint presents, trusted or not; None if it does not speak TLS."""
+    """Return the certificate that the endpoint presents, trusted or not, or None if it does not speak TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -47,7 +47,7 @@ def certificate_of(endpoint: Endpoint, timeout_seconds: float) -> x509.Certifica
 
 
 def names_in(certificate: x509.Certificate) -> list[str]:
-    """Names and addresses for which a certificate is valid."""
+    """Return the names and addresses for which a certificate is valid."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -128,7 +128,7 @@ def _check_tls(endpoint: Endpoint, credentials: Credentials, timeout_seconds: fl
             _connected(endpoint, timeout_seconds) as plain_socket,
             context.wrap_socket(plain_socket, server_hostname=endpoint.host) as secure,
         ):
-            # A server that rejects the client's certificate says so only now, or closes the connection.
+            # A server that rejects the client's certificate says so only at the first read, or closes the connection.
             if not secure.recv(1):
                 raise ConnectionResetError("it closed the connection")
     except CredentialsError as error:
@@ -184,7 +184,7 @@ def _refused_by_them(error: OSError, credentials: Credentials, findings: Finding
 
 
 def days_left(certificate: x509.Certificate) -> int:
-    """Whole days until a certificate expires; negative if it has expired."""
+    """Return the whole days until a certificate expires; negative if it has expired."""
     return (certificate.not_valid_after_utc - datetime.now(UTC)).days
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's Python, which pickles the functions of a job: its version and that of its pyspark."""
+"""Driver's Python, which pickles the functions of a job: its version and that of its pyspark."""
 
 import json
 import os
@@ -21,7 +21,7 @@ print(json.dumps({"python": platform.python_version(), "pyspark": pyspark}))
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """An interpreter and its versions; a version is empty if it is not known."""
+    """Interpreter and its versions; a version is empty if it is unknown."""
 
     interpreter: str
     python: str = ""
@@ -29,7 +29,10 @@ class Driver:
 
 
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
-    """The versions of the interpreter that Spark would use: the given one, or the conf's, the environment's or this."""
+    """Return the interpreter that Spark would use, with its versions.
+
+    It is the given one, or else that of the conf, of the environment, or of this process.
+    """
     chosen = (
         interpreter
         or confs.get("spark.pyspark.driver.python")
@@ -48,5 +51,5 @@ def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
 
 
 def minor(version: str) -> str:
-    """The major.minor part of a version."""
+    """Return the major.minor part of a version."""
     return ".".join(version.split(".")[:2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of checks, and what to do about them."""
+"""Results of checks, and advice on them."""
 
 import enum
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
+    """Result of one check."""
 
     subject: str
-    """What was checked: `session`, `udf`, `write`, or the endpoint that was given."""
+    """Subject of the check: `session`, `udf`, `write`, or the endpoint that was given."""
     check: str
     level: Level
     found: str
     advice: str = ""
-    """What to do; empty if there is nothing to do."""
+    """Advice to the user; empty if there is nothing to do."""
 
 
 class Findings:

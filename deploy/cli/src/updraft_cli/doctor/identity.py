@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a client may do: who it is to the service, and what its own token says where the service knows none.
+"""Checks of what a client may do, by its identity as the service sees it, or by its own token if it is unknown.
 
-A service tells a stranger nothing. Whoever holds a token can read it without the service, so that is explained here.
+A service tells unknown clients nothing. But the holder of a token can read it without the service, so this module
+explains what the token says.
 """
 
 import base64
@@ -27,9 +28,10 @@ WHAT_SCOPES_ALLOW = {
 
 
 def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings: Findings) -> None:
-    """Say who the client is to the service, and find what it lacks for `wanted`, the scopes that the job needs.
+    """Report the client's identity as the service sees it, and check that it has the scopes that the job needs.
 
-    `tenant` is the one that the job's conf names, if it names one.
+    `wanted` holds those scopes. `tenant` is the tenant in the job's conf; empty if the conf names none. A token that
+    expires soon is a warning.
     """
     findings.ok("identity", _in_words(caller))
     decided = "whoever runs the service decides that, in its identities file"
@@ -58,7 +60,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
 
 
 def what_to_do(credentials: Credentials) -> str:
-    """For a client that the service does not know: what it presents, and where the service looks for that."""
+    """Advise a client that the service does not know: what it presents, and how the service could come to know it."""
     if credentials.token:
         claims = _claims_of(credentials.token)
         if claims is not None:
@@ -88,7 +90,7 @@ def _in_words(caller: Caller) -> str:
 
 
 def _about_issued(claims: dict[str, Any]) -> str:
-    """What a JSON Web Token says of itself, which its holder may read."""
+    """Describe a JSON Web Token by its own claims, which its holder may read."""
     said = [f"{name} {_shown(claims[name])}" for name in ("iss", "aud", "sub", "kid") if name in claims]
     for name, label in (("nbf", "valid from"), ("exp", "expires")):
         if isinstance(claims.get(name), int | float):
@@ -103,7 +105,7 @@ def _about_issued(claims: dict[str, Any]) -> str:
 
 
 def _claims_of(token: str) -> dict[str, Any] | None:
-    """The claims of a JSON Web Token, with the id of its key, which nothing has proven; None if it is none."""
+    """Return the unverified claims of a JSON Web Token, with the id of its key; None for any other token."""
     try:
         header, body, _ = (_decoded(part) for part in token.split("."))
         found = {**json.loads(body), "kid": json.loads(header).get("kid", "none")}
@@ -128,7 +130,7 @@ def _moment(seconds: float) -> str:
 
 
 def _names_of(credentials: Credentials) -> list[str]:
-    """How a service may name the client's certificate: SPIFFE ids and common name."""
+    """Return the names that a service may use for the client's certificate: SPIFFE ids and common name."""
     assert credentials.certificate_file is not None
     try:
         certificate = x509.load_pem_x509_certificate(credentials.certificate_file.read_bytes())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a service that can be reached: its token, its versions, and a round trip of one batch or file."""
+"""Checks of a reachable service: its token, its versions, and a round trip of one batch or file."""
 
 from collections.abc import Callable, Mapping
 
@@ -35,9 +35,10 @@ def check_service(
     *,
     tenant: str = "",
 ) -> None:
-    """Run all checks of a service; `driver` is the Python that will ship functions to it, if there is one.
+    """Run all checks of a service.
 
-    `confs` are the job's, and `tenant` is the one that they name.
+    `driver` is the Python that will ship functions to it, or None. `confs` is the job's conf, and `tenant` the tenant
+    that it names.
     """
     actions = _answered(findings, service.actions, credentials)
     if actions is None:
@@ -57,7 +58,7 @@ def check_service(
         ships = driver is not None and not is_writer
         wanted = ("write",) if is_writer else ("session",) if ships else ()
         check_caller(caller, wanted, tenant, findings)
-    # A pool that takes what is unsigned, too, refuses what is signed by a key that it does not know.
+    # Even a pool that accepts unsigned functions refuses functions that are signed with an unknown key.
     if driver is not None and not is_writer and CHECK_SIGNATURE_ACTION in actions:
         check_signature(service, confs, findings, required=status["signatures_required"])
     if findings.failed:
@@ -134,7 +135,7 @@ def _answered(findings: Findings, ask: Callable[[], set[str]], credentials: Cred
     except flight.FlightUnauthenticatedError as error:
         findings.error("token", first_line(error), what_to_do(credentials))
     except flight.FlightUnauthorizedError as error:
-        # A token that its issuer has signed, for more than the service lets it grant.
+        # The token is valid, but grants more than the service lets its issuer grant.
         findings.error("identity", first_line(error), _REFUSED)
     except pa.ArrowNotImplementedError:
         findings.error(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a driver's key by which it signs functions, where a pool looks at signatures."""
+"""Checks of the key that a driver signs functions with, for pools that verify signatures."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ from updraft_cli.service import Service, first_line
 _TENANT = "spark.updraft.udf.tenant"
 LIFETIME = "spark.updraft.udf.signatureLifetime"
 _DEFAULT_LIFETIME = "7d"
-# As Spark reads durations; one without a unit is of milliseconds.
+# Spark's syntax for durations; a duration without a unit is in milliseconds.
 _DURATION = re.compile(r"([0-9]+)\s*(us|ms|s|m|min|h|d)?")
 _UNIT_MILLISECONDS = {
     "us": 0.001,
@@ -36,9 +36,9 @@ _ASK = "show this to whoever runs the pool, with the public key: openssl pkey -i
 
 
 def check_signature(service: Service, confs: Mapping[str, str], findings: Findings, *, required: bool) -> None:
-    """Let the pool say whose the key of the conf is, by a statement about no function that holds as long as the job's.
+    """Ask the pool who owns the key of the conf, with a signed statement that names no function.
 
-    `required` is whether the pool runs nothing else.
+    The statement is valid as long as the job's statements. `required` says whether the pool refuses unsigned functions.
     """
     path = confs.get(KEY_FILE, "")
     if not path and not required:
@@ -69,14 +69,14 @@ def check_signature(service: Service, confs: Mapping[str, str], findings: Findin
         signer = service.signer_of(_signed(key, confs.get(_TENANT, ""), lifetime_milliseconds))
     except flight.FlightUnauthorizedError as error:
         problem = first_line(error)
-        # The refusal says what to do itself where the key is one that the pool knows.
+        # A refusal that names the setting is about the lifetime: the pool knows the key.
         findings.error("signature", problem, f"lower {LIFETIME}, or {_ASK}" if LIFETIME in problem else _ASK)
     else:
         findings.ok("signature", f"the pool knows the key as {signer!r}")
 
 
 def _milliseconds(duration: str) -> int | None:
-    """Of a duration as Spark writes it; None: it is none."""
+    """Return the milliseconds of a duration in Spark's syntax, or None if it is invalid."""
     found = _DURATION.fullmatch(duration.lower())
     return int(int(found[1]) * _UNIT_MILLISECONDS[found[2] or "ms"]) if found else None
 
