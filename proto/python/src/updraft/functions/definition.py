@@ -108,7 +108,7 @@ class Function(Generic[_P, _R]):
         self.deterministic = options.deterministic
         self.on_error = options.on_error
         self.loads_in = options.loads_in
-        """Process that constructs a class: each worker that runs it, or once the zygote."""
+        """Process that constructs a class: each worker that runs it, or the zygote for all workers."""
         self.concurrency = options.concurrency or _DEFAULT_CONCURRENCY
         """Calls of an async function that a worker runs at once."""
         self.batching = options.batching

@@ -175,7 +175,7 @@ class _Turns:
         self._fill()
 
     def renew(self) -> None:
-        """Let as many reads begin as at the start: reads that have begun no longer count."""
+        """Reset the limit: reads that have begun no longer count."""
         self._allowed = self._most
         self._held.clear()
         self._fill()
@@ -210,7 +210,7 @@ def _caller(identity: Identity) -> str:
 
 
 def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
-    """Return half of the reads: the oldest ones of the callers with the most reads, so that what remains is even."""
+    """Return half of the reads: the oldest ones of the callers with the most, so that callers keep equal numbers."""
     of_callers: dict[str, list[asyncio.Timeout]] = {}
     for patience, caller in reads.items():
         of_callers.setdefault(caller, []).append(patience)

@@ -168,8 +168,7 @@ def check_version(client_version: int, service: str) -> None:
 def tenant_of(call: Call, task: TaskIdentity) -> str:
     """Return the tenant of an exchange: that of the caller's identity.
 
-    An identity without a fixed tenant names one itself: in the header, else as the owner's tenant, else the application
-    id counts.
+    For an identity without a fixed tenant, it is the tenant in the header, else the owner's, else the application id.
 
     Raises:
         PermissionDeniedError: The caller names another tenant than its own.
@@ -180,7 +179,7 @@ def tenant_of(call: Call, task: TaskIdentity) -> str:
 def share_of(call: Call, tenant: str) -> str:
     """Return the name under which an exchange is counted for fair shares.
 
-    That is the tenant's, unless the identity has a share of its own because its callers may name any number of tenants.
+    That is the tenant, unless the identity has its own share because its callers may name any number of tenants.
     """
     return call.identity.share or tenant
 

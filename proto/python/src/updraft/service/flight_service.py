@@ -67,7 +67,14 @@ class Call:
         record: CallRecord = NO_RECORD,
         identify: Callable[[float], Awaitable[Identity]] | None = None,
     ) -> None:
-        """Wrap a gRPC call; `identify` identifies the caller again, by credentials it sent the given seconds ago."""
+        """Wrap a gRPC call.
+
+        Args:
+            context: The gRPC call.
+            identity: The caller's identity.
+            record: Audit record of the call.
+            identify: Identify the caller again, by the credentials that it sent the given number of seconds ago.
+        """
         self.identity = identity
         self.record = record
         self._context = context

@@ -82,7 +82,7 @@ class Lifecycle:
         self._subscribers.append(subscriber)
 
     async def drain_requested(self) -> None:
-        """Wait until the service has to drain."""
+        """Wait until the service must drain."""
         await self._left_ready.wait()
 
 
