@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between Updraft's services and their clients, in Python: messages, errors, Arrow bytes.
+"""Contract between Updraft's services and their clients, in Python: messages, errors, Arrow bytes.
 
 Authors of registered functions write `from updraft import function`.
 """
@@ -13,7 +13,7 @@ __all__ = ["function"]
 
 
 def __getattr__(name: str) -> Any:
-    # Clients and services have no use for it: nobody but an author waits for its imports.
+    # Only authors of functions need it, so clients and services do not pay for its imports.
     if name == "function":
         from updraft.functions import function
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a batch costs in memory beyond its bytes, known from its metadata before anything is allocated for it.
+"""Memory cost of a batch beyond its bytes, computed from its metadata before anything is allocated for it.
 
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
-batch of no bytes can therefore claim any number of values, and whoever encodes or converts them pays for each one.
-Values of all other types have bytes behind them, which Arrow's validation checks, so their cost is in their bytes. Of
-these, booleans take the fewest, a bit each, so that converting one column of them is what costs.
+batch of no bytes can therefore claim any number of values, and code that encodes or converts them pays for each one.
+Values of all other types are backed by bytes, which Arrow's validation checks, so their cost is bounded by their bytes.
+Among these, booleans are the smallest, a bit each; they cost memory when a column of them is converted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,36 +14,36 @@ import pyarrow as pa
 
 # Measured with Parquet's encoder: levels of 2 bytes, and the conversion of a boolean to a byte.
 _BYTES_PER_VALUE = 4
-# Below a list there are repetition levels too, and the sample of the encodings has an index of each value.
+# Values below a list also have repetition levels, and the sample for choosing encodings has an index of each value.
 _BYTES_PER_LISTED_VALUE = 16
 _BYTES_PER_LISTED_BOOLEAN = 6
 
 
 class NarrowLeaf(NamedTuple):
-    """An array whose values take less than a byte each."""
+    """Array whose values take less than a byte each."""
 
     node: int
-    """Its place among the arrays of a batch, in the order of the metadata."""
+    """Index among the arrays of a batch, in the order of the metadata."""
     value_bytes: int
-    """Memory that a value costs while it is encoded."""
+    """Memory that encoding one value costs, in bytes."""
     is_backed: bool
-    """Whether a value has a bit in the batch: then the batch cannot claim more of them than it has bits."""
+    """Whether each value takes a bit of the batch, which therefore cannot claim more values than it has bits."""
 
 
 class Claims(NamedTuple):
-    """What a batch costs beyond its bytes."""
+    """Memory cost of a batch beyond its bytes."""
 
     unbacked_bytes: int
-    """Memory for all values that no byte of the batch stands behind."""
+    """Memory for all values that no bytes of the batch back."""
     encoding_bytes: int
-    """Memory to convert the widest of its narrow columns; columns are converted one after another."""
+    """Memory to convert the most expensive narrow column; columns are converted one after another."""
 
 
 NO_CLAIMS = Claims(0, 0)
 
 
 def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
-    """The arrays whose cost is not in their bytes; most schemas have none."""
+    """Return the arrays whose cost is not bounded by their bytes; most schemas have none."""
     arrays = (found for field in schema for found in _arrays(field.type))
     return tuple(
         NarrowLeaf(node, _value_bytes(data_type, listed=listed), pa.types.is_boolean(_storage(data_type)))
@@ -53,7 +53,7 @@ def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
 
 
 def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
-    """The cost of narrow leaves; `lengths` are those of all arrays of the batch."""
+    """Return the cost of narrow leaves; `lengths` are those of all arrays of the batch."""
     return Claims(
         sum(leaf.value_bytes * lengths[leaf.node] for leaf in leaves if not leaf.is_backed),
         max((leaf.value_bytes * lengths[leaf.node] for leaf in leaves), default=0),
@@ -61,7 +61,7 @@ def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
 
 
 def children(data_type: pa.DataType) -> list[pa.DataType]:
-    """The types of the arrays directly below one of this type, as Arrow's metadata counts them."""
+    """Return the types of the arrays directly below one of this type, as Arrow's metadata counts them."""
     if isinstance(data_type, pa.BaseExtensionType):
         return children(data_type.storage_type)
     if isinstance(data_type, pa.RunEndEncodedType):
@@ -72,7 +72,7 @@ def children(data_type: pa.DataType) -> list[pa.DataType]:
 
 
 def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
-    """Bytes of the paths of all columns and fields, each with the names of those around it, as files store them."""
+    """Return the bytes of the paths of all leaf fields, each with the names around it, as files store them."""
     total = 0
     for field in fields:
         own_bytes = above_bytes + len(field.name.encode())
@@ -83,7 +83,7 @@ def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
 
 
 def _arrays(data_type: pa.DataType, *, listed: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
-    """The type of each array of a column, and whether it lies below something other than structs."""
+    """Yield the type of each array of a column, and whether it lies below something other than structs."""
     yield data_type, listed
     listed = listed or not pa.types.is_struct(_storage(data_type))
     for child in children(data_type):

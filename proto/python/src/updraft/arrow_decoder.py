@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes a client's Arrow data, or raises an error that blames the client.
+"""Decoder of a client's Arrow data, which raises errors that blame the client.
 
-All checks run before the decoding or in `ArrowLayout.check`, where a hostile client cannot skip them: a batch that
-passed can be used without reading out of bounds. Used where bodies are parsed: in a pool's workers and in a writer.
+All checks run before the decoding or in `ArrowLayout.check`, where a hostile client cannot skip them. Using a batch
+that passed them cannot read out of bounds. Bodies are parsed only in a pool's workers and in a writer.
 """
 
 import contextlib
@@ -44,15 +44,15 @@ _IPC_ALIGNMENT_BYTES = 8
 _BODY_ALIGNMENT_BYTES = 64
 _MOST_BYTES_COPIED_BY_PYTHON = 8 << 20
 
-# Every array costs an open file or a function some kilobytes, even without rows.
+# Every array costs some kilobytes in an open file or a function, even without rows.
 _MAX_ARRAYS = 1 << 15
-# Files repeat the names of columns in each row group.
+# A file repeats the names of columns in each row group.
 _MAX_PATH_BYTES = 4 << 20
 _BITS_PER_BYTE = 8
 
 
 class ArrowDecoder:
-    """Decodes the batches of one schema; messages are encapsulated IPC messages."""
+    """Decoder of the batches of one schema; its input are encapsulated IPC messages."""
 
     def __init__(self, schema: pa.Schema, *, max_batch_rows: int, text: Text = Text.UTF_8) -> None:
         self.schema = schema
@@ -64,16 +64,18 @@ class ArrowDecoder:
 
     @property
     def has_unbacked(self) -> bool:
-        """Whether batches may have values that no byte stands behind (`arrow_cost`)."""
+        """Whether batches may have values that no bytes back (`arrow_cost`)."""
         return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
     def announced_by(
         cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int, text: Text = Text.UTF_8
     ) -> "ArrowDecoder":
-        """Return the decoder for the schema in a message; errors refer to it as `what`.
+        """Return the decoder for the schema in a message; errors call the message `what`.
 
-        Raises ProtocolError and LimitError.
+        Raises:
+            ProtocolError: The message is not a schema, or has big-endian or dictionary-encoded columns.
+            LimitError: The schema has too many fields, or too long names.
         """
         schema = announced_schema(encapsulated, what)
         with malformed_as(f"{what} is not an Arrow schema"):
@@ -83,9 +85,11 @@ class ArrowDecoder:
             return cls(schema, max_batch_rows=max_batch_rows, text=text)
 
     def claims(self, encapsulated: pa.Buffer, *, sequence: int) -> Claims:
-        """What a batch costs in memory beyond its bytes (`arrow_cost`); decodes nothing.
+        """Return the memory cost of a batch beyond its bytes (`arrow_cost`), without decoding it.
 
-        Raises ProtocolError and LimitError, as decoding it would.
+        Raises:
+            ProtocolError: Decoding would raise it too.
+            LimitError: Decoding would raise it too.
         """
         if not self._narrow_leaves:
             return NO_CLAIMS
@@ -97,17 +101,17 @@ class ArrowDecoder:
     def decode_batch(
         self, encapsulated: pa.Buffer, *, sequence: int, check: Callable[[pa.RecordBatch], None] | None = None
     ) -> pa.RecordBatch:
-        """A batch that matches the schema and is fully validated; raises ProtocolError or LimitError.
+        """Decode a batch, match it to the schema and validate it fully; raise ProtocolError or LimitError.
 
-        `check` may refuse a batch whose buffers are there and whose values nobody has looked at yet: validation reads
-        each of them, also those that share their bytes.
+        `check` may refuse the batch after its buffers have been checked and before its values are. The validation of
+        values reads each of them, even values that share their bytes, so its cost may exceed the batch's size.
         """
         return self.decode(encapsulated, f"batch {sequence}", check)
 
     def decode(
         self, encapsulated: pa.Buffer, what: str, check: Callable[[pa.RecordBatch], None] | None = None
     ) -> pa.RecordBatch:
-        """As `decode_batch`; errors refer to the message as `what`."""
+        """Do the same as `decode_batch`; errors call the message `what`."""
         with malformed_as(f"{what} is not an Arrow batch of the announced schema"):
             message = pa.ipc.read_message(encapsulated)
             self._check_message(message, what)
@@ -119,7 +123,7 @@ class ArrowDecoder:
         return with_offsets(batch) if self._has_nested else batch
 
     def _check_message(self, message: Any, what: str) -> list[int]:
-        """Refuse what must not be decoded; returns the lengths of all arrays if any of them is narrow."""
+        """Refuse messages that must not be decoded; return the lengths of all arrays if any of them is narrow."""
         if message.type == "schema":
             raise ProtocolError(f"a second schema arrived where {what} was expected")
         if message.type != "record batch":
@@ -136,13 +140,13 @@ class ArrowDecoder:
         if rows < 0:
             raise ProtocolError(f"{what} has {rows} rows")
         body_bytes = message.body.size if message.body is not None else 0
-        # Arrow reads buffers that share bytes, and every column costs as if it had its own.
+        # Arrow accepts buffers that share bytes, but every column then costs as much as if it had bytes of its own.
         if (buffers_bytes := sum(table.pairs(BATCH_BUFFERS)[1::2])) > body_bytes:
             raise ProtocolError(f"{what} has buffers of {buffers_bytes} bytes in a body of {body_bytes}")
         if not self._narrow_leaves:
             return []
         lengths = table.pairs(BATCH_NODES)[::2].tolist()
-        # As many as a batch may have rows, or as have at least a bit each.
+        # Allow as many values as a batch may have rows, or as many as its bits can back.
         limit = max(self._max_batch_rows, _BITS_PER_BYTE * body_bytes)
         for leaf in self._narrow_leaves:
             if not 0 <= lengths[leaf.node] <= limit:
@@ -154,7 +158,7 @@ class ArrowDecoder:
 
 
 def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.Buffer:
-    """The fields of a FlightData as one IPC message, its body on a 64-byte boundary; copies both."""
+    """Copy the fields of a FlightData into one IPC message, whose body starts on a 64-byte boundary."""
     padded = -(-len(data_header) // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
     body_start = -(-(_MESSAGE_PREFIX_BYTES + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
     header_start = body_start - padded
@@ -168,7 +172,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
         view[body_start:] = data_body
     else:
-        # Arrow copies without Python's lock, so other threads go on meanwhile. Its writer cannot begin in the middle.
+        # Arrow copies without the GIL, so other threads keep running. Its writer has to start at the beginning.
         writer = pa.FixedSizeBufferWriter(buffer)
         writer.write(view[:body_start].tobytes())
         writer.write(data_body)
@@ -176,7 +180,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
 
 
 def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
-    """Return the schema in a message, dictionaries and all; raises ProtocolError and LimitError."""
+    """Return the schema in a message, which may have dictionaries; raise ProtocolError or LimitError."""
     with malformed_as(f"{what} is not an Arrow schema"):
         message = pa.ipc.read_message(encapsulated)
         if message.type != "schema":
@@ -201,7 +205,7 @@ def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
 
 @contextlib.contextmanager
 def malformed_as(says: str) -> Iterator[None]:
-    """Raise ProtocolError with these words for whatever reading malformed data raises."""
+    """Turn errors from reading malformed data into a ProtocolError that begins with `says`."""
     try:
         yield
     except _MALFORMED as error:

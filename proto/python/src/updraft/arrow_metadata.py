@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of Arrow's IPC metadata that pyarrow keeps to itself: just enough of flatbuffers to read them.
+"""Reader for fields of Arrow's IPC metadata that pyarrow does not expose, with just enough of flatbuffers for them.
 
-Read metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`): only `is_dictionary` takes any bytes.
+Pass only metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`), except to `is_dictionary`, which
+takes any bytes.
 """
 
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Fields of the flatbuffer tables, by the order of Arrow's format/Message.fbs and format/Schema.fbs.
+# Field numbers of the flatbuffer tables, in the order of Arrow's format/Message.fbs and format/Schema.fbs.
 BATCH_LENGTH = 0
 BATCH_NODES = 1
 BATCH_BUFFERS = 2
@@ -27,14 +28,14 @@ _DICTIONARY_IS_DELTA = 2
 _TYPE_DICTIONARY = 2
 _TYPE_RECORD_BATCH = 3
 
-# A FieldNode is a length and a number of nulls, a Buffer an offset and a length.
+# A FieldNode holds a length and a null count, a Buffer an offset and a length.
 _PAIR_BYTES = 16
 _OFFSET_BYTES = 4
 _MESSAGE_PREFIX_BYTES = 8
 
 
 class Table:
-    """A table of a flatbuffer."""
+    """Table of a flatbuffer."""
 
     def __init__(self, data: memoryview, position: int) -> None:
         self._data = data
@@ -44,53 +45,53 @@ class Table:
 
     @classmethod
     def root(cls, metadata: memoryview) -> "Table":
-        """The table Message of a message's metadata."""
+        """Return the Message table of a message's metadata."""
         return cls(metadata, struct.unpack_from("<I", metadata, 0)[0])
 
     def has(self, field: int) -> bool:
-        """Whether the field is there."""
+        """Return whether the field is present."""
         return self._offset(field) != 0
 
     def uint8(self, field: int) -> int:
-        """A number, or 0 if it is not there."""
+        """Return a number, or 0 if it is absent."""
         return self._scalar("<B", field)
 
     def int16(self, field: int) -> int:
-        """A number, or 0 if it is not there."""
+        """Return a number, or 0 if it is absent."""
         return self._scalar("<h", field)
 
     def int64(self, field: int) -> int:
-        """A number, or 0 if it is not there."""
+        """Return a number, or 0 if it is absent."""
         return self._scalar("<q", field)
 
     def table(self, field: int) -> "Table":
-        """The table that a field refers to; raises KeyError."""
+        """Return the table that a field refers to; raise KeyError if the field is absent."""
         if not self.has(field):
             raise KeyError(f"the metadata have no field {field}")
         return Table(self._data, self._target(self.place(field)))
 
     def tables(self, field: int) -> Iterator["Table"]:
-        """The tables of a vector."""
+        """Yield the tables of a vector."""
         if self.has(field):
             start = self._target(self.place(field)) + _OFFSET_BYTES
             for number in range(self.vector_length(field)):
                 yield Table(self._data, self._target(start + _OFFSET_BYTES * number))
 
     def vector_length(self, field: int) -> int:
-        """The number of members of a vector."""
+        """Return the number of members of a vector."""
         if not self.has(field):
             return 0
         return int(struct.unpack_from("<I", self._data, self._target(self.place(field)))[0])
 
     def pairs(self, field: int) -> memoryview:
-        """The numbers of a vector of pairs, one behind the other."""
+        """Return the numbers of a vector of pairs as one flat sequence."""
         if not self.has(field):
             return memoryview(b"").cast("q")
         start = self._target(self.place(field)) + _OFFSET_BYTES
         return self._data[start : start + _PAIR_BYTES * self.vector_length(field)].cast("q")
 
     def place(self, field: int) -> int:
-        """Where in the flatbuffer the field is."""
+        """Return the position of the field in the flatbuffer."""
         return self.position + self._offset(field)
 
     def _offset(self, field: int) -> int:
@@ -107,7 +108,7 @@ class Table:
 
 
 def is_dictionary(data_header: memoryview) -> bool:
-    """Whether a message says that it is a dictionary; any bytes may come."""
+    """Return whether a message claims to be a dictionary; the bytes may be anything."""
     try:
         return Table.root(data_header).uint8(_MESSAGE_HEADER_TYPE) == _TYPE_DICTIONARY
     except struct.error:
@@ -115,19 +116,21 @@ def is_dictionary(data_header: memoryview) -> bool:
 
 
 def header_table(metadata: memoryview) -> Table:
-    """The table Schema, RecordBatch or DictionaryBatch of a message."""
+    """Return the Schema, RecordBatch or DictionaryBatch table of a message."""
     return Table.root(_without_prefix(metadata)).table(_MESSAGE_HEADER)
 
 
 def is_big_endian(metadata: memoryview) -> bool:
-    """Whether a schema announces big-endian data."""
+    """Return whether a schema announces big-endian data."""
     return header_table(metadata).int16(_SCHEMA_ENDIANNESS) != 0
 
 
 def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
-    """Find the ids of a schema's dictionaries in the order of its fields, depth first.
+    """Yield the ids of a schema's dictionaries in the order of its fields, depth first.
 
-    Raises ValueError for more fields than `most_fields`: fields inside of a column that has none cost little to send.
+    Raises:
+        ValueError: The metadata have more fields than `most_fields`. Without this limit, a client could cheaply send
+            many fields inside a column whose type has none.
     """
     waiting = [header_table(metadata).tables(_SCHEMA_FIELDS)]
     while waiting:
@@ -147,16 +150,16 @@ class DictionaryBatch(NamedTuple):
 
     dictionary_id: int
     is_delta: bool
-    """Whether its values are appended to the present ones."""
+    """Whether its values are appended to the current ones."""
     values: bytes
-    """Metadata of a record batch whose one column has the values."""
+    """Metadata of a record batch whose only column has the values."""
 
 
 def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     """Read the metadata of a dictionary.
 
-    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that batch
-    alone, so that the decoder of record batches can read and check them.
+    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that batch,
+    which the decoder of record batches can then read and check.
     """
     message = bytearray(_without_prefix(metadata))
     root = Table.root(memoryview(message))
@@ -165,7 +168,7 @@ def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     found = header.int64(_DICTIONARY_ID), header.uint8(_DICTIONARY_IS_DELTA) != 0
     message[root.place(_MESSAGE_HEADER_TYPE)] = _TYPE_RECORD_BATCH
     place = root.place(_MESSAGE_HEADER)
-    # Offsets only lead forwards, to the dictionary as to its record batch.
+    # Offsets are unsigned: the record batch lies behind the field, as the dictionary does.
     struct.pack_into("<I", message, place, values.position - place)
     return DictionaryBatch(*found, bytes(message))
 

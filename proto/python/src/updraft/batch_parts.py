@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that are larger than a message: cut into parts, and put together where Arrow reads them without a copy."""
+"""Parts of batches that are larger than a message, and their assembly into memory that Arrow reads without a copy."""
 
 import struct
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.v1.exchange_pb2 import BatchPart
 
 PART_BYTES = 16 << 20
-"""Parts cost little each, and leave room for others on the connection."""
+"""Size of a part: large enough that each costs little, small enough that others on the connection get their turn."""
 
-# In front of the body, for Arrow's header, which comes last. Memory that nobody writes to is not taken.
+# Room before the body for Arrow's header, which arrives last. The system provides no memory for pages left unwritten.
 _HEADER_ROOM_BYTES = 4 << 20
 _IPC_PREFIX = struct.Struct("<Ii")
 _IPC_CONTINUATION = 0xFFFFFFFF
@@ -20,26 +20,26 @@ _IPC_ALIGNMENT_BYTES = 8
 
 
 def parts_before_last(body: memoryview, part_bytes: int) -> Iterator[tuple[BatchPart, memoryview]]:
-    """All parts of a body but its last one, which begins where the last of these ends; none of a body of one part."""
+    """Yield all parts of a body except the last, which begins where these end; none for a body of one part."""
     for offset in range(0, body.nbytes - part_bytes, part_bytes):
         yield BatchPart(body_bytes=body.nbytes, offset=offset), body[offset : offset + part_bytes]
 
 
 def last_part(body: memoryview, part_bytes: int) -> memoryview:
-    """The part that goes with the batch's number and header."""
+    """Return the last part, which is sent with the batch's number and header."""
     return body[max(0, -(-body.nbytes // part_bytes) - 1) * part_bytes :]
 
 
 class BatchParts:
-    """The body of one batch as far as it has come."""
+    """Partly received body of one batch."""
 
     def __init__(self, sequence: int, first: BatchPart, *, limit_bytes: int, setting: str) -> None:
-        """Take the memory for the whole body; raises LimitError, naming `setting`, before it does."""
+        """Allocate the whole body; first raise a LimitError that names `setting` if it is larger than the limit."""
         self._sequence = sequence
         self.body_bytes = first.body_bytes
-        """Of the whole batch."""
+        """Bytes of the whole body."""
         self.come_bytes = 0
-        """Of it, those that have come."""
+        """Bytes received so far."""
         check_batch_size(sequence, self.body_bytes, limit_bytes=limit_bytes, setting=setting)
         try:
             self._buffer = pa.allocate_buffer(_HEADER_ROOM_BYTES + self.body_bytes)
@@ -47,11 +47,11 @@ class BatchParts:
             raise LimitError(
                 f"there is no memory for the {self.body_bytes} bytes of batch {sequence}: send smaller batches"
             ) from None
-        # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
+        # Arrow buffers have signed bytes, and memoryviews of different formats cannot be assigned to each other.
         self._view = memoryview(self._buffer).cast("B")
 
     def add(self, part: BatchPart, data: memoryview) -> None:
-        """Take one part; raises ProtocolError for one that is not the next."""
+        """Add one part; raise ProtocolError if it is not the next."""
         if part.body_bytes != self.body_bytes or part.offset != self.come_bytes:
             raise ProtocolError(
                 f"a part at {part.offset} of {part.body_bytes} bytes came for batch {self._sequence}, of which "
@@ -62,7 +62,12 @@ class BatchParts:
         self._append(data)
 
     def completed(self, data_header: memoryview, last: memoryview) -> pa.Buffer:
-        """The encapsulated IPC message, with the last part and the header; raises ProtocolError and LimitError."""
+        """Add the last part and the header; return the encapsulated IPC message.
+
+        Raises:
+            ProtocolError: The parts have more or fewer bytes than announced.
+            LimitError: The header is too large.
+        """
         self._append(last)
         if self.come_bytes != self.body_bytes:
             raise ProtocolError(
@@ -85,14 +90,14 @@ class BatchParts:
             raise ProtocolError(
                 f"the parts of batch {self._sequence} have {end} bytes or more, {self.body_bytes} were announced"
             )
-        # Arrow copies without Python's lock, so other threads go on meanwhile.
+        # Arrow copies without the GIL, so other threads keep running.
         place = self._view[_HEADER_ROOM_BYTES + self.come_bytes : _HEADER_ROOM_BYTES + end]
         pa.FixedSizeBufferWriter(pa.py_buffer(place)).write(data.cast("B"))
         self.come_bytes = end
 
 
 def check_batch_size(sequence: int, body_bytes: int, *, limit_bytes: int, setting: str) -> None:
-    """Raise LimitError for a batch that is larger than a service takes, which names the setting to raise."""
+    """Raise a LimitError that names `setting` if a batch is larger than a service accepts."""
     if body_bytes > limit_bytes:
         raise LimitError(
             f"batch {sequence} has {body_bytes} bytes, the limit is {limit_bytes}: send smaller batches, or raise "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One dictionary of a stream of batches, and what its values cost where columns have them as often as rows do."""
+"""Dictionary of a stream of batches, and the memory that decoding columns with it takes."""
 
 import pyarrow as pa
 from pyarrow import types as kinds
@@ -12,24 +12,24 @@ _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
 
 
 def is_decoded(kind: pa.DataType) -> bool:
-    """Return whether dictionaries of this type are decoded; the size of other values is unknown beforehand."""
+    """Return whether dictionaries of this type are decoded; for others, the decoded size is unknown beforehand."""
     is_other = isinstance(kind, pa.BaseExtensionType | pa.DictionaryType | pa.RunEndEncodedType)
     return not is_other and not kinds.is_nested(kind)
 
 
 class Dictionary:
-    """The values that the indexes of some columns refer to, as far as they have come."""
+    """Received values that the indexes of one or more columns refer to."""
 
     def __init__(self, kind: pa.DataType) -> None:
-        """Take a type that `is_decoded` allows."""
+        """Create an empty dictionary; `is_decoded` must allow the type."""
         self._kind = kind
         self._parts = [pa.array([], kind)]
         self._lengths: pa.Array | None = None
         self.held_bytes = 0
-        """Memory of the values."""
+        """Memory of the values, in bytes."""
 
     def add(self, values: pa.RecordBatch, held_bytes: int, *, is_delta: bool) -> None:
-        """Take a column of values in the place of the present ones; those of a delta come behind them."""
+        """Replace the values by a column of new ones; a delta appends them instead."""
         if not is_delta:
             self._parts, self.held_bytes = [], 0
         self._parts.append(values.column(0))
@@ -37,23 +37,23 @@ class Dictionary:
         self.held_bytes += held_bytes
 
     def decoded_bytes(self, indexes: pa.Array) -> int:
-        """Return the bytes that decoding some indexes takes; raises pyarrow.ArrowIndexError for an invalid index."""
+        """Return the bytes that decoding some indexes takes; raise pyarrow.ArrowIndexError for an invalid index."""
         if kinds.is_null(self._kind):
             return 0
         if not self._is_variable:
             return len(indexes) * int(self._kind.bit_width) // _BITS_PER_BYTE
-        # An import of pyarrow's functions takes its time, and few clients send dictionaries.
+        # The import is slow, and few clients send dictionaries.
         import pyarrow.compute as pc
 
         texts_bytes = pc.sum(self._text_lengths().take(indexes)).as_py() or 0
         return int(texts_bytes) + len(indexes) * (_VIEW_BYTES if self._has_views else _OFFSET_BYTES)
 
     def decoded(self, indexes: pa.Array) -> pa.Array:
-        """Return the value of each index, null for a null; raises pyarrow.ArrowIndexError for an invalid index."""
+        """Return the value of each index, null for a null; raise pyarrow.ArrowIndexError for an invalid index."""
         values = self._values()
         if not self._has_views:
             return values.take(indexes)
-        # Arrow cannot gather views as such: as bytes they stay valid, and refer to the same texts.
+        # Arrow's take does not support views. As plain bytes they stay valid, and refer to the same texts.
         validity, views, *texts = values.buffers()
         gathered = pa.Array.from_buffers(_VIEW, len(values), [validity, views]).take(indexes)
         return pa.Array.from_buffers(self._kind, len(gathered), [*gathered.buffers(), *texts])

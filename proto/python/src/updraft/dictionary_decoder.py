@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes batches with dictionary-encoded columns into plain ones, or raises an error that blames the client.
+"""Decoder of batches with dictionary-encoded columns into plain ones; its errors blame the client.
 
-On the wire, a dictionary-encoded column is a column of indexes, and a dictionary is a batch with one column of values:
-`ArrowDecoder` reads and checks both. Here indexes and values come together. Columns may take no more memory than a
-batch may have bytes, which is known before they are decoded: a client sends a value once for any number of rows.
+On the wire, a dictionary-encoded column is a column of indexes, and a dictionary is a batch with one column of values.
+`ArrowDecoder` reads and checks both, and this module joins them. A client sends a value once for any number of rows, so
+the decoded columns may take no more memory than the limit for a batch, which is checked before decoding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,26 +19,26 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.nested_arrays import arrays_inside, fields_inside, with_arrays_inside, with_fields_inside
 from updraft.reply_checks import has_dictionary
 
-# Clients send a dictionary, or what has been added to it, once before a batch.
+# Clients send a dictionary, or an addition to it, once before a batch.
 _MOST_MESSAGES_PER_DICTIONARY = 16
 
 
 class DecodedLimit(NamedTuple):
-    """How much memory the dictionaries of a stream may take, and each batch once it is decoded."""
+    """Memory limit for the dictionaries of a stream, and for each decoded batch."""
 
     limit_bytes: int
     setting: str
-    """The one to raise for more."""
+    """Name of the setting to raise for more, in errors."""
 
 
 class _Encoded(NamedTuple):
-    """A column, or a field inside of one, that is dictionary-encoded or has such fields inside."""
+    """Column, or field inside a column, that is dictionary-encoded or has such fields inside."""
 
     decoded: pa.DataType
     indexes: pa.DataType
-    """Type on the wire, with indexes in place of values."""
+    """Type on the wire, which has indexes in place of values."""
     dictionary_id: int | None
-    """Id of the column's dictionary; None if only fields inside are dictionary-encoded."""
+    """Id of the dictionary; None if only fields inside are dictionary-encoded."""
     inside: list["_Encoded | None"]
     """One entry for each field inside; None for a field without dictionaries."""
 
@@ -51,7 +51,7 @@ class _Room:
         self._taken_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Raise LimitError if that is more than there is."""
+        """Use up memory; raise LimitError if the batch exceeds the limit."""
         self._taken_bytes += size_bytes
         if self._taken_bytes > self._limit.limit_bytes:
             raise LimitError(
@@ -61,12 +61,12 @@ class _Room:
 
 
 class DictionaryDecoder:
-    """Decodes the batches of one schema, in the order in which they and their dictionaries come."""
+    """Decoder of the batches of one schema, in the order in which they and their dictionaries arrive."""
 
     def __init__(
         self, schema: pa.Schema, ids: Iterator[int], *, limit: DecodedLimit, max_batch_rows: int, text: Text
     ) -> None:
-        """Take the schema with the ids of its dictionaries, depth first; raises ProtocolError."""
+        """Prepare decoding; `ids` are those of the schema's dictionaries, depth first. Raise ProtocolError."""
         self._limit, self._max_batch_rows, self._text = limit, max_batch_rows, text
         self._kinds: dict[int, pa.DataType] = {}
         self._dictionaries: dict[int, Dictionary] = {}
@@ -83,9 +83,11 @@ class DictionaryDecoder:
     def announced_by(
         cls, encapsulated: pa.Buffer, what: str, *, limit: DecodedLimit, max_batch_rows: int, text: Text
     ) -> "DictionaryDecoder":
-        """Return the decoder for the schema in a message; errors refer to it as `what`.
+        """Return the decoder for the schema in a message; errors call the message `what`.
 
-        Raises ProtocolError and LimitError.
+        Raises:
+            ProtocolError: The message is not a schema, or has dictionaries that are not decoded.
+            LimitError: The schema has too many fields, or too long names.
         """
         schema = announced_schema(encapsulated, what)
         with malformed_as(f"{what} is not an Arrow schema"):
@@ -94,7 +96,7 @@ class DictionaryDecoder:
             return cls(schema, ids, limit=limit, max_batch_rows=max_batch_rows, text=text)
 
     def add_dictionary(self, encapsulated: pa.Buffer, *, sequence: int) -> None:
-        """Take a dictionary that came before batch `sequence`; raises ProtocolError and LimitError."""
+        """Add a dictionary that arrived before batch `sequence`; raise ProtocolError or LimitError."""
         what = f"a dictionary before batch {sequence}"
         self._messages += 1
         if self._messages > (most := _MOST_MESSAGES_PER_DICTIONARY * max(1, len(self._kinds))):
@@ -114,7 +116,7 @@ class DictionaryDecoder:
         dictionary.add(decoder.decode(values, what), encapsulated.size, is_delta=read.is_delta)
 
     def decode_batch(self, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
-        """Return a batch of `schema` that is fully validated; raises ProtocolError and LimitError."""
+        """Decode a batch to `schema` and validate it fully; raise ProtocolError or LimitError."""
         batch = self._decoder.decode_batch(encapsulated, sequence=sequence)
         self._messages = 0
         if not self._kinds:
@@ -135,13 +137,13 @@ class DictionaryDecoder:
     def _decoded(self, array: pa.Array, column: _Encoded, room: _Room) -> pa.Array:
         if column.dictionary_id is None:
             inside = self._all_decoded(arrays_inside(array), column.inside, room)
-            # A value of a dictionary may be null; Arrow ends the process for a map that has such a key.
+            # A dictionary's value may be null, and Arrow aborts the process for a map with a null key.
             if pa.types.is_map(column.decoded) and inside[0].null_count:
                 raise ValueError("a key of a map is null")
             return with_arrays_inside(array, column.decoded, inside)
         dictionary = self._dictionaries.get(column.dictionary_id)
         if dictionary is None:
-            # A dictionary may come after the columns that have nothing but nulls.
+            # The dictionary may arrive later as long as the columns have only nulls.
             if array.null_count < len(array):
                 raise ValueError(f"dictionary {column.dictionary_id} has not come")
             dictionary = Dictionary(column.decoded)
@@ -174,13 +176,13 @@ class DictionaryDecoder:
             )
         if (number := next(ids, None)) is None:
             raise ProtocolError(f"column {name!r} is dictionary-encoded and has no dictionary")
-        # Columns may share a dictionary: Arrow has refused schemas in which they give it two types.
+        # Columns may share a dictionary; Arrow has already refused schemas that give it two types.
         self._kinds[number] = kind.value_type
         return _Encoded(kind.value_type, kind.index_type, number, [])
 
 
 def _both(fields: list[pa.Field], encoded: Sequence[_Encoded | None]) -> tuple[list[pa.Field], list[pa.Field]]:
-    """Return the fields as they are once decoded, and as they come."""
+    """Return the fields with decoded types, and with the types on the wire."""
     pairs = list(zip(fields, encoded, strict=True))
     return (
         [field if each is None else field.with_type(each.decoded) for field, each in pairs],

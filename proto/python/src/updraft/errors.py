@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors that cross the wire, as one tree. Each has a kind, which travels in-band, and a gRPC status code.
+"""Errors that cross the wire, as one tree. Each has a kind, which travels in-band, and a gRPC status code.
 
     UpdraftError
      +- UserError                the function raised an exception
@@ -32,7 +32,7 @@ from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 MAX_LINE_BYTES = 1024
 MAX_STATUS_MESSAGE_BYTES = 2 * 1024
-"""Percent-encoded it may be three times as long, and Java's clients read 8 KiB of trailers."""
+"""Limit of a status message: percent-encoded it may be three times as long, and Java clients read 8 KiB of trailers."""
 MAX_MESSAGE_BYTES = 64 * 1024
 MAX_TRACEBACK_BYTES = 1024 * 1024
 
@@ -42,15 +42,15 @@ class UpdraftError(Exception):
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
     `sequence` (the number of the request batch, 0 if there was none) describe the exception that a function raised;
-    `traceback_truncated` says that the traceback has lost its start. `retry_after_milliseconds` is how long the client
-    should wait before it tries again, 0 for errors without a retry hint.
+    `traceback_truncated` says whether the traceback has lost its start. `retry_after_milliseconds` is the time to wait
+    before a retry, 0 for errors without a retry hint.
     """
 
     kind: ClassVar[ErrorKind]
     code: ClassVar[str]
 
     def __init_subclass__(cls, *, kind: ErrorKind, code: str) -> None:
-        """`code` is the name of a gRPC status code."""
+        """Set the kind and the status code of a class; `code` is the name of a gRPC status code."""
         super().__init_subclass__()
         cls.kind, cls.code = kind, code
 
@@ -73,7 +73,7 @@ class UpdraftError(Exception):
         self.retry_after_milliseconds = retry_after_milliseconds
 
     def to_message(self) -> Error:
-        """The in-band form, with at most 64 KiB of the message's start and 1 MiB of the traceback's end."""
+        """Return the in-band form, with at most 64 KiB of the message's start and 1 MiB of the traceback's end."""
         traceback, truncated = keep_end(self.traceback, MAX_TRACEBACK_BYTES)
         return Error(
             kind=self.kind,
@@ -85,17 +85,17 @@ class UpdraftError(Exception):
         )
 
     def status_message(self) -> str:
-        """Return the gRPC status message: the start of the message, with its lines, at most 2 KiB."""
+        """Return the gRPC status message: the start of the message, line breaks included, at most 2 KiB."""
         lines = (line.rstrip() for line in self.message.strip().splitlines())
         return keep_start("\n".join(lines), MAX_STATUS_MESSAGE_BYTES)
 
     def first_line(self) -> str:
-        """Return the first line of the message, at most 1 KiB: for logs, which everybody may read who operates."""
+        """Return the first line of the message, at most 1 KiB, for logs, which every operator may read."""
         return keep_start(next(iter(self.message.strip().splitlines()), ""), MAX_LINE_BYTES)
 
 
 class UserError(UpdraftError, kind=ErrorKind.ERROR_KIND_USER, code="UNKNOWN"):
-    """Raised when the function raised an exception; a retry fails in the same way."""
+    """Raised when the function raised an exception; a retry would fail in the same way."""
 
 
 class WorkerError(UpdraftError, kind=ErrorKind.ERROR_KIND_WORKER, code="ABORTED"):
@@ -135,7 +135,7 @@ class PoolFullError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_FULL, code="RES
 
 
 class PoolUnavailableError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, code="UNAVAILABLE"):
-    """Raised when the service is draining, has no worker or is unreachable; another one may do the work."""
+    """Raised when the service is draining, has no worker or is unreachable; another service may do the work."""
 
 
 class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEADLINE_EXCEEDED"):
@@ -147,7 +147,7 @@ class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICAT
 
 
 class PermissionDeniedError(UpdraftError, kind=ErrorKind.ERROR_KIND_PERMISSION_DENIED, code="PERMISSION_DENIED"):
-    """Raised when who calls is known, and may not do that or not for that tenant."""
+    """Raised when the caller's identity may not do this, or not for this tenant."""
 
 
 class InternalError(UpdraftError, kind=ErrorKind.ERROR_KIND_INTERNAL, code="INTERNAL"):
@@ -178,9 +178,9 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 
 
 def error_from_message(error: Error) -> UpdraftError:
-    """The exception for an in-band error: InternalError for a kind that this version does not know.
+    """Return the exception for an in-band error: InternalError for a kind that this version does not know.
 
-    Its texts are cut as `UpdraftError.to_message` cuts them: who sent it may be hostile.
+    Cut its texts as `UpdraftError.to_message` does, because the sender may be hostile.
     """
     traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
@@ -193,8 +193,8 @@ def error_from_message(error: Error) -> UpdraftError:
 
 
 def keep_start(text: str, limit_bytes: int) -> str:
-    """The start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
-    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry, and be of any length.
+    """Return the start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
+    # Users' messages may be of any length, and contain lone surrogates, which neither protobuf nor gRPC can carry.
     encoded = text[: limit_bytes + 1].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
@@ -202,7 +202,10 @@ def keep_start(text: str, limit_bytes: int) -> str:
 
 
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
-    """The end of a text, where Python names the error, at most `limit_bytes` as UTF-8, and whether it was cut."""
+    """Return the end of a text, at most `limit_bytes` as UTF-8, and whether it was cut.
+
+    A traceback's end names the error.
+    """
     encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode(), False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits and builds FlightData messages without parsing their contents.
+"""Splitting and building of FlightData messages without parsing their contents.
 
 A FlightData is a protobuf message with four fields. `split_flight_data` finds them in the received bytes and returns
-views into these, so that a body is never copied; `join_flight_data` builds the bytes of a reply with one copy. The
-bytes are untrusted: whatever they are, the result is the fields or a ProtocolError.
+views into these, so a body is never copied. `join_flight_data` builds the bytes of a reply with one copy. Received
+bytes are untrusted: any input gives either the fields or a ProtocolError.
 """
 
 import enum
@@ -21,7 +21,7 @@ _BODY_FIELD = 1000
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
-# More than any library of Flight writes: a message of nothing but fields would be read for a minute.
+# More than any Flight library writes. Without a limit, reading a message full of tiny fields would take a minute.
 _MAX_FIELDS = 64
 
 _DESCRIPTOR_TAG = b"\x0a"
@@ -31,7 +31,7 @@ _BODY_TAG = b"\xc2\x3e"
 
 
 class FlightFields(NamedTuple):
-    """The fields of one FlightData, as views into its bytes; an absent field is empty."""
+    """Fields of one FlightData, as views into its bytes; an absent field is empty."""
 
     descriptor: memoryview
     data_header: memoryview
@@ -40,7 +40,7 @@ class FlightFields(NamedTuple):
 
 
 class DescriptorKind(enum.IntEnum):
-    """FlightDescriptor.DescriptorType."""
+    """Values of FlightDescriptor.DescriptorType."""
 
     UNKNOWN = 0
     PATH = 1
@@ -48,7 +48,7 @@ class DescriptorKind(enum.IntEnum):
 
 
 class FlightDescriptor(NamedTuple):
-    """A parsed FlightDescriptor: `path` for PATH, `command` for CMD."""
+    """Parsed FlightDescriptor: `path` is set for PATH, `command` for CMD."""
 
     kind: DescriptorKind
     command: memoryview
@@ -56,7 +56,7 @@ class FlightDescriptor(NamedTuple):
 
 
 def split_flight_data(message: bytes) -> FlightFields:
-    """Find the fields of a FlightData; raises ProtocolError if the bytes are not one."""
+    """Return the fields of a FlightData; raise ProtocolError if the bytes are not one."""
     descriptor = data_header = app_metadata = data_body = _EMPTY
     for number, value in _length_delimited(memoryview(message)):
         if number == _BODY_FIELD:
@@ -73,7 +73,7 @@ def split_flight_data(message: bytes) -> FlightFields:
 def join_flight_data(
     data_header: memoryview, app_metadata: memoryview | bytes, data_body: memoryview, *, descriptor: bytes = b""
 ) -> bytes:
-    """The bytes of a FlightData with these fields; empty fields are left out, as protobuf does."""
+    """Return the bytes of a FlightData with these fields; leave out empty fields, as protobuf does."""
     pieces: list[bytes | memoryview] = []
     for tag, value in (
         (_DESCRIPTOR_TAG, descriptor),
@@ -87,7 +87,7 @@ def join_flight_data(
 
 
 def parse_descriptor(data: memoryview) -> FlightDescriptor:
-    """Parse a FlightDescriptor; raises ProtocolError."""
+    """Parse a FlightDescriptor; raise ProtocolError if the bytes are not one."""
     kind = DescriptorKind.UNKNOWN
     command = _EMPTY
     path: list[str] = []
@@ -150,7 +150,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
 
 
 def read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """The number at a position, and the position after it; raises ProtocolError."""
+    """Return the varint at a position, and the position after it; raise ProtocolError if it does not end."""
     value = 0
     for shift, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * shift)
@@ -160,7 +160,7 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A number in protobuf's variable length."""
+    """Encode a number as a protobuf varint."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

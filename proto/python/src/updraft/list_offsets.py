@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repairs lists without rows: Arrow for Java before 19 sends them without offsets, and a hostile client with any.
+"""Repair of lists without rows, which may have bad offsets.
 
-Arrow's validation accepts both, but `nbytes`, `to_pandas`, `flatten` and others then read the first offset and crash
-the process.
+Arrow for Java before 19 sends such lists without offsets, and a hostile client may send any offsets. Arrow's validation
+accepts both, but `nbytes`, `to_pandas`, `flatten` and others then read the first offset and crash the process.
 """
 
 import pyarrow as pa
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch itself, or a repaired copy if a list lacks its offsets, or has odd ones and no rows."""
+    """Return the batch, or a repaired copy if a list has no offsets, or has no rows and a first offset other than 0."""
     return pa.concat_batches([batch]) if lacks_offsets(batch) else batch
 
 
 def lacks_offsets(batch: pa.RecordBatch) -> bool:
-    """Whether a list in a column, at any depth, lacks its offsets or only its rows, as far as Python can look."""
+    """Return whether a list in a column, at any depth, needs the repair; also if Python cannot inspect a column."""
     try:
         return any(map(_array_lacks_offsets, batch.columns))
     except KeyError:
-        # An interval of months, for instance: pyarrow has no class for such an array, and says so by this error to
-        # whoever uses the column. A copy is right in any case.
+        # pyarrow has no Python class for some arrays, such as intervals of months, and raises KeyError for them. A copy
+        # is correct in any case.
         return True
 
 
 def _array_lacks_offsets(array: pa.Array) -> bool:
     match array:
-        # A map is a list, too.
+        # MapArray is a subclass of ListArray.
         case pa.ListArray() | pa.LargeListArray():
             offsets = array.buffers()[1]
             is_odd = not offsets or (not len(array) and bool(array.offsets[0].as_py()))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes structs, maps and lists apart, and puts them together with other types and values inside."""
+"""Access to the arrays inside structs, maps and lists, and their replacement by others."""
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether it is a list of any length, large or not."""
+    """Return whether the type is a list of variable length, large or not."""
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
 
 
 def fields_inside(kind: pa.DataType) -> list[pa.Field]:
-    """Return the members of a struct, key and value of a map, the items of a list."""
+    """Return the members of a struct, the key and value of a map, or the item of a list; else nothing."""
     if kinds.is_struct(kind):
         return list(kind)
     if kinds.is_map(kind):
@@ -20,7 +20,7 @@ def fields_inside(kind: pa.DataType) -> list[pa.Field]:
 
 
 def with_fields_inside(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
-    """Return the type with other fields, in the order of `fields_inside`."""
+    """Return the type with other fields inside, in the order of `fields_inside`."""
     if kinds.is_struct(kind):
         return pa.struct(fields)
     if kinds.is_map(kind):
@@ -32,7 +32,7 @@ def with_fields_inside(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType
 
 
 def arrays_inside(array: pa.Array) -> list[pa.Array]:
-    """Return the array of each of `fields_inside`; members come without the offset of their struct."""
+    """Return the array of each of `fields_inside`; the members of a struct have its offset applied."""
     kind = array.type
     if kinds.is_struct(kind):
         return [array.field(number) for number in range(kind.num_fields)]
@@ -42,7 +42,7 @@ def arrays_inside(array: pa.Array) -> list[pa.Array]:
 
 
 def with_arrays_inside(array: pa.Array, kind: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """Return the array as one of another type, with other arrays inside, in the order of `arrays_inside`."""
+    """Return the array with another type and other arrays inside, in the order of `arrays_inside`."""
     if kinds.is_struct(kind):
         validity = array.is_valid().buffers()[1] if array.null_count else None
         return pa.Array.from_buffers(kind, len(array), [validity], array.null_count, children=children)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients of plain Flight are told of a registered function, and what its results look like to them.
+"""Description of a registered function for clients of plain Flight, and the schema of its results for them.
 
-The conventions are those of arrow-udf, by which RisingWave calls, and of Databend, wherever these say something: the
-schema of a flight is that of the arguments and then the results.
+This follows the conventions of arrow-udf, which RisingWave uses, and of Databend: the schema of a flight has the
+arguments, followed by the results.
 """
 
 import pyarrow as pa
@@ -10,15 +10,15 @@ import pyarrow as pa
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 
 INPUT_COUNT_KEY = b"x-databend-udf-input-count"
-"""Key of the schema's metadata by which Databend's Python client finds the number of arguments."""
+"""Key of the schema's metadata from which Databend's Python client reads the number of arguments."""
 
 _ROW = pa.field("row", pa.int32(), nullable=False)
 
 
 def flight_schema(description: FunctionDescription, *, numbered: bool) -> pa.Schema | None:
-    """The schema of arguments and results, or None where only a call shows them.
+    """Return the schema of arguments and results, or None if these are unknown before a call.
 
-    `numbered` says whether results of a table function begin with the number of their row.
+    With `numbered`, results of a table function begin with the number of their row.
     """
     if not description.argument_schema or not description.result_schema:
         return None
@@ -29,15 +29,15 @@ def flight_schema(description: FunctionDescription, *, numbered: bool) -> pa.Sch
 
 
 def argument_count(schema: pa.Schema) -> int:
-    """The number of arguments in a schema of `flight_schema`."""
+    """Return the number of arguments in a schema from `flight_schema`."""
     return int(schema.metadata[INPUT_COUNT_KEY])
 
 
 def table_schema(results: pa.Schema, *, numbered: bool) -> pa.Schema:
-    """The schema of replies with the results of a table function.
+    """Return the schema of replies with the results of a table function.
 
-    Where a client sends several rows, a result has to say which one it belongs to: arrow-udf sends the number of the
-    row and one value, a struct where there are several columns. Databend asks for one row, and takes the columns.
+    If a client sends several rows, each result must say which row it belongs to: arrow-udf sends the number of the row
+    and one value, which is a struct if there are several columns. Databend sends one row and takes plain columns.
     """
     return pa.schema([_ROW, _value_field(results)]) if numbered else results
 
@@ -45,7 +45,7 @@ def table_schema(results: pa.Schema, *, numbered: bool) -> pa.Schema:
 def _value_field(results: pa.Schema) -> pa.Field:
     if len(results) == 1:
         return results.field(0)
-    # RisingWave's own structs have nothing but nullable fields, and it asks for the same type.
+    # RisingWave's own structs have only nullable fields, and it requires the same type.
     return pa.field("result", pa.struct([_nullable(field) for field in results]), nullable=False)
 
 

@@ -8,7 +8,7 @@ TENANT_HEADER = "x-updraft-tenant"
 """Request header: tenant used for fair scheduling of a service's queue or quota."""
 
 DATABEND_TENANT_HEADER = "x-databend-tenant"
-"""Request header of Databend: its tenant, that of an identity which has none and names none otherwise."""
+"""Request header of Databend: the tenant, used for an identity without one that names none in another way."""
 
 DATABEND_QUERY_HEADER = "x-databend-query-id"
-"""Request header of Databend: its query, for logs."""
+"""Request header of Databend: the id of its query, for logs."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What results have to be before they are sent: a client reads them by their addresses, and has no dictionaries.
+"""Checks of results before they are sent: their buffers must be valid, and no column may be dictionary-encoded.
 
-A declaration asks for the second too: the errors of a call load protobuf, which authors need not wait for.
+Function definitions use `has_dictionary` too. Errors are imported late because they load protobuf, which would slow an
+author's import down.
 """
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from updraft.arrow_layout import ArrowLayout
 
 
 def check_reply_schema(schema: pa.Schema) -> None:
-    """Raises UserError for columns that cannot be sent."""
+    """Raise UserError for columns that cannot be sent."""
     from updraft.errors import UserError
 
     if any(has_dictionary(field.type) for field in schema):
@@ -19,7 +20,7 @@ def check_reply_schema(schema: pa.Schema) -> None:
 
 
 def check_reply(batch: pa.RecordBatch, layout: ArrowLayout) -> None:
-    """Raise UserError for a batch that is not valid Arrow: a JVM that read outside of its buffers would end."""
+    """Raise UserError for a batch that is not valid Arrow: reading outside of its buffers would crash a JVM."""
     from updraft.errors import UserError
 
     try:
@@ -29,5 +30,5 @@ def check_reply(batch: pa.RecordBatch, layout: ArrowLayout) -> None:
 
 
 def has_dictionary(data_type: pa.DataType) -> bool:
-    """Whether values of the type are dictionary-encoded, or some inside of them."""
+    """Return whether the type, or one inside it, is dictionary-encoded."""
     return pa.types.is_dictionary(data_type) or any(map(has_dictionary, children(data_type)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call Updraft from Python without Spark: write a file through a writer."""
+"""Clients for Python without Spark: write a file through a writer."""

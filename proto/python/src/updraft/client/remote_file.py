@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that a writer encodes for us: the client's side of an exchange. `updraft.client.writer` opens it."""
+"""Client side of an exchange in which a writer encodes a file. `updraft.client.writer` opens the file."""
 
 import threading
 from collections import deque
@@ -28,14 +28,14 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
-# Where the writer does not say: the default of all of them.
+# Assumed until the writer reports its limit: every writer's default.
 _MAX_MESSAGE_BYTES = 64 << 20
-# Of a message beside Arrow's header and body: numbers and their tags.
+# Upper bound for the bytes of a message beside Arrow's header and body: numbers and their tags.
 _OVERHEAD_BYTES = 1024
-# What gRPC says of a message of more than twice what its receiver takes.
+# Part of gRPC's error for a message of more than twice the size that its receiver accepts.
 _TOO_LARGE = "message larger than max"
 _RAISE = "send fewer columns, or raise --max-message-bytes of the writer"
-# One batch being sent, and the message behind it.
+# One batch being sent, and the next message.
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
@@ -45,15 +45,15 @@ _ERROR_OF_STATUS: dict[grpc.StatusCode, type[UpdraftError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: QuotaError,
 }
-# Interval of the messages that tell the writer that a client with nothing to send is still alive.
+# Interval of keepalive messages, which tell the writer that an idle client is still alive.
 _KEEPALIVE_SECONDS = 30.0
 
 
 class RemoteFile:
-    """A file that a writer encodes for us, opened by `WriterClient.create`.
+    """File that a writer encodes for us, opened by `WriterClient.create`.
 
-    One thread uses it; a background thread reads the writer's replies. In a `with` block, the file is finished when the
-    block ends without an exception, and aborted otherwise. Every method except `abort` can raise the errors listed in
+    Use it from one thread; a background thread reads the writer's replies. A `with` block finishes the file if it ends
+    without an exception, and aborts it otherwise. Every method except `abort` can raise the errors listed in
     `updraft.client.writer`.
     """
 
@@ -91,7 +91,7 @@ class RemoteFile:
 
     @property
     def receipt(self) -> Receipt:
-        """The writer's proof that the file is complete.
+        """Receipt of the writer, which proves that the file is complete.
 
         Raises:
             ValueError: The file is not finished.
@@ -103,10 +103,10 @@ class RemoteFile:
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
         """Append rows.
 
-        Waits for the writer's credit for each batch and, with a synchronous pace, until each batch is stored.
+        Wait for the writer's credit for each batch and, with a synchronous pace, until each batch is stored.
 
         Raises:
-            ValueError: The schema of `data` is not that of the file, or the file was finished or aborted before.
+            ValueError: The schema of `data` differs from the file's, or the file is already finished or aborted.
             UpdraftError: The writer or the connection has ended the file. Nothing more can be written.
         """
         if not data.schema.equals(self._schema):
@@ -119,9 +119,9 @@ class RemoteFile:
         """Tell the writer that all rows were sent, and wait for the receipt.
 
         Raises:
-            ValueError: The file was finished or aborted before.
+            ValueError: The file is already finished or aborted.
             UpdraftError: The file is not finished. If the writer sent the error, its message says what became of the
-                file. If the call was lost or its deadline passed, the message says that the file may have been
+                file. If the connection was lost or the deadline passed, the message says that the file may have been
                 published.
         """
         finish = WriteRequestMetadata(finish=Finish(batches=self._batches, rows=self._rows))
@@ -132,10 +132,12 @@ class RemoteFile:
         return self._receipt
 
     def abort(self, reason: str = "") -> None:
-        """Give the file up; the writer publishes nothing. Does nothing if the file has ended. Raises no UpdraftError.
+        """Abort the file, so that the writer publishes nothing; do nothing if the file has ended.
+
+        This never raises an UpdraftError.
 
         Args:
-            reason: Why, for the writer's log.
+            reason: Reason for the writer's log.
         """
         with self._changed:
             if not self._ended and not self._closed:
@@ -190,7 +192,7 @@ class RemoteFile:
             self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds or the call ends; raises the error that has ended the call."""
+        """Wait until `condition` holds; raise the error of the call if the call ends first."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or condition())
             if self._ended:
@@ -215,7 +217,7 @@ class RemoteFile:
             del message
 
     def _keep_alive(self) -> bytes:
-        """The message to send when there is nothing else; empty if the user's thread has died: the file then ends."""
+        """Return a keepalive message, or nothing if the user's thread has died: the writer then ends the file."""
         return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
 
     def _read_replies(self) -> None:
@@ -227,7 +229,7 @@ class RemoteFile:
             error = _error_of(failure, unknown=self._finish_sent and self._into is None)
         except UpdraftError as failure:
             error = failure
-        # Raised by the caller's own file, `into`: the caller gets it as the cause.
+        # The caller's own file, `into`, failed: pass its exception on as the cause.
         except Exception as failure:
             error = InternalError(f"the returned bytes could not be kept: {failure}")
             error.__cause__ = failure
@@ -276,7 +278,7 @@ def _message(metadata: WriteRequestMetadata) -> bytes:
 
 
 def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of the batch of about `max_bytes` each; a single row may be larger."""
+    """Yield slices of the batch of about `max_bytes` each; a single row may be larger."""
     slices = max(1, -(-data_bytes(batch) // max_bytes))
     rows = max(1, -(-batch.num_rows // slices))
     for start in range(0, batch.num_rows, rows):
@@ -284,7 +286,10 @@ def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
-    """The error for a call that ended without an in-band error; `unknown`: the writer may have published the file."""
+    """Return the error for a call that ended without an in-band error.
+
+    `unknown` says that the writer may have published the file.
+    """
     code, message = failure.code(), failure.details() or ""
     if unknown and code in _WITHOUT_ANSWER:
         message += "; the writer was told to finish the file: whether it published the file is not known"

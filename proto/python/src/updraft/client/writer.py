@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the writer service, for producers other than Spark.
+"""Client of the writer service, for producers other than Spark.
 
     with WriterClient("127.0.0.1:8816") as client:
         with client.create("/data/part.parquet", schema) as file:
             file.write(table)
         print(file.receipt.file_bytes)
 
-The file is published when the block ends without an exception; an exception in it gives the file up. proto/README.md,
+The writer publishes the file if the block ends without an exception; an exception aborts the file. proto/README.md,
 "Writing a file", specifies the messages.
 
-Every call that sends something can raise an `UpdraftError` (`updraft.errors`):
+Every call that sends data can raise an `UpdraftError` (`updraft.errors`):
 
 | error | cause | retry |
 | --- | --- | --- |
@@ -18,7 +18,7 @@ Every call that sends something can raise an `UpdraftError` (`updraft.errors`):
 | `WriteRefusedError` | the path is outside the writer's roots, or they do not allow the delivery | no |
 | `WriteOptionError` | the writer does not have the format, codec, option or type | no |
 | `EncodeError` | the data cannot be encoded as asked | no |
-| `LimitError` | a row or the schema is larger than the writer takes; the message names its setting | no |
+| `LimitError` | a row or the schema is larger than the writer allows; the message names its setting | no |
 | `QuotaError` | the writer is full, or a batch waited too long for its quota | later |
 | `PoolUnavailableError` | the writer is unreachable or draining | later, or at another writer |
 | `DeadlineError` | `timeout_seconds` passed, or the writer gave up on a silent client | perhaps |
@@ -43,16 +43,16 @@ _DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A file has no deadline by default, so pings have to find out that the writer's machine is gone.
+    # A file has no deadline by default, so pings have to detect that the writer's machine is gone.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 ]
 
 
 class WriterClient:
-    """A connection to a writer.
+    """Connection to a writer.
 
-    One client may have many files open. Each file is used by one thread at a time. The first file opens the connection.
+    One client may have many files open. Use each file from one thread at a time. The first file opens the connection.
     As a context manager, the client closes itself.
     """
 
@@ -65,12 +65,12 @@ class WriterClient:
         credentials: grpc.ChannelCredentials | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Describe the connection; nothing is sent yet, so this raises no UpdraftError.
+        """Describe the connection; send nothing yet, so raise no UpdraftError.
 
         Args:
-            address: Where the writer listens, as gRPC names it: `host:port`, or `unix:///path` for a Unix socket.
+            address: Address of the writer, as gRPC writes it: `host:port`, or `unix:///path` for a Unix socket.
             token: Bearer token; empty for a writer without tokens.
-            tenant: Tenant used for fair scheduling of the writer's quota; empty: the application of the file's `task`.
+            tenant: Tenant used for fair scheduling of the writer's quota; empty for the application of a file's `task`.
             credentials: TLS credentials, such as `grpc.ssl_channel_credentials(authorities)`; None for plain text.
             timeout_seconds: Deadline of each file, in seconds from its opening to its receipt; None sets no deadline.
         """
@@ -99,23 +99,23 @@ class WriterClient:
     ) -> RemoteFile:
         """Open a Parquet or ORC file, without waiting for the writer's answer.
 
-        An error of the opening, such as a refused path, is therefore raised by the first `write` or by `finish`.
+        An error on opening, such as a refused path, is therefore raised by the first `write` or by `finish`.
 
         Args:
             path: Absolute path or URI of the final file, below a root of the writer. With `into`, a name for logs.
             schema: Arrow schema of all rows of the file.
             options: `OrcOptions` for ORC, otherwise `ParquetOptions`; None is Parquet with the writer's defaults.
-            into: Binary file that receives the encoded bytes (`return` delivery). None: the writer stores the file at
-                `path` (`direct` delivery).
+            into: Binary file that receives the encoded bytes (`return` delivery). With None, the writer stores the file
+                at `path` (`direct` delivery).
             pace: Whether the next batch may be sent while earlier ones are encoded and stored (asynchronous), or only
-                after they are stored (synchronous: each batch is then a row group of its own).
-            max_in_flight_bytes: Most bytes of this file that the writer holds at once; 0: only its quota decides.
+                after they are stored (synchronous: each batch then becomes a separate row group).
+            max_in_flight_bytes: Most bytes of this file that the writer holds at once; 0 leaves it to the quota.
             hold_gpu: Whether the file keeps its place on the writer's GPU between its batches; None does so if `pace`
                 is asynchronous. It has no effect without a GPU encoder.
             footer: Key-value pairs to store in the file's footer.
-            task: Spark task, or anything like it, that the writer's logs and metrics name for this file.
-            max_batch_bytes: Batches with more bytes of data than this are cut before they are sent. A single row may be
-                larger: it is sent in parts of what the writer takes in a message, up to its `--max-batch-bytes`.
+            task: Spark task, or the like, that the writer's logs and metrics name for this file.
+            max_batch_bytes: Size above which batches are cut before they are sent. A single row may be larger: it is
+                sent in parts that fit into the writer's messages, up to the writer's `--max-batch-bytes`.
 
         Returns:
             The open file, to be used in a `with` block or ended with `finish` or `abort`.
@@ -137,7 +137,7 @@ class WriterClient:
         return RemoteFile(start, command, schema, into=into, max_batch_bytes=max_batch_bytes)
 
     def close(self) -> None:
-        """Close the connection. Open files are given up; nothing is published for them."""
+        """Close the connection; open files are aborted and not published."""
         self._channel.close()
 
     def __enter__(self) -> Self:

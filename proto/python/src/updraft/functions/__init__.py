@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the author of a registered function imports; `from updraft import function` is the same object as here.
+"""API for authors of registered functions; `from updraft import function` gives the same object.
 
-    @function                                            plain values, one row a call
+    @function                                            plain values, one row per call
     def discount(price: float, percent: float = 10.0) -> float: ...
 
     @function                                            columns: Arrow, Pandas or NumPy
     def upper(text: Arrow[str]) -> Arrow[str]: ...
 
-    @function                                            a class is constructed once in a worker
+    @function                                            a class, constructed once in a worker
     class Sentiment:
         def __init__(self) -> None: ...
         def __call__(self, text: Arrow[str]) -> Arrow[float]: ...
 
-It imports pyarrow alone. `updraft.testing` runs a function as a pool does.
+The package needs only pyarrow. `updraft.testing` runs a function as a pool does.
 """
 
 from updraft.functions.batching import Batching

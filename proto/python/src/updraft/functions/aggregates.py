@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls functions that give a value for each group of rows, in one stage or in two.
+"""Execution of aggregates, which return a value for each group of rows, in one stage or in two.
 
-The stages of two are for callers who bring the rows of a group together in parts: `ACCUMULATE` makes states of each
-part, `MERGE` makes results of the states. States travel as Arrow values: a caller sends them back.
+Two stages are for callers that hold the rows of a group in several parts: `ACCUMULATE` turns each part into states,
+`MERGE` turns the states into results. States travel as Arrow values, which the caller sends back.
 """
 
 import enum
@@ -31,7 +31,7 @@ STATE = "state"
 
 
 class Stage(enum.Enum):
-    """The part of the work that one exchange is."""
+    """Part of an aggregate's work that one exchange does."""
 
     WHOLE = "arguments in, results out"
     ACCUMULATE = "arguments in, states out"
@@ -40,21 +40,21 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """What the columns of an exchange are."""
+    """Stage of an exchange, and the meaning of its columns: keys, then a filter if there is one, then arguments."""
 
     stage: Stage = Stage.WHOLE
     key_columns: int = 0
-    """The first ones; their values name the group of a row."""
+    """Number of leading key columns, whose values identify the group of a row."""
     filtered: bool = False
-    """Whether the column behind the keys says which rows are accumulated."""
+    """Whether a column of bools follows the keys and selects the rows to accumulate."""
 
     @property
     def leading_columns(self) -> int:
-        """Those before the arguments."""
+        """Number of columns before the arguments."""
         return self.key_columns + self.filtered
 
     def arguments(self, function: Function[Any, Any], schema: pa.Schema) -> Arguments:
-        """What stands behind the keys and the filter; raises ProtocolError unless it can stand there."""
+        """Return the arguments (states for MERGE) after the keys and the filter; raise ProtocolError if they misfit."""
         if self.key_columns > len(schema):
             raise wrong_arguments(
                 f"function {function.name!r} is called with {self.key_columns} key columns, but there are {len(schema)}"
@@ -75,26 +75,26 @@ class AggregateCall:
 
 
 class LoadedAggregate:
-    """An aggregate, ready to begin any number of exchanges one after the other."""
+    """Aggregate that can serve any number of exchanges, one after the other."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
         self.function = function
         self.explain = explain
         self._instance = Instance(function)
         self.code = self._instance.object
-        """The author's object, with its methods."""
+        """Instance of the author's class."""
 
     def warm_up(self) -> None:
         """Call the author's `warm_up`, if there is one."""
         self._instance.warm_up()
 
     def begin(self, schema: pa.Schema, call: AggregateCall) -> "Aggregation":
-        """An exchange of columns with that schema; raises ProtocolError."""
+        """Begin an exchange whose batches have this schema; raise ProtocolError if the columns do not fit."""
         return Aggregation(self, schema, call)
 
 
 class Aggregation:
-    """The groups of one exchange."""
+    """Groups of one exchange and their states."""
 
     def __init__(self, loaded: LoadedAggregate, schema: pa.Schema, call: AggregateCall) -> None:
         function = loaded.function
@@ -115,17 +115,19 @@ class Aggregation:
         result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
         self._result = ResultColumn(function.name, *result, Form.ROWS)
         self.schema = pa.schema([*key_fields, self._result.field])
-        """Of the results: the keys of a group, and behind them its result or state."""
+        """Schema of the results: the keys of a group, then its result or state."""
 
     @property
     def held(self) -> int:
-        """Number of the batches that were added and whose rows are not in their groups yet."""
+        """Number of added batches whose rows have not been accumulated yet."""
         return self._joiner.held
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch, which reach their groups with those of later ones if they are few.
+        """Add the rows of a batch; a small batch is held and accumulated together with later ones.
 
-        Arguments are checked at once. Raises ProtocolError, and UserError for the rows of this batch and of held ones.
+        Raises:
+            ProtocolError: The arguments of this batch are invalid; they are checked at once.
+            UserError: The author's code failed, for rows of this batch or of a held one.
         """
         size_bytes = batch.nbytes
         leading = batch.select(range(self._call.leading_columns))
@@ -136,7 +138,10 @@ class Aggregation:
             self._group(rows)
 
     def results(self) -> pa.RecordBatch:
-        """One row for each group, in the order in which they came; raises UserError. No batch comes after that."""
+        """Return one row for each group, in the order in which groups appeared; raise UserError.
+
+        Call this once, after the last batch.
+        """
         for rows in self._joiner.rest():
             self._group(rows)
         is_finished = self._call.stage is not Stage.ACCUMULATE
@@ -192,7 +197,7 @@ class Aggregation:
         return [finish(state) for state in self._states]
 
     def _called(self, call: Any, *arguments: Any) -> Any:
-        """What the author's code makes of it; whatever that raises is a UserError."""
+        """Call the author's code; turn any exception into a UserError."""
         try:
             return call(*arguments)
         except BaseException as error:
@@ -205,7 +210,7 @@ def _part(column: Any, start: int, stop: int) -> Any:
 
 
 def _series_part(column: Any, start: int, stop: int) -> Any:
-    """The same values with an index that begins at 0: a slice of a Series keeps that of the batch."""
+    """Return a slice of a Series with an index that begins at 0; a plain slice would keep the index of the batch."""
     part = column.iloc[start:stop]
     if start:
         # `reset_index` would copy the values.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls functions of any columns."""
+"""Execution of functions that take any columns."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from updraft.functions.instance import Instance
 
 
 class LoadedAny:
-    """A function from batch to batch."""
+    """Function that takes a batch of any columns and returns a batch with as many rows."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
         self._function = function
@@ -24,7 +24,7 @@ class LoadedAny:
         self._instance.warm_up()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each batch of an exchange its results, all of one schema; raises UserError."""
+        """Yield the results of each batch of an exchange, all with one schema; raise UserError."""
         schema: pa.Schema | None = None
         for batch in batches:
             if schema is None:

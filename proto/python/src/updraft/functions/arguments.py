@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a caller, checked before any code of the author runs."""
+"""Argument columns of a function, checked before any code of the author runs."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from updraft.functions.values import to_column
 
 
 class Arguments:
-    """What a function takes: columns in their order, whatever a caller names them; the last ones may have defaults."""
+    """Arguments of a function: columns by position, whatever the caller names them; the last may have defaults."""
 
     def __init__(self, function: str, arguments: Sequence[Argument]) -> None:
         self._function = function
@@ -25,17 +25,17 @@ class Arguments:
 
     @property
     def defaults(self) -> Sequence[pa.Scalar]:
-        """Of the last arguments that a caller may leave out."""
+        """Defaults of the last arguments, which a caller may leave out."""
         return self._defaults
 
     @property
     def default_row(self) -> pa.RecordBatch:
-        """The defaults as one row."""
+        """Defaults as a batch of one row."""
         columns = [pa.repeat(default, 1) for default in self._defaults]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(self.schema)[self._required :]))
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises ProtocolError unless columns of these types can be arguments."""
+        """Raise ProtocolError unless columns of these types can be the arguments."""
         if not self._required <= len(schema) <= len(self._arguments):
             raise wrong_arguments(
                 f"function {self._function!r} takes {self._count()} ({self}), not {len(schema)}"
@@ -49,14 +49,14 @@ class Arguments:
                 )
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in exactly the types of `schema`, defaults filled in; raises ProtocolError."""
+        """Return the batch in exactly the types of `schema`, with defaults filled in; raise ProtocolError."""
         if not batch.schema.equals(self.schema):
             self.check(batch.schema)
         columns = [self._checked(*pair) for pair in zip(batch.columns, self.schema, strict=False)]
         missing = len(self._arguments) - len(columns)
         columns += [pa.repeat(default, batch.num_rows) for default in self._defaults[len(self._defaults) - missing :]]
         if not columns:
-            # Rows without a column: only the batch itself knows how many.
+            # Without columns, only the batch itself knows its number of rows.
             return batch
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Arrow types hold the same values, and where a null may not be.
+"""Equivalent Arrow types, and checks for forbidden nulls.
 
-Text of each kind (string, large_string, string_view) is the same, and so are binary of each kind, lists and large
-lists. Names of a list's items and nullability inside a value are no part of its type. Nothing else is cast.
+All kinds of text (string, large_string, string_view) are equivalent. So are all kinds of binary, and lists and large
+lists. The name of a list's items and the nullability inside a value do not matter. Nothing else is cast.
 """
 
 import functools
@@ -14,14 +14,15 @@ from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_ar
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether values of the one are values of the other."""
+    """Return whether the two types are equivalent, so that values of one are values of the other."""
     return bool(one.equals(other) or _canonical(one).equals(_canonical(other)))
 
 
 def retyped(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The array with a type that is the same (`same_type`); nulls that `wanted` forbids have to be looked for before.
+    """Return the array with an equivalent type (`same_type`), after the caller has checked for forbidden nulls.
 
-    Raises pyarrow.ArrowInvalid where a large value does not fit.
+    Raises:
+        pyarrow.ArrowInvalid: A large array does not fit into the wanted type's offsets.
     """
     if array.type.equals(wanted):
         return array
@@ -31,7 +32,7 @@ def retyped(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def forbidden_null(array: pa.Array, field: pa.Field) -> str:
-    """Where a null is that the field forbids, such as "price" or "items[].price"; empty: nowhere."""
+    """Return where the array has a null that the field forbids, such as "items[].price"; empty if nowhere."""
     if array.null_count and not field.nullable:
         return str(field.name)
     return "" if _allows_all_nulls(field.type) else _null_inside(array, field)
@@ -54,14 +55,14 @@ def _null_inside(array: pa.Array, field: pa.Field) -> str:
 
 
 def _allows_all_nulls(kind: pa.DataType) -> bool:
-    """Whether no field inside the type is declared without nulls."""
-    # A key is never null, whatever its type allows.
+    """Return whether every field inside the type may be null."""
+    # The keys of a map are never null, so their fields do not matter.
     members = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
     return all(member.nullable and _allows_all_nulls(member.type) for member in members)
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """The type with nulls allowed everywhere inside."""
+    """Return the type with nulls allowed everywhere inside."""
     if kinds.is_struct(kind):
         return pa.struct([pa.field(member.name, _relaxed(member.type)) for member in kind])
     if kinds.is_map(kind):
@@ -76,9 +77,9 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
 
 
 def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same buffers with a type that forbids some nulls.
+    """Return an array over the same buffers, with a type that forbids some nulls.
 
-    Array.view and casts refuse nulls that are in no value: Spark writes one into each member of a struct that is null.
+    Array.view and casts would also refuse nulls below a null value: Spark writes one into each member of a null struct.
     """
     if array.type.equals(kind):
         return array
@@ -89,7 +90,7 @@ def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def nan_as_null(array: pa.Array) -> pa.Array:
-    """The array with a null for each NaN among the items of a list, where its type allows a null there."""
+    """Replace NaN among the items of lists by null, where the type allows null items."""
     kind = array.type
     has_items = is_list(kind) or kinds.is_fixed_size_list(kind)
     children = arrays_inside(array)
@@ -102,7 +103,7 @@ def nan_as_null(array: pa.Array) -> pa.Array:
 
 
 def _without_nan(numbers: pa.Array) -> pa.Array:
-    # An import of `updraft.functions` does not wait for it.
+    # Imported late, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_nan = pc.is_nan(numbers)
@@ -111,7 +112,7 @@ def _without_nan(numbers: pa.Array) -> pa.Array:
 
 @functools.lru_cache(maxsize=1024)
 def _canonical(kind: pa.DataType) -> pa.DataType:
-    """One type for all that are the same."""
+    """Return one representative for all equivalent types."""
     if kinds.is_large_string(kind) or kinds.is_string_view(kind):
         return pa.string()
     if kinds.is_large_binary(kind) or kinds.is_binary_view(kind):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Awaits async functions: a bounded number of rows at once, on one event loop for as long as the function is loaded."""
+"""Execution of async functions: a bounded number of rows at once, on one event loop while the function is loaded."""
 
 import asyncio
 import weakref
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 class Awaited:
-    """One event loop, so that sessions and connections that the author keeps stay usable from batch to batch."""
+    """Event loop of one function, kept so that the author's sessions and connections stay usable between batches."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        # Made by the first call: what the zygote has loaded is forked.
+        # Created by the first call: the zygote may load the function and fork workers afterwards.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Any]) -> Any:
-        """One call with whole columns; raises whatever it raises."""
+        """Call the function once with whole columns; raise whatever it raises."""
 
         async def called() -> Any:
             return await call(*columns)
@@ -27,7 +27,7 @@ class Awaited:
         return self._run(called())
 
     def rows(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Sequence[Any]], rows: int) -> list[Any]:
-        """A call for each of so many rows; the first exception ends those that run, and is raised."""
+        """Call the function for each row; the first exception cancels the running calls and is raised."""
         arguments = list(zip(*columns, strict=True)) if columns else [()] * rows
         return self._run(self._rows(call, arguments))
 
@@ -35,7 +35,7 @@ class Awaited:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.new_event_loop()
-            # Runs no code of the author: whoever is interrupted by the garbage collector would not expect any.
+            # Only close the loop: the garbage collector may run this at any point, where no author's code may run.
             weakref.finalize(self, loop.close)
         return _beside_other_loops(lambda: loop.run_until_complete(coroutine))
 
@@ -44,7 +44,7 @@ class Awaited:
         numbers = iter(range(len(rows)))
 
         async def work() -> None:
-            # All of them take from the same iterator.
+            # All tasks take row numbers from the same iterator.
             for number in numbers:
                 results[number] = await call(*rows[number])
 
@@ -59,7 +59,7 @@ class Awaited:
 
 
 def _beside_other_loops(call: Callable[[], T]) -> T:
-    """What `call` returns, which runs a loop: a thread runs one at a time, and in a notebook one always does."""
+    """Run `call`, which runs an event loop; use another thread if this one already runs a loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the author of a model says about its batches and its processes."""
+"""Batching options of a model: its batches and its processes."""
 
 import dataclasses
 
@@ -9,27 +9,29 @@ _MOST_REPLICAS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batching:
-    """Have rows of many exchanges joined into batches, in processes of the function's own.
+    """Option that joins rows of many exchanges into batches, which separate model processes compute.
 
-    The class is loaded in such a process and nowhere else: all workers of a pool share one copy of its memory, or as
-    many as there are `replicas`. Raises ValueError for values that make no sense.
+    Only these processes load the class, so all workers of a pool share one copy of it in memory, or one per replica.
+
+    Raises:
+        ValueError: A value is out of range.
     """
 
     rows: int = 512
-    """Rows of a full batch: the function gets no more at once."""
+    """Rows of a full batch: the most that the function gets at once."""
     wait_seconds: float = 0.01
     """How long rows may wait for others before the function gets a batch that is not full."""
     replicas: int = 1
-    """Processes that load the function, each with a copy of its own; at most 32."""
+    """Number of processes that each load a copy of the function; at most 32."""
     device: str = ""
-    """"cuda" lets each replica see one GPU of the pool's, the next one for each next replica (CUDA_VISIBLE_DEVICES)."""
+    """"cuda" gives each replica one GPU of the pool in turn (CUDA_VISIBLE_DEVICES); empty leaves devices alone."""
     threads: int = 0
-    """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL) that a process loads itself, such as by an import in
-    the constructor; 0 divides the machine's CPUs among the replicas."""
+    """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL) that a model process itself loads, for example by an
+    import in the constructor; 0 divides the machine's CPUs among the replicas."""
     timeout_seconds: float = 300.0
-    """How long the function may work on one batch. A process that takes longer is ended and replaced; 0 is no limit."""
+    """Time limit for one batch. A process that takes longer is killed and replaced; 0 sets no limit."""
     load_timeout_seconds: float = 600.0
-    """How long loading and `warm_up` may take; 0 is no limit."""
+    """Time limit for loading and `warm_up`; 0 sets no limit."""
 
     def __post_init__(self) -> None:
         if self.rows < 1:
@@ -37,7 +39,7 @@ class Batching:
         if not 1 <= self.replicas <= _MOST_REPLICAS:
             raise ValueError(f"replicas of Batching must be from 1 to {_MOST_REPLICAS}")
         times = self.wait_seconds, self.timeout_seconds, self.load_timeout_seconds
-        # What is not a number is not less than one either.
+        # `not all(... >= 0)` also refuses NaN.
         if self.threads < 0 or not all(seconds >= 0 for seconds in times):
             raise ValueError("wait_seconds, threads and the timeouts of Batching cannot be less than 0")
         if self.device not in _DEVICES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a batch in the form that the author's code takes."""
+"""Columns of a batch in the form that the author's code takes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -16,13 +16,13 @@ Reader: TypeAlias = Callable[[pa.Array], Any]
 
 
 class Columns:
-    """Reads checked batches for a function."""
+    """Reader of checked batches for a function."""
 
     def __init__(self, signature: Signature) -> None:
         self._readers = [_reader(signature.form, argument.value) for argument in signature.arguments]
 
     def of(self, batch: pa.RecordBatch) -> Sequence[Any]:
-        """One for each argument: a list of values, an Array, a Series or an ndarray."""
+        """Return one column for each argument: a list of values, an Array, a Series or an ndarray."""
         return [read(column) for read, column in zip(self._readers, batch.columns, strict=False)]
 
 
@@ -40,9 +40,9 @@ def _reader(form: Form, value: Hinted) -> Reader:
 def _series_reader(value: Hinted) -> Reader:
     exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
     if value.nullable and exact:
-        # NumPy has no null of these, and would make floats of large numbers.
+        # NumPy has no null for these types: pandas would make them floats, which are inexact for large numbers.
         return lambda column: column.to_pandas(types_mapper=_nullable_type)
-    # Inside lists, maps and structs too.
+    # Keeps integers exact inside lists, maps and structs too.
     return lambda column: column.to_pandas(integer_object_nulls=True)
 
 
@@ -53,6 +53,6 @@ def _nullable_type(kind: pa.DataType) -> Any:
 
 
 def _name_of(kind: pa.DataType) -> str:
-    """As pandas names its nullable type: Int64, UInt8."""
+    """Return the name of pandas' nullable type, such as Int64 or UInt8."""
     text = str(kind)
     return text.replace("uint", "UInt") if text.startswith("uint") else text.replace("int", "Int")

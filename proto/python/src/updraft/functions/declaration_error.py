@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error of a definition that makes no function."""
+"""Error for an invalid function definition."""
 
 
 class DeclarationError(TypeError):
-    """Raised when a function is defined: its hints, its options or its methods cannot be called by a pool."""
+    """Raised when a function is defined with hints, options or methods that a pool cannot use."""

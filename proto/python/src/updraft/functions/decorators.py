@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`@function`, `@function.table` and `@function.aggregate`: they make a `Function` of what an author has written."""
+"""Decorators `@function`, `@function.table` and `@function.aggregate`, which make a `Function` of an author's code."""
 
 import dataclasses
 import inspect
@@ -24,7 +24,7 @@ _AGGREGATE_METHODS = ("start", "accumulate", "merge", "finish")
 
 
 class FunctionDecorator:
-    """Makes registered functions. Its only object is `updraft.function`."""
+    """Decorator that defines registered functions. Its only instance is `updraft.function`."""
 
     @overload
     def __call__(self, target: Callable[_P, _R], /) -> Function[_P, _R]: ...
@@ -68,31 +68,32 @@ class FunctionDecorator:
         arguments: pa.Schema | None = None,
         result: pa.DataType | pa.Field | SchemaFunction | None = None,
     ) -> Any:
-        """A function with a value for each row, or with a batch for each batch of any columns.
+        """Define a function that returns a value for each row, or a batch for each batch of any columns.
 
         Args:
-            target: A function, an async function, or a class whose objects can be called.
-            name: By which callers know it; dots separate namespaces. Default: that of the code.
-            version: Any text without spaces and @. Of several versions the last one in the module is the default.
-            description: What it does; the first line stands in lists. Default: the docstring.
+            target: A function, an async function, or a class with callable instances.
+            name: Name for callers; dots separate namespaces. Default: the name of the code.
+            version: Any text without spaces and @. The last version defined in a module is the default one.
+            description: Purpose of the function; lists show the first line. Default: the docstring.
             tags: Words to find it by.
-            owner: Who answers for it: a team or an address.
-            deterministic: Whether the same arguments always give the same result.
-            on_error: What a failure means for its row: "raise" fails the call, "null" makes the result null, "struct"
-                makes each result a struct of `value` and `error`. Code that takes columns is called with parts of a
-                batch that fails, down to single rows.
-            load: Where a class is constructed: "worker", once in each worker that is called for it, or "zygote", once
-                for all workers, which are forked with it. It may then hold no thread, lock or connection.
-            load_timeout_seconds: How long the constructor and `warm_up` of a class may take; one that takes longer is
-                given up, and its function is at fault. 0 is no limit. Default: --load-timeout-seconds of the pool. A
-                batched function has that of its `Batching`.
-            concurrency: Rows of an async function of plain values that are awaited at once in a worker. Default: 32.
-            batching: Have rows of many callers joined into batches, in processes of the function's own.
+            owner: Team or address responsible for it.
+            deterministic: Whether equal arguments always give equal results.
+            on_error: Effect of a row's failure: "raise" fails the call, "null" makes the row's result null, "struct"
+                makes every result a struct of `value` and `error`. If code that takes columns fails, it is called again
+                with ever smaller parts of the batch, down to single rows.
+            load: Where a class is constructed: "worker" constructs it in each worker that runs it, "zygote" once before
+                workers are forked. A class loaded in the zygote must not hold threads, locks or connections.
+            load_timeout_seconds: Time limit for the constructor and `warm_up` of a class; exceeding it counts as the
+                function's fault. 0 sets no limit. Default: --load-timeout-seconds of the pool. For a batched function,
+                set the limit in its `Batching`.
+            concurrency: Rows that a worker awaits at once, for an async function of plain values. Default: 32.
+            batching: Joins rows of many callers into batches, which separate model processes compute.
             arguments: Names and types of the arguments, instead of hints; the code gets pyarrow arrays.
-            result: Type of the result, instead of a hint. Of a function of any columns: what computes the schema of
-                the results from that of the arguments.
+            result: Type of the result, instead of a hint. For a function of any columns: a callable that computes the
+                schema of the results from that of the arguments.
 
-        Raises DeclarationError.
+        Raises:
+            DeclarationError: A pool cannot run the function as defined.
         """
         options = _Given(
             name,
@@ -145,13 +146,16 @@ class FunctionDecorator:
         arguments: pa.Schema | None = None,
         result: pa.Schema | None = None,
     ) -> Any:
-        """A function with any number of rows for each row.
+        """Define a table function, which returns any number of rows for each row.
 
-        Hinted with plain values it is called for each row, and gives an iterator of values or of records. Hinted with
-        Arrow it gives an iterator of pyarrow.RecordBatch, and `result` is their schema; it is called with any number of
-        rows, and has to treat each by itself.
+        With hints of plain values, it is called for each row and returns an iterator of values or records. With Arrow
+        hints, it is called with any number of rows, must treat each row separately, and returns an iterator of
+        pyarrow.RecordBatch with the schema `result`.
 
-        Options as of a function with a value for each row. Raises DeclarationError.
+        The options are those of `@function`.
+
+        Raises:
+            DeclarationError: A pool cannot run the function as defined.
         """
         options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
@@ -188,15 +192,18 @@ class FunctionDecorator:
         load: Literal["worker", "zygote"] = "worker",
         load_timeout_seconds: float | None = None,
     ) -> Any:
-        """A class that makes one value of each group of rows.
+        """Define an aggregate: a class that computes one value for each group of rows.
 
         Its methods are `start() -> State`, `accumulate(state, ...) -> State`, `merge(left, right) -> State` and
-        `finish(state) -> T`. `merge(start(), state)` has to give the state again. States travel as Arrow values: State
-        is any type that a hint may name. With plain values `accumulate` is called for each row; hinted with columns it
-        is called once for each group of a batch, with its rows. Small batches are joined before that: how many rows it
-        gets at once, and which of them together, is not the caller's choice.
+        `finish(state) -> T`. `merge(start(), state)` must equal `state`. States travel as Arrow values, so State is any
+        type that a hint may name. With hints of plain values, `accumulate` is called for each row. With hints of
+        columns, it is called once for each group of a batch, with the group's rows. Small batches are joined first, so
+        callers do not control how many rows it gets at once, or which rows together.
 
-        Options as of a function with a value for each row. Raises DeclarationError.
+        The options are those of `@function`.
+
+        Raises:
+            DeclarationError: A pool cannot run the aggregate as defined.
         """
         options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _aggregate(code, options.of(code)))
@@ -204,7 +211,7 @@ class FunctionDecorator:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Given:
-    """What was written behind the decorator."""
+    """Options given to a decorator."""
 
     name: str
     version: str
@@ -219,7 +226,7 @@ class _Given:
     batching: Batching | None = None
 
     def of(self, code: Any) -> Options:
-        """With what the code itself says instead of what is missing."""
+        """Return the options with missing ones taken from the code: its name and docstring."""
         try:
             policy = ErrorPolicy(self.on_error)
         except ValueError:
@@ -310,7 +317,7 @@ def _signature(code: Any, arguments: Any, what: str) -> Signature:
 
 
 def _value_of(signature: Signature, result: Any, what: str) -> Hinted:
-    """What is returned for a row, declared or hinted."""
+    """Return the type of a row's result, from `result=` or from the hint."""
     if isinstance(result, pa.Field):
         return Hinted(result.type, result.nullable)
     if isinstance(result, pa.DataType):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function as its author has defined it: what a pool registers, and what a test calls as before."""
+"""Function as its author defined it: a pool registers it, and tests can still call it directly."""
 
 import dataclasses
 import enum
@@ -32,7 +32,7 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 class Kind(enum.Enum):
-    """How many results there are for how many rows."""
+    """Relation between a function's rows and its results."""
 
     ANY = "a batch of as many rows for each batch, of any columns"
     SCALAR = "a value for each row"
@@ -41,7 +41,7 @@ class Kind(enum.Enum):
 
 
 class ErrorPolicy(enum.Enum):
-    """What a failure means for the row that it happened to."""
+    """Effect of a failure on its row."""
 
     RAISE = "raise"
     """The call fails."""
@@ -53,7 +53,7 @@ class ErrorPolicy(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """What an author says of a function beside its code."""
+    """Options of a function, as its author gave them."""
 
     name: str
     version: str = "1"
@@ -69,7 +69,7 @@ class Options:
 
 
 class Function(Generic[_P, _R]):
-    """A defined function. Calling it calls the author's code, as if it had not been decorated."""
+    """Defined function. Calling it calls the author's code, as if it had not been decorated."""
 
     __name__: str
 
@@ -83,20 +83,20 @@ class Function(Generic[_P, _R]):
         state: Hinted | None = None,
         record: Any = None,
     ) -> None:
-        """Made by the decorators of `updraft.functions`.
+        """Define a function, as the decorators of `updraft.functions` do; raise DeclarationError.
 
         Args:
             target: The author's function or class.
-            options: What the author says of it.
-            kind: How many results there are.
-            signature: What it takes.
-            results: Names and types of its results; of `Kind.ANY` what computes their schema, if anything does.
-            state: Of an aggregate: what is sent between its stages.
-            record: Of a table function: the class of a row; None where a row is a single value.
+            options: The author's options.
+            kind: Relation between rows and results.
+            signature: Arguments of the function.
+            results: Names and types of its results. For `Kind.ANY`: a callable that computes their schema, or None.
+            state: State sent between the stages of an aggregate; None for other functions.
+            record: Class of a table function's rows; None if a row is a single value.
         """
         _check(options)
         self.number = next(_numbers)
-        """Larger than that of every function that was defined before."""
+        """Sequence number of the definition: larger than those of all earlier ones."""
         self.target = target
         self.kind = kind
         self.signature = signature
@@ -108,17 +108,17 @@ class Function(Generic[_P, _R]):
         self.deterministic = options.deterministic
         self.on_error = options.on_error
         self.loads_in = options.loads_in
-        """Where the constructor of a class runs: in each worker that is called for it, or once in the zygote."""
+        """Process that constructs a class: each worker that runs it, or the zygote for all workers."""
         self.concurrency = options.concurrency or _DEFAULT_CONCURRENCY
-        """Calls of an async function that run at once in a worker."""
+        """Calls of an async function that a worker runs at once."""
         self.batching = options.batching
         self.load_timeout_seconds = options.load_timeout_seconds
-        """How long the constructor and `warm_up` of a class may take; 0 is no limit, None leaves it to the pool."""
+        """Time limit for the constructor and `warm_up` of a class; 0 sets no limit, None uses the pool's."""
         self.arguments = Arguments(options.name, signature.arguments)
         self.state = state
         self.record = record
         self.results: Sequence[tuple[str, Hinted]] = ()
-        """Names and types of what it returns for a row, before `on_error` changes them."""
+        """Names and types of the results, before `on_error` changes them."""
         self._results_of: SchemaFunction | None = None
         if callable(results):
             self._results_of = results
@@ -129,11 +129,11 @@ class Function(Generic[_P, _R]):
         functools.update_wrapper(self, target, updated=())
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Call the author's code; a class is constructed."""
+        """Call the author's code; for a class, construct an instance."""
         return self.target(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        # What a decorated class has beside its methods; nothing of Python's own, which copies and pickles look for.
+        # Give access to attributes of a decorated class, but not to special names, which copy and pickle look up.
         if name.startswith("__") or name == "target":
             raise AttributeError(name)
         return getattr(self.target, name)
@@ -143,32 +143,35 @@ class Function(Generic[_P, _R]):
 
     @property
     def is_class(self) -> bool:
-        """Whether it has to be constructed before it can be called."""
+        """Whether the target is a class, which must be constructed before it can run."""
         return inspect.isclass(self.target)
 
     @property
     def argument_schema(self) -> pa.Schema | None:
-        """Of the arguments; None if it takes any columns."""
+        """Schema of the arguments; None if the function takes any columns."""
         return None if self.kind is Kind.ANY else self.arguments.schema
 
     @property
     def result_schema(self) -> pa.Schema | None:
-        """Of the results; None if they depend on the arguments."""
+        """Schema of the results; None if it depends on the arguments."""
         return None if self.kind is Kind.ANY else pa.schema(self._result_fields())
 
     @property
     def state_schema(self) -> pa.Schema | None:
-        """Of an aggregate's state: one field, named "state"; None of other functions."""
+        """Schema of an aggregate's state, with one field named "state"; None for other functions."""
         return None if self.state is None else pa.schema([self.state.field("state")])
 
     @property
     def defaults(self) -> Sequence[Any]:
-        """Of the last arguments, which a caller may leave out: values as the author wrote them."""
+        """Defaults of the last arguments, which a caller may leave out, as the author wrote them."""
         count = len(self.arguments.defaults)
         return [argument.default for argument in self.signature.arguments[len(self.signature.arguments) - count :]]
 
     def results_for(self, arguments: pa.Schema) -> pa.Schema | None:
-        """The schema of the results for arguments of that schema; None if only a result shows it. Raises UserError."""
+        """Return the schema of the results for arguments of this schema; raise UserError if the author's code fails.
+
+        Return None if the schema is unknown until the first result.
+        """
         if self.kind is not Kind.ANY:
             return self.result_schema
         if self._results_of is None:
@@ -182,7 +185,7 @@ class Function(Generic[_P, _R]):
         return schema
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A caller's batch in exactly the types of `argument_schema`, defaults filled in; raises ProtocolError."""
+        """Return a caller's batch in exactly the types of `argument_schema`, with defaults; raise ProtocolError."""
         return batch if self.kind is Kind.ANY else self.arguments.checked(batch)
 
     def _result_fields(self) -> Sequence[pa.Field]:
@@ -216,7 +219,7 @@ class Function(Generic[_P, _R]):
                 )
 
     def _fail_unless_in_effect(self, options: Options) -> None:
-        """An option that does nothing for a function was meant to do something."""
+        """Raise DeclarationError if an option has no effect on this kind of function."""
         what = f"function {self.name!r}"
         if self.batching is not None and self.loads_in == "zygote":
             raise DeclarationError(f'{what} is batched, and its own process loads it: leave load="zygote" out')
@@ -233,7 +236,7 @@ class Function(Generic[_P, _R]):
 
 
 def error_struct(value: pa.DataType) -> pa.DataType:
-    """The type of a result under ErrorPolicy.STRUCT."""
+    """Return the type of a result under ErrorPolicy.STRUCT."""
     return pa.struct([pa.field("value", value), pa.field("error", pa.string())])
 
 

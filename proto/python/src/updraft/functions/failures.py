@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors of a call. Their classes load protobuf, which the author of a function need not wait for at an import."""
+"""Errors of a call. Their classes load protobuf, so this module imports them late to keep an author's import fast."""
 
 import traceback as tracebacks
 from collections.abc import Callable
@@ -9,25 +9,25 @@ if TYPE_CHECKING:
     from updraft.errors import ProtocolError, UserError
 
 Explain: TypeAlias = Callable[[BaseException], None]
-"""May add notes to an exception of the author's code before its traceback is written."""
+"""Add notes to an exception of the author's code, if it has any to add, before the traceback is formatted."""
 
 
 def wrong_arguments(message: str) -> "ProtocolError":
-    """For arguments that the function does not take; its code has not run."""
+    """Return the error for arguments that the function does not accept; its code has not run."""
     from updraft.errors import ProtocolError
 
     return ProtocolError(message)
 
 
 def wrong_result(message: str) -> "UserError":
-    """For a result that is not what the function has declared."""
+    """Return the error for a result that differs from the function's declaration."""
     from updraft.errors import UserError
 
     return UserError(message)
 
 
 def raised(exception: BaseException) -> "UserError":
-    """For an exception of the function's own code."""
+    """Return the error for an exception of the function's own code."""
     from updraft.errors import UserError
 
     return UserError(
@@ -38,14 +38,14 @@ def raised(exception: BaseException) -> "UserError":
 
 
 def describe(exception: BaseException) -> str:
-    """An exception in one short line: its class and the first line of its message."""
+    """Describe an exception in one short line: its class and the first line of its message."""
     from updraft.errors import MAX_LINE_BYTES, keep_start
 
     return keep_start(_named(exception).split("\n", 1)[0], MAX_LINE_BYTES)
 
 
 def whole_message(exception: BaseException) -> str:
-    """Return the class of an exception with all lines of its message and of its notes, at most 64 KiB."""
+    """Return the class of an exception with all lines of its message and its notes, at most 64 KiB."""
     from updraft.errors import MAX_MESSAGE_BYTES, keep_start
 
     notes = getattr(exception, "__notes__", ())
@@ -62,6 +62,6 @@ def _named(exception: BaseException) -> str:
 
 
 def qualified_name(exception: BaseException) -> str:
-    """The class of an exception with its module, as tracebacks name it."""
+    """Return the class of an exception with its module, as tracebacks name it."""
     cls = type(exception)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the rows of one group in a batch together, and finds the same group again in later batches."""
+"""Grouping of a batch's rows by key; the same key gives the same group in later batches."""
 
 import math
 from collections.abc import Sequence
@@ -11,35 +11,34 @@ from pyarrow import types as kinds
 
 
 class Part(NamedTuple):
-    """The rows of a group in one batch."""
+    """Rows of a group in one batch: `start` to `stop`, in the order that `Grouping.parts` returns with it."""
 
     group: int
     start: int
     stop: int
-    """Among the rows in the order that came with it."""
 
 
 class Grouping:
-    """Groups by the values of key columns, numbered as they come; two nulls are equal, and so are two NaNs."""
+    """Groups by the values of key columns, numbered in order of appearance. Nulls are equal, and so are NaNs."""
 
     def __init__(self, keys: Sequence[pa.Field]) -> None:
-        """Without keys there is one group, which has all rows and is there before any."""
+        """Start with no groups; without keys, start with the one group of all rows."""
         self._fields = keys
         self._groups: dict[Any, int] = {} if keys else {(): 0}
         self._first_rows: list[Sequence[pa.Array]] = []
 
     @property
     def count(self) -> int:
-        """Of the groups so far."""
+        """Number of groups so far."""
         return len(self._groups)
 
     def parts(
         self, keys: Sequence[pa.Array], rows: int, counted: pa.Array | None = None
     ) -> tuple[pa.Array | None, Sequence[Part]]:
-        """The groups of a batch, and the order in which its rows have to be taken for that; None: as they are.
+        """Return the order of a batch's rows by group, or None to keep their order, and the parts in that order.
 
-        With `counted`, a column of bools, rows where it is not true make groups, and are in no part: the order is one
-        of the others alone.
+        Rows where `counted`, a column of bools, is not true still create groups, but belong to no part. The order is
+        then one of the remaining rows.
         """
         if not rows:
             return None, []
@@ -62,7 +61,7 @@ class Grouping:
         return order, [Part(*part) for part in zip(numbers, starts, stops, strict=True)]
 
     def keys(self) -> Sequence[pa.Array]:
-        """The key columns of all groups, in the order of their numbers."""
+        """Return the key columns of all groups, in the order of their numbers."""
         columns = zip(*self._first_rows, strict=True) if self._first_rows else ([] for _ in self._fields)
         return [
             pa.concat_arrays(parts) if parts else pa.array([], field.type)
@@ -70,7 +69,7 @@ class Grouping:
         ]
 
     def _numbers(self, keys: Sequence[pa.Array]) -> Sequence[int]:
-        """Of the groups with these keys, each of which is there once."""
+        """Return the numbers of the groups with these distinct keys; add new groups."""
         numbers, new = [], []
         for row, key in enumerate(zip(*map(_hashable, keys), strict=True)):
             number = self._groups.get(key)
@@ -85,13 +84,13 @@ class Grouping:
 
 
 def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
-    """A number for each row, the same where all keys are; and the keys of each number."""
+    """Return a code for each row, equal where all keys are equal, and the keys of each code."""
     codes, distinct = _coded_key(keys[0])
     columns = [distinct]
     for key in keys[1:]:
         own, distinct = _coded_key(key)
         count = len(distinct)
-        # Both are less than the number of rows.
+        # Cannot overflow: neither factor exceeds the number of rows.
         codes, both = _coded_key(pc.add(pc.multiply(codes.cast(pa.int64()), count), own.cast(pa.int64())))
         before = pc.divide(both, count)
         columns = [column.take(before) for column in columns]
@@ -100,11 +99,11 @@ def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
 
 
 def _coded_key(key: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """A number for each row, from 0 in the order in which values come; and those values."""
+    """Return a code for each row, counted from 0 in order of appearance, and the value of each code."""
     try:
         encoded = pc.dictionary_encode(key, null_encoding="encode")
     except pa.ArrowNotImplementedError:
-        # Arrow has no dictionaries of nested values.
+        # Arrow cannot encode nested values as a dictionary.
         return _coded_by_python(key)
     return encoded.indices, encoded.dictionary
 
@@ -124,7 +123,7 @@ def _coded_by_python(key: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _hashable(key: pa.Array) -> Sequence[Any]:
     kind = key.type
     if kinds.is_temporal(kind) and kind.bit_width in (32, 64):
-        # Python's own have no nanoseconds.
+        # Python's times have no nanoseconds.
         key = key.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
     values = key.to_pylist()
     return [_frozen(value) for value in values] if kinds.is_nested(kind) or kinds.is_floating(kind) else values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow types from type hints, and values as the author writes them from values as Arrow gives them.
+"""Arrow types for type hints, and conversions between the author's values and Arrow's.
 
     int      int64            date       date32                     list[T]      list<T>
     float    float64          datetime   timestamp[us, tz=UTC]      dict[K, V]   map<K, V>
@@ -7,7 +7,7 @@
     bytes    binary           timedelta  duration[us]
     bool     bool             Decimal    decimal128(38, 18)
 
-`T | None` may be null, `Annotated[T, pa.int32()]` has exactly the type that it names.
+`T | None` may be null; `Annotated[T, pa.int32()]` has exactly the named type.
 """
 
 import dataclasses
@@ -40,22 +40,22 @@ _PLAIN: dict[Any, pa.DataType] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hinted:
-    """What a hint says of a value."""
+    """Arrow type of a hint, with its conversions."""
 
     type: pa.DataType
     nullable: bool = False
     from_arrow: Convert | None = None
-    """Makes the author's value of the one that Arrow gives; None where they are the same."""
+    """Convert Arrow's value to the author's; None if they are the same."""
     to_arrow: Convert | None = None
-    """The inverse."""
+    """Convert the author's value to Arrow's; None if they are the same."""
 
     def field(self, name: str) -> pa.Field:
-        """A column of such values."""
+        """Return the field of a column of such values."""
         return pa.field(name, self.type, nullable=self.nullable)
 
 
 def hinted(hint: Any, what: str) -> Hinted:
-    """What a hint says; raises DeclarationError, which names `what` has the hint."""
+    """Return the Arrow type of a hint; raise DeclarationError if it has none. `what` names the hint's place."""
     if hint in (None, types.NoneType):
         raise DeclarationError(f"{what} is None: say of what type it is when it is not null")
     if get_origin(hint) in (Union, types.UnionType):
@@ -81,7 +81,7 @@ def hinted(hint: Any, what: str) -> Hinted:
 
 
 def record_fields(hint: Any) -> dict[str, Any] | None:
-    """Names and hints of the fields of a dataclass, NamedTuple or TypedDict; None of anything else."""
+    """Return names and hints of the fields of a dataclass, NamedTuple or TypedDict; None for anything else."""
     is_record = isinstance(hint, type) and (
         dataclasses.is_dataclass(hint)
         or typing.is_typeddict(hint)
@@ -111,7 +111,7 @@ def _annotated(hint: Any, what: str) -> Hinted:
     try:
         value = hinted(inner, what)
     except DeclarationError:
-        # The note says all: Annotated[Any, pa.uint8()].
+        # The annotation alone gives the type: Annotated[Any, pa.uint8()].
         return Hinted(exact[0])
     return dataclasses.replace(value, type=exact[0])
 
@@ -134,7 +134,7 @@ def _dict(hint: Any, what: str) -> Hinted:
     into, out = value.from_arrow, value.to_arrow
     return Hinted(
         pa.map_(key.type, value.field("value")),
-        # Arrow gives a map as a list of pairs.
+        # Arrow returns a map as a list of pairs.
         from_arrow=dict if into is None else lambda pairs: {key: into(each) for key, each in pairs},
         to_arrow=None if out is None else lambda entries: {key: out(each) for key, each in entries.items()},
     )

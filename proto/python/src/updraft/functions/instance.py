@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The author's code, constructed where it is a class."""
+"""Author's code, ready to be called: an instance if it is a class."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,20 +8,20 @@ from updraft.functions.definition import Function
 
 
 class Instance:
-    """What is called for rows."""
+    """Callable code of a function."""
 
     def __init__(self, function: Function[Any, Any]) -> None:
-        """Raises whatever the constructor raises."""
+        """Construct the function's class, if it is one; raise whatever the constructor raises."""
         self.object: Any = function.target() if function.is_class else function.target
 
     @property
     def call(self) -> Callable[..., Any]:
-        """A function, or the method of an object that is called like one."""
+        """Author's function, or the callable instance of the author's class."""
         call: Callable[..., Any] = self.object
         return call
 
     def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one; raises whatever that raises."""
+        """Call the author's `warm_up`, if there is one; raise whatever that raises."""
         warm_up = getattr(self.object, "warm_up", None)
         if callable(warm_up):
             warm_up()

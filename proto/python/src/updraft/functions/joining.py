@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins batches for an aggregate: each call of the author's code has a price, however few rows it gets."""
+"""Joining of small batches for an aggregate, because each call of the author's code has a fixed cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,39 +11,39 @@ from updraft.functions.forms import Form
 
 
 class Rows(NamedTuple):
-    """A batch of an aggregate's rows, in two parts."""
+    """Batch of an aggregate's rows, in two parts."""
 
     leading: pa.RecordBatch
-    """The keys of all rows and, if the call has a filter, its column."""
+    """Keys of all rows and, if the call has a filter, the filter column."""
     arguments: pa.RecordBatch
-    """Of the rows that are accumulated, checked."""
+    """Checked arguments of the rows to accumulate."""
     size_bytes: int
-    """Of the values of the whole batch that a caller sent: one column keeps the memory of all of them."""
+    """Size of the whole batch that the caller sent, because a single column keeps the memory of all columns alive."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most that is joined. A batch that is larger stays alone."""
+    """Upper bounds for joined batches. A batch above them stays alone."""
 
     rows: int
     size_bytes: int
     batches: int = 1024
-    """Each takes memory beside its values, and brings its time along."""
+    """Number of batches: each costs memory beyond its values, and adds its time limit to that of the joined batch."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":
-        """For code that takes its input in that form."""
+        """Return the bounds for code that takes its arguments in this form."""
         return _OF_VALUES if form is Form.ROWS else _OF_COLUMNS
 
 
 _OF_COLUMNS = Bounds(rows=256 * 1024, size_bytes=8 << 20)
-# As Python's objects, values take many times the bytes that they have in Arrow; and a call for each row costs the same
-# however many rows were joined.
+# Values take many times more memory as Python objects than in Arrow. And code that is called for each row gains nothing
+# from larger batches.
 _OF_VALUES = Bounds(rows=32 * 1024, size_bytes=1 << 20)
 
 
 class Joiner:
-    """Holds batches until the next one would exceed the bounds."""
+    """Buffer that holds batches until the next one would exceed the bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -53,14 +53,14 @@ class Joiner:
 
     @property
     def held(self) -> int:
-        """Number of the batches that were added and have not come out yet."""
+        """Number of added batches that have not been yielded yet."""
         return len(self._held)
 
     def add(self, batch: Rows) -> Iterator[Rows]:
-        """Hold the batch if it has rows; gives what is complete, in the order in which it came."""
+        """Hold the batch if it has rows; yield joined batches that are complete, in order."""
         rows, size_bytes = batch.leading.num_rows, batch.size_bytes
         if not rows:
-            # Any number of them would be within the bounds.
+            # Empty batches would never fill the bounds.
             return
         if not self._has_room(rows, size_bytes):
             yield from self.rest()
@@ -71,13 +71,13 @@ class Joiner:
             yield from self.rest()
 
     def rest(self) -> Iterator[Rows]:
-        """What is still held, if anything."""
+        """Yield the held batches joined, if there are any."""
         if not self._held:
             return
         leading, arguments, sizes_bytes = zip(*self._held, strict=True)
         joined = Rows(_joined(leading), _joined(arguments), sum(sizes_bytes))
         del leading, arguments
-        # Their memory is not needed while the joined rows are worked on.
+        # Release the parts' memory before the caller works on the joined rows.
         self._held.clear()
         self._rows = self._size_bytes = 0
         yield joined

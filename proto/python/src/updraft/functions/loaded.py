@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that is ready to be called: its class is constructed. Workers, model processes and tests call it so."""
+"""Loaded functions: a class is constructed and ready to run, in workers, model processes and tests."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
@@ -15,21 +15,21 @@ from updraft.functions.tables import LoadedTable
 
 
 class Loaded(Protocol):
-    """A function of any kind."""
+    """Loaded function of any kind."""
 
     def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one; raises whatever that raises."""
+        """Call the author's `warm_up`, if there is one; raise whatever that raises."""
 
 
 class OneToOne(Loaded, Protocol):
-    """A function with as many results as there are rows."""
+    """Loaded function that returns one result for each row."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each checked batch its results, in order; raises UserError. May take batches ahead."""
+        """Yield the results of each checked batch, in order; raise UserError. May take batches ahead."""
 
 
 def load(function: Function[Any, Any], explain: Explain = lambda _: None) -> Loaded:
-    """Construct the function, ready to be called; raises whatever its constructor raises."""
+    """Load a function; raise whatever its constructor raises."""
     match function.kind:
         case Kind.ANY:
             return LoadedAny(function, explain)

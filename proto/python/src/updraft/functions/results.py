@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an author's code returned, as the column that it has declared; anything else is an error of that code."""
+"""Conversion of results to their declared columns; results that do not fit are errors of the author's code."""
 
 import reprlib
 from collections.abc import Callable, Sequence
@@ -16,17 +16,24 @@ from updraft.functions.values import check_narrowing, to_column
 from updraft.nested_arrays import is_list
 
 _LONGEST_VALUE = 100
-"""Characters of a value that an error shows."""
+"""Most characters of a value that an error shows."""
 _VALUES = reprlib.Repr()
 _VALUES.maxstring = _VALUES.maxlong = _VALUES.maxother = _LONGEST_VALUE
 _NEVER_MISSING = {str, int, bytes, bool, type(None)}
 
 
 class ResultColumn:
-    """A declared column of results."""
+    """Declared column of results."""
 
     def __init__(self, function: str, name: str, value: Hinted, form: Form) -> None:
-        """Of a function of that name, whose code returns columns in that form."""
+        """Describe a column.
+
+        Args:
+            function: Name of the function, for errors.
+            name: Name of the column.
+            value: Declared type.
+            form: Form in which the author's code returns columns.
+        """
         self._what = f"function {function!r}" if name == "result" else f"{name!r} of function {function!r}"
         self._value = value
         self.field = value.field(name)
@@ -36,11 +43,11 @@ class ResultColumn:
         }.get(form, self._of_arrow)
 
     def of_values(self, values: Sequence[Any]) -> pa.Array:
-        """The column of values as the author wrote them; raises UserError."""
+        """Convert plain values of the author to the column; raise UserError if one does not fit."""
         try:
             column = self._column(values)
         except Exception as error:
-            # Reading a value may run code of the author, such as a property.
+            # Reading a value may run the author's code, such as a property.
             place = _place_of_unfit(values, self._column)
             raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}{place}") from error
         return self._without_nulls(column)
@@ -51,14 +58,14 @@ class ResultColumn:
         return to_column(plain, self._value.type)
 
     def of_column(self, column: Any, rows: int) -> pa.Array:
-        """What code that takes columns returned for so many rows; raises UserError."""
+        """Convert a column that the author's code returned for `rows` rows; raise UserError if it does not fit."""
         array = self._read(column)
         if len(array) != rows:
             raise wrong_result(f"{self._what} returned {len(array)} values for {rows} rows")
         return self.of_array(array)
 
     def of_array(self, array: pa.Array) -> pa.Array:
-        """The column in exactly the declared type; raises UserError."""
+        """Convert an array to exactly the declared type; raise UserError if it does not fit."""
         wanted = self._value.type
         is_same = same_type(array.type, wanted)
         if not is_same and not _is_wider(array.type, wanted):
@@ -72,7 +79,7 @@ class ResultColumn:
 
     def _cast(self, array: pa.Array) -> pa.Array:
         check_narrowing(array, self._value.type)
-        # Raises where another value would not be the same.
+        # A safe cast raises if a value would change.
         return array.cast(self._value.type)
 
     def _without_nulls(self, array: pa.Array) -> pa.Array:
@@ -106,25 +113,25 @@ class ResultColumn:
         return self._of_numpy_values(column)
 
     def _of_numpy_values(self, values: Any) -> pa.Array:
-        """Where a null may be, NaN is one: NumPy has nothing else."""
+        """Convert a Series or ndarray; in a nullable column NaN becomes null, because NumPy has no other null."""
         if values.dtype == object:
-            # What pyarrow would take for the declared type without a word.
+            # pyarrow would silently convert some objects of other types.
             return to_column_of_objects(values, self._value, self._what)
         try:
             array = pa.array(values, from_pandas=self._value.nullable)
         except Exception as error:
-            # pyarrow asks values of a type that pandas does not have itself for an array.
+            # pyarrow asks values of a pandas extension type to convert themselves, which may raise anything.
             raise wrong_result(f"{self._what} returned values of {values.dtype}, which Arrow does not have") from error
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         wanted = self._value.type
         if kinds.is_timestamp(array.type) and kinds.is_timestamp(wanted) and array.type.tz is None and wanted.tz:
-            # NumPy has no time zones: its times are UTC, as those are that it was given.
+            # NumPy has no time zones: its times are UTC, both in arguments and in results.
             array = array.cast(pa.timestamp(array.type.unit, wanted.tz))
         return array
 
 
 def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
-    """Return a column of an array of Python's objects; raises UserError."""
+    """Convert an array of Python objects to a column; raise UserError if a value does not fit."""
 
     def column(listed: list[Any]) -> pa.Array:
         return nan_as_null(to_column(_with_nulls(listed) if value.nullable else listed, value.type))
@@ -134,13 +141,13 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
         listed = values.tolist()
         return column(listed)
     except Exception as error:
-        # Comparing a value may run code of the author.
+        # Comparing a value may run the author's code.
         place = _place_of_unfit(listed, column)
         raise wrong_result(f"{what} returned what is no {value.type}: {error}{place}") from error
 
 
 def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:
-    """Return row and value of the first of the values with which a conversion fails; empty if it cannot be told."""
+    """Return the row and value of the first value that cannot be converted; empty if it cannot be found."""
 
     def fails(rows: int) -> bool:
         try:
@@ -159,7 +166,7 @@ def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:
 
 
 def _place(row: int, rows: int, value: str = "") -> str:
-    """Return the words for a row of a batch, counted from 0, and its value; a row alone has no number."""
+    """Format a row number, counted from 0, and a value for an error; omit the number in a batch of one row."""
     words = [f"row {row} of the batch"] if rows > 1 else []
     words += [f"value {value}"] if value else []
     return f" ({', '.join(words)})" if words else ""
@@ -169,33 +176,33 @@ def _shown(value: Any) -> str:
     try:
         return _VALUES.repr(value.as_py() if isinstance(value, pa.Scalar) else value)
     except Exception:
-        # Its `repr` is code of the author.
+        # `repr` may be the author's code.
         return f"of type {type(value).__name__}"
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
-    """None for what NumPy and pandas have for a null; asked of each value only where its class could have one."""
+    """Replace missing values of NumPy and pandas by None; skip the check if no value's class can be missing."""
     classes = set(map(type, values))
     if classes <= _NEVER_MISSING:
         return values
     if classes <= _NEVER_MISSING | {float}:
-        # Takes an eighth of the time of the general way.
+        # Only NaN differs from itself. This takes an eighth of the time of the general check.
         return [None if each != each else each for each in values]
     return [None if _is_missing(each) else each for each in values]
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether it is what NumPy and pandas have for a null: NaN, which differs from itself, or NA."""
+    """Return whether a value is missing to NumPy and pandas: NaN or NaT, which differ from themselves, or NA."""
     if hasattr(value, "__len__"):
-        # No NaN; and whether an array differs from itself has no single answer.
+        # A container is not missing, and comparing an array returns an array.
         return False
     differs = value != value
-    # NA itself gives NA for an answer.
+    # Comparing NA returns NA.
     return type(differs).__name__ == "NAType" or bool(differs)
 
 
 def _is_wider(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values may be given in the type as long as none of them changes."""
+    """Return whether results of type `kind` may be cast to the wanted type, provided that no value changes."""
     if kinds.is_null(kind):
         return True
     if kinds.is_dictionary(kind):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that fail by themselves, where an author wants a null or an error in their place."""
+"""Per-row failures, for authors who want a null or an error in place of a failed row."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -12,12 +12,12 @@ from updraft.functions.results import ResultColumn
 
 
 class Outcome(NamedTuple):
-    """The results of a batch."""
+    """Results of a batch."""
 
     column: pa.Array
-    """Null where a row failed."""
+    """Results, null for failed rows."""
     errors: dict[int, str]
-    """Of the rows that failed, by their numbers in the batch."""
+    """Errors of failed rows, by row number in the batch."""
 
 
 class _Failed(NamedTuple):
@@ -25,24 +25,24 @@ class _Failed(NamedTuple):
 
 
 def called(call: Callable[..., Any], columns: Sequence[Iterable[Any]], rows: int) -> list[Any]:
-    """The results of the function for each row, with what `of_values` reads in the place of an exception."""
+    """Call the function for each row; return its results, with a marker for `of_values` in place of each exception."""
     arguments = [iter(column) for column in columns]
     results: list[Any] = []
     while len(results) < rows:
         try:
-            # Those before the row that fails stay, and the arguments of that row are gone.
+            # After an exception, earlier results are kept and the iterators have consumed the failed row's arguments.
             results.extend(map(call, *arguments))
         except Exception as error:
             results.append(_Failed(describe(error)))
         else:
             if len(results) < rows:
-                # To `map` it is an end.
+                # `map` ends early if the function raises StopIteration.
                 results.append(_Failed("StopIteration"))
     return results
 
 
 def guarded_async(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """The same async function, which returns what `of_values` reads instead of raising an exception."""
+    """Wrap an async function so that it returns a marker for `of_values` instead of raising an exception."""
 
     async def called(*args: Any) -> Any:
         try:
@@ -54,9 +54,9 @@ def guarded_async(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitabl
 
 
 def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
-    """The outcome of values, some of which stand in the place of an exception."""
+    """Return the outcome of values, some of which may be markers of exceptions."""
     if _Failed not in set(map(type, values)):
-        # Unless one of them is not what the author has declared.
+        # Fast path: fails if a value does not have the declared type.
         with contextlib.suppress(Exception):
             return Outcome(result.of_values(values), {})
     errors = {row: value.error for row, value in enumerate(values) if isinstance(value, _Failed)}
@@ -64,7 +64,7 @@ def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
     try:
         column = result.of_values([values[row] for row in good])
     except Exception:
-        # One of them is not what the author has declared: that row fails alone.
+        # At least one value does not have the declared type: only its row fails.
         parts = {row: _alone(values[row], row, result, errors) for row in good}
         good = [row for row in good if row not in errors]
         column = pa.concat_arrays([parts[row] for row in good]) if good else pa.nulls(0, result.field.type)
@@ -77,7 +77,7 @@ def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
 
 
 def of_batch(batch: pa.RecordBatch, call: Callable[[pa.RecordBatch], pa.Array], kind: pa.DataType) -> Outcome:
-    """The outcome of code that takes columns: where it fails with many rows it is called with each half of them."""
+    """Return the outcome of code that takes columns; if it fails for many rows, call it again with each half."""
     errors: dict[int, str] = {}
     parts = list(_parts(batch, 0, call, kind, errors))
     return Outcome(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), errors)
@@ -114,7 +114,7 @@ def _alone(value: Any, row: int, result: ResultColumn, errors: dict[int, str]) -
 
 
 def _text(error: Exception) -> str:
-    """Of an error of ours the message says all; of the author's the class does too."""
+    """Return the text for a failed row: our own error's message, or the class and message of the author's exception."""
     from updraft.errors import UserError
 
     return error.message if isinstance(error, UserError) else describe(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls functions that give a value for each row, with the author's policy for rows that fail."""
+"""Execution of functions that return a value for each row, with the author's policy for failed rows."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from updraft.functions.results import ResultColumn
 
 
 class LoadedScalar:
-    """A function whose every batch has one result for each row."""
+    """Loaded function that returns one result for each row."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
         self._function = function
@@ -37,17 +37,17 @@ class LoadedScalar:
         self._instance.warm_up()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For each checked batch its results, in order; raises UserError. May take batches ahead."""
+        """Yield the results of each checked batch, in order; raise UserError. May take batches ahead."""
         if self._function.signature.takes_iterator:
             return self._iterated(iter(batches))
         return map(self.alone, batches)
 
     def joined(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The results of a batch whose rows are of several callers; raises whatever the author's code raises."""
+        """Return the results of a batch with rows of several callers; raise whatever the author's code raises."""
         return self._finished(row_errors.Outcome(self._called(batch), {}))
 
     def alone(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The results of a batch, with the author's policy for rows that fail; raises UserError."""
+        """Return the results of one caller's batch, with the author's policy for failed rows; raise UserError."""
         is_strict = self._function.on_error is ErrorPolicy.RAISE
         return self._finished(self._strict(batch) if is_strict else self._tolerant(batch))
 
@@ -55,7 +55,7 @@ class LoadedScalar:
         return self._column(self._returned(batch), batch.num_rows)
 
     def _returned(self, batch: pa.RecordBatch) -> Any:
-        """What the author's code returns: a list of values, or a column."""
+        """Return what the author's code returns: a list of values, or a column."""
         call, columns = self._instance.call, self._columns.of(batch)
         if not self._takes_rows:
             return call(*columns) if self._awaited is None else self._awaited.call(call, columns)
@@ -65,12 +65,12 @@ class LoadedScalar:
             return [call() for _ in range(batch.num_rows)]
         results = list(map(call, *columns))
         if len(results) < batch.num_rows:
-            # To `map` it is an end.
+            # `map` ends early if the function raises StopIteration.
             raise RuntimeError("the function raised StopIteration")
         return results
 
     def _returned_or_failed(self, batch: pa.RecordBatch) -> list[Any]:
-        """A list of values, with failures in the place of some."""
+        """Return a list of values, with markers in place of failures."""
         call, columns, rows = self._instance.call, self._columns.of(batch), batch.num_rows
         if self._awaited is not None:
             return self._awaited.rows(row_errors.guarded_async(call), columns, rows)
@@ -94,11 +94,11 @@ class LoadedScalar:
                 return row_errors.of_batch(batch, self._called, self._result.field.type)
             return row_errors.of_values(self._returned_or_failed(batch), self._result)
         except BaseException as error:
-            # No Exception, such as SystemExit: no failure of a row.
+            # A BaseException such as SystemExit fails the call, not just a row.
             raise self._raised(error) from error
 
     def _finished(self, outcome: row_errors.Outcome) -> pa.RecordBatch:
-        """The results as they are declared."""
+        """Return the results in the declared schema, with errors under ErrorPolicy.STRUCT."""
         column, errors = outcome
         if self._function.on_error is ErrorPolicy.STRUCT:
             rows = len(column)
@@ -115,7 +115,7 @@ class LoadedScalar:
         return raised(error)
 
     def _iterated(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The author's code is called once, and may take some batches before it gives a result."""
+        """Call the author's code once with an iterator; it may take several batches before it returns a result."""
         rows: deque[int] = deque()
         broken: list[BaseException] = []
 
@@ -143,7 +143,7 @@ class LoadedScalar:
             except BaseException as error:
                 raise self._raised(error) from error
             finally:
-                # What was wrong with a batch explains whatever the author's code then made of it.
+                # An error of the input batches takes precedence over whatever the author's code raised because of it.
                 if broken:
                     raise broken[0]
             if returned is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a callable takes and gives, read from its type hints."""
+"""Signature of a callable, read from its type hints."""
 
 import dataclasses
 import inspect
@@ -23,12 +23,12 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Argument:
-    """One column that a function takes."""
+    """Column that a function takes."""
 
     name: str
     value: Hinted
     default: Any = inspect.Parameter.empty
-    """What it is where the caller leaves it out; `inspect.Parameter.empty`: it has to be there."""
+    """Value if the caller leaves the column out; `inspect.Parameter.empty` if the column is required."""
 
     @property
     def is_optional(self) -> bool:
@@ -38,30 +38,30 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Signature:
-    """What a callable takes, how, and the hint of what it gives."""
+    """Form and arguments of a callable, with the hint of its result."""
 
     form: Form
     arguments: Sequence[Argument]
     result: Any
-    """The hint of a result, an `Arrow[T]` or the like still around it; `inspect.Parameter.empty`: there is none."""
+    """Hint of the result as written, for example `Arrow[T]`; `inspect.Parameter.empty` if there is none."""
     is_async: bool = False
     takes_iterator: bool = False
-    """Whether it is called once for many batches."""
+    """Whether it takes an iterator and is called once for many batches."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the arguments."""
+        """Schema of the arguments."""
         return pa.schema([argument.value.field(argument.name) for argument in self.arguments])
 
 
 def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, what: str, *, skip: int = 0) -> Signature:
-    """The signature of a callable; raises DeclarationError.
+    """Return the signature of a callable; raise DeclarationError if a pool cannot call it.
 
     Args:
-        call: A function, or a method without its `self`.
-        arguments: What the author has declared instead of hints; the callable then gets pyarrow arrays.
-        what: Names it in errors.
-        skip: Parameters before the arguments.
+        call: A function or method.
+        arguments: Arguments that the author declared instead of hints; the callable then gets pyarrow arrays.
+        what: Name of the callable in errors.
+        skip: Number of parameters before the arguments, such as `self`.
     """
     parameters = list(inspect.signature(call).parameters.values())[skip:]
     hints = _hints(call, what)
@@ -100,13 +100,13 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
 
 
 def form_of(hint: Any) -> tuple[Form, Any]:
-    """The form that a hint asks for, and the hint of one value."""
+    """Return the form that a hint asks for, and the hint of one value."""
     form = FORMS.get(get_origin(hint))
     return (Form.ROWS, hint) if form is None else (form, get_args(hint)[0])
 
 
 def item_of(hint: Any, what: str) -> Any:
-    """T of Iterator[T] or Iterable[T]; raises DeclarationError."""
+    """Return T of Iterator[T], Iterable[T] or Generator[T, ...]; raise DeclarationError for another hint."""
     if get_origin(hint) not in _ITERATORS:
         raise DeclarationError(f"{what} has to be hinted as an Iterator, not as {hint!r}")
     return get_args(hint)[0]
@@ -150,17 +150,20 @@ def _columns(hints: Sequence[tuple[str, Any]], what: str) -> tuple[Form, Sequenc
 
 
 def check_numpy(value: Hinted, what: str) -> None:
-    """Raises DeclarationError for nulls that NumPy would make something else of."""
+    """Raise DeclarationError for nullable types whose nulls NumPy cannot represent."""
     exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
     if value.nullable and exact:
         raise DeclarationError(f"{what} may be null, and NumPy has no null of {value.type}: use Pandas or Arrow")
 
 
 def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | None:
-    """A type of integers inside that may have nulls, those below a null struct among them: floats would come of all."""
+    """Return an integer type inside `kind` whose values may be null, or None.
+
+    Nulls below a null struct count too. NumPy would turn all integers beside such a null into floats.
+    """
     if kinds.is_integer(kind):
         return kind if may_be_null else None
-    # A null list has no items, and a key is never null.
+    # Null lists have no items, and map keys are never null.
     passes_on = may_be_null and (kinds.is_struct(kind) or kinds.is_fixed_size_list(kind))
     fields = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
     found = (_nullable_integer(field.type, may_be_null=field.nullable or passes_on) for field in fields)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls functions that give any number of rows for each row."""
+"""Execution of table functions, which return any number of rows for each row."""
 
 import itertools
 import typing
@@ -16,19 +16,19 @@ from updraft.functions.instance import Instance
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
-"""Rows of a batch of results. The output of one row may have no end."""
+"""Rows in a batch of results. The output of a single row may be endless, so batches end within it too."""
 
 
 class TableOutput(NamedTuple):
-    """Some of the results."""
+    """Batch of results, with the ends of each row's results."""
 
     batch: pa.RecordBatch
     row_ends: Sequence[int]
-    """For each row whose results end in this batch, in order: the offset just after them."""
+    """Offsets just after the results of each row whose results end in this batch, in order."""
 
 
 class LoadedTable:
-    """A table function."""
+    """Loaded table function."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
         self._function = function
@@ -47,13 +47,13 @@ class LoadedTable:
         self._instance.warm_up()
 
     def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The results for the rows of a checked batch, in order; raises UserError."""
+        """Yield the results for the rows of a checked batch, in order; raise UserError."""
         if self._takes_rows:
             return (output.batch for output in self._of_rows(batch))
         return self._of_columns(batch)
 
     def run_joined(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
-        """The same, with what comes of which row; raises UserError."""
+        """Yield the results with the row that each belongs to; raise UserError."""
         return self._of_rows(batch) if self._takes_rows else self._of_single_rows(batch)
 
     def _of_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
@@ -75,7 +75,7 @@ class LoadedTable:
         return map(self._declared, self._called(self._columns.of(batch)))
 
     def _of_single_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
-        """The author's code says for no row of many what it has made of it: it is called with each."""
+        """Call the code with single rows: its results for many rows would not say which row they belong to."""
         held: list[pa.RecordBatch] = []
         held_rows = 0
         ends: list[int] = []
@@ -101,14 +101,14 @@ class LoadedTable:
             raise raised(error) from error
 
     def _batch(self, rows: Sequence[Any]) -> pa.RecordBatch:
-        """Rows as the author wrote them."""
+        """Return the batch of rows that the author's code returned as values or records."""
         columns = [
             result.of_values(values) for result, values in zip(self._results, self._values_of(rows), strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _declared(self, returned: Any) -> pa.RecordBatch:
-        """Columns as the author returned them."""
+        """Check a batch that the author's code returned and convert it to the declared schema."""
         what = f"function {self._function.name!r}"
         if not isinstance(returned, pa.RecordBatch):
             raise wrong_result(f"{what} must give pyarrow.RecordBatches, not {type(returned).__name__}")
@@ -123,7 +123,7 @@ class LoadedTable:
 
 
 def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequence[Sequence[Any]]]:
-    """Reads the columns out of rows; what it is given may be anything: it raises UserError."""
+    """Return a function that splits rows into columns; it raises UserError for a row of another class."""
     record = function.record
     if record is None:
         return lambda rows: [rows]
@@ -144,7 +144,7 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
         except Exception as error:
             if is_dict and isinstance(error, KeyError):
                 raise wrong_result(f"function {function.name!r} gave a row without {error}") from error
-            # An attribute may be a property.
+            # An attribute may be a property, which runs the author's code.
             raise wrong_result(f"function {function.name!r} gave a row that cannot be read: {error}") from error
 
     return read

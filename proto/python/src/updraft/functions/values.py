@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns as plain values and back, a batch at a time.
+"""Conversion between columns and plain values, a batch at a time.
 
-pyarrow makes 1 of 1.5 where a column has integers, bytes of text, and whole seconds of any time where a column has
-those: what an author returns is looked at first.
+pyarrow silently converts some values that do not fit: 1.5 to 1 in a column of integers, text to bytes, any time to
+whole seconds in a column of seconds. So this module checks an author's values first.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from updraft.functions.hints import Convert
 from updraft.nested_arrays import is_list
 
 _INFINITE_FROM = {pa.float16(): 65520.0, pa.float32(): 2.0**128 - 2.0**103}
-"""The smallest number that each type rounds to an infinity."""
+"""Smallest number that each type rounds to infinity."""
 _UNIT_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _UNITS = {"s": "second", "ms": "millisecond", "us": "microsecond"}
 _ZONED_TIMES = (datetime.datetime, datetime.time)
@@ -27,13 +27,13 @@ _PLAIN_TIMES = {*_ZONED_TIMES, datetime.timedelta}
 
 
 def to_values(column: pa.Array, convert: Convert | None = None) -> list[Any]:
-    """The values of a column, None for a null; a map is a list of pairs."""
+    """Return the values of a column, converted; without a conversion a null is None and a map a list of pairs."""
     values: list[Any] = column.to_pylist()
     return values if convert is None else [convert(value) for value in values]
 
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """A column of plain values; raises TypeError, ValueError or OverflowError (with pyarrow's among them)."""
+    """Return a column of plain values; raise TypeError, ValueError or OverflowError (pyarrow's are subclasses)."""
     leaves = list(_leaves(values, kind))
     for leaf, of in leaves:
         _check(leaf, of)
@@ -42,14 +42,14 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if narrow:
         leaf_columns = list(_leaf_columns(column))
         for place in narrow:
-            # Which numbers were finite is asked of the values only where there are infinities.
+            # Check which numbers were finite only if the column has infinities.
             if _has_infinity(leaf_columns[place]):
                 check_narrowing(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
     return column
 
 
 def _leaves(values: Iterable[Any], kind: pa.DataType) -> Iterator[tuple[Iterable[Any], pa.DataType]]:
-    """The values inside lists, maps and structs, with their types, in the order of `_leaf_columns`."""
+    """Yield the values inside lists, maps and structs, with their types, in the order of `_leaf_columns`."""
     if kinds.is_map(kind):
         pairs = list(itertools.chain.from_iterable(map(_pairs, _present(values))))
         yield from _leaves([key for key, _ in pairs], kind.key_type)
@@ -65,7 +65,7 @@ def _leaves(values: Iterable[Any], kind: pa.DataType) -> Iterator[tuple[Iterable
 
 
 def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
-    """Of a column that `pa.array` made: no slice, so that its children are its own."""
+    """Yield the leaf columns of a column made by `pa.array`; it is not a slice, so its children need no offsets."""
     kind = column.type
     if kinds.is_map(kind):
         yield from _leaf_columns(column.keys)
@@ -80,7 +80,7 @@ def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _check(values: Iterable[Any], kind: pa.DataType) -> None:
-    """Raises TypeError for a value that pyarrow would cut or reinterpret."""
+    """Raise TypeError for a value that pyarrow would truncate or reinterpret."""
     classes = set(map(type, values)) - {type(None)}
     for cls in classes:
         if not _fits(cls, kind):
@@ -96,16 +96,16 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
 
 
 def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
-    """Raises TypeError for a number that a cast to the type, which may be one of lists, would change too much.
+    """Raise TypeError for a number that a cast to the type, possibly inside lists, would change too much.
 
-    That is a finite number that becomes infinite, and an integer that float16 rounds: pyarrow refuses those itself for
-    the wider types alone.
+    These are finite numbers that become infinite, and integers that float16 would round. pyarrow itself refuses such
+    integers only for wider types.
     """
     while is_list(kind) and is_list(numbers.type):
         numbers, kind = numbers.flatten(), kind.value_type
     if kind not in _INFINITE_FROM:
         return
-    # Of the narrow types alone: an import of `updraft.functions` does not wait for it.
+    # Imported late, and only for narrow types, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_integer = kinds.is_integer(numbers.type)
@@ -135,7 +135,7 @@ def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _fits(cls: type, kind: pa.DataType) -> bool:
     if kinds.is_boolean(kind):
-        # NumPy's own is no subclass.
+        # NumPy's bool is not a subclass of bool.
         return cls is bool or cls.__name__ in ("bool", "bool_")
     if kinds.is_integer(kind):
         return _is_number(cls, numbers.Integral)
@@ -159,7 +159,10 @@ def _fits(cls: type, kind: pa.DataType) -> bool:
 
 
 def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
-    """A time without a zone is no moment, and pyarrow would take it for UTC; the inverse loses its zone."""
+    """Raise TypeError for a time whose zone does not fit the type.
+
+    pyarrow would take a time without a zone for UTC, and drop the zone of a time for a type without one.
+    """
     has_zone = kinds.is_timestamp(kind) and kind.tz is not None
     for value in values:
         if isinstance(value, _ZONED_TIMES) and (value.tzinfo is not None) is not has_zone:
@@ -169,7 +172,10 @@ def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
 
 
 def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) -> None:
-    """pyarrow cuts what is shorter than the type's unit. Python's own times have microseconds, pandas' nanoseconds."""
+    """Raise TypeError for a time that is finer than the type's unit: pyarrow would truncate it.
+
+    Python's own times have microseconds, those of pandas nanoseconds.
+    """
     if kind.unit == "ns" or (kind.unit == "us" and classes <= _PLAIN_TIMES):
         return
     suffix = "s" if kinds.is_duration(kind) else ""
@@ -185,7 +191,7 @@ def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) 
 
 
 def _in_unit(kind: pa.DataType, unit: str) -> str:
-    """The type in another unit, as an author declares it."""
+    """Return the type in another unit, as an author declares it."""
     if kinds.is_duration(kind):
         return f'pa.duration("{unit}")'
     if kinds.is_time(kind):
@@ -198,5 +204,5 @@ def _is_time(cls: type, kind: type, of_numpy: str) -> bool:
 
 
 def _is_number(cls: type, kind: type) -> bool:
-    """A bool is a number to Python alone."""
+    """Return whether values of a class are numbers; bools, which Python counts as numbers, are not."""
     return issubclass(cls, kind) and not issubclass(cls, bool)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses to listen on, parsed once, so that every message about them looks the same."""
+"""Listen addresses, parsed once so that every message prints them the same way."""
 
 import atexit
 import ipaddress
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A host and a port; port 0 lets the system choose."""
+    """Host and port; port 0 lets the system choose."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ class TcpAddress:
 
 
 def parse_tcp_address(text: str) -> TcpAddress:
-    """Parse `host:port` or `[v6]:port`; raises ValueError that says what is expected."""
+    """Parse `host:port` or `[v6]:port`; raise a ValueError that shows the expected form if it is neither."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -39,10 +39,10 @@ def parse_tcp_address(text: str) -> TcpAddress:
 
 
 def with_free_port(address: TcpAddress) -> TcpAddress:
-    """The address with a free port in place of 0, reserved for this process until it ends.
+    """Return the address with port 0 replaced by a free port, reserved until this process ends.
 
-    A server that listens with SO_REUSEADDR, as all do, can bind the port repeatedly. The system does not assign it to
-    sockets that ask for any port, as clients do.
+    The reserving socket uses SO_REUSEADDR, so our servers, which set it too, can bind the port repeatedly. The system
+    does not hand a reserved port to sockets that ask for any free port, such as clients.
     """
     if address.port != 0:
         return address

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tunes the C allocator for buffers of a batch's size, which a service allocates and frees with every message.
+"""Tuning of the C allocator for batch-sized buffers, which a service allocates and frees with every message.
 
-By default glibc maps each such buffer separately, so that every page of every message faults and is cleared again: that
-took half of the CPU of a pool's front, and much of that of a worker whose function uses pandas. Both therefore keep
-freed memory: a front a lot, each of the many workers as much as a few batches. A writer promises a bound on its memory
-and therefore returns it.
+By default glibc maps each such buffer separately, so every page of every message faults and is zeroed again. That took
+half of the CPU of a pool's front, and much of the CPU of a worker whose function uses pandas. Both therefore keep freed
+memory: the front keeps a lot, each worker enough for a few batches. A writer promises a bound on its memory, so it
+returns freed memory to the system.
 """
 
 import ctypes
@@ -20,30 +20,30 @@ _ARENA_MAX = -8
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 * _MIB
 _RETAINED_BYTES = 256 * _MIB
 _RETAINED_FOR_BATCHES_BYTES = 64 * _MIB
-# Mapping every batch separately cost a writer half as much CPU again. The connector's batches have a little over
-# 4 MiB, so this much may stay free at the end of a heap.
+# Mapping every batch separately cost a writer half as much CPU again. The connector's batches are a little over
+# 4 MiB; larger buffers than this are mapped separately, and up to twice as much stays free at the end of a heap.
 _MAPPED_ALONE_BYTES = 8 * _MIB
 _RETURNED_BEYOND_BYTES = 16 * _MIB
 
 
 def retain_freed_memory() -> None:
-    """Keep freed memory; call it before the process starts threads. Does nothing if the C library has no mallopt."""
-    # One arena, so that a buffer freed by one thread is reused for another thread's message while still in the cache.
+    """Keep freed memory; call this before the process starts threads. Do nothing if the C library has no mallopt."""
+    # One arena: a buffer that one thread freed serves another thread's message while it is still in the CPU cache.
     _tune(arenas=1, mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_BYTES)
 
 
 def retain_freed_batches() -> None:
-    """Keep freed memory for the next batch; threads keep their own heaps. Does nothing without mallopt."""
+    """Keep freed memory for the next batch; threads keep their own heaps. Do nothing without mallopt."""
     _tune(mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_FOR_BATCHES_BYTES)
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system; call it before threads start. Does nothing without mallopt."""
+    """Return freed memory to the system; call this before threads start. Do nothing without mallopt."""
     _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_RETURNED_BEYOND_BYTES)
 
 
 def clean_freed_memory() -> None:
-    """Return every free page to the system, even between used memory. It takes milliseconds."""
+    """Return every free page to the system, even pages between used memory. This takes milliseconds."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has used a service, from where and for what: two records of each exchange, one of each refusal.
+"""Audit log of a service: who used it, from where and for what.
 
-Records are JSON lines in a stream of their own. The first record of an exchange is made before its work, the second one
-tells how that ended; a service that is killed in between leaves the first.
+Each exchange leaves two records and each refusal one, as JSON lines in a separate stream. The first record of an
+exchange is written before the work starts, the second says how the work ended. If the service is killed in between,
+only the first exists.
 """
 
 import asyncio
@@ -24,25 +25,25 @@ from updraft.service.metrics import Metrics
 Fact = str | int | float | list[str]
 
 ENDED, REFUSED = "ended", "refused"
-"""What the last record of a call is of."""
+"""Event names of a call's last record."""
 
 _WRITE_TIMEOUT_SECONDS = 5.0
 _RETRY_AFTER_MILLISECONDS = 1000
-# Whoever proves nothing can call as often as it likes, and would fill the log.
+# Unauthenticated callers can call as often as they like; unbounded records of them would fill the log.
 _STRANGERS_A_SECOND = 10
 _MOST_CHARACTERS = 1024
 
 
 class Audit:
-    """The audit log of a service; without a file it does nothing."""
+    """Audit log of a service; without a file it does nothing."""
 
     def __init__(self, service: str, path: Path | None = None, *, refuses: bool = True) -> None:
-        """Raises StartError when the file cannot be opened.
+        """Open the log; raise StartError if the file cannot be opened.
 
         Args:
-            service: What messages call the service: "pool" or "writer".
-            path: `updraft.service.audit_file`; None: nothing is recorded.
-            refuses: Whether exchanges are refused while records cannot be written; else records are lost and counted.
+            service: Name of the service in records and errors: "pool" or "writer".
+            path: File of the log (`updraft.service.audit_file`), or None to record nothing.
+            refuses: Refuse exchanges while records cannot be written. Otherwise such records are lost and counted.
         """
         self._service = service
         self._refuses = refuses
@@ -53,7 +54,7 @@ class Audit:
             raise StartError(f"--audit-file {path} cannot be opened: {error.strerror}") from error
 
     def close(self) -> None:
-        """Write what waits, for two seconds at most."""
+        """Write waiting records, for two seconds at most."""
         if self._file is not None:
             self._file.close()
 
@@ -72,16 +73,20 @@ class Audit:
         )
 
     def call(self, what: str, peer: str) -> "CallRecord":
-        """The records of one call, from now on.
+        """Start the record of one call.
 
         Args:
-            what: "exchange", "action", or "question" for what there is.
-            peer: Whose address it comes from, as gRPC says it.
+            what: "exchange", "action", or "question" for a call that lists flights or actions or describes a flight.
+            peer: The client's address, as gRPC prints it.
         """
         return CallRecord(self, {"service": self._service, "call": what, "peer": peer}) if self._file else NO_RECORD
 
     async def before_work(self, facts: dict[str, Fact]) -> None:
-        """Record what begins; raises PoolUnavailableError where that has to be written first, and cannot be."""
+        """Record the start of the work.
+
+        Raises:
+            PoolUnavailableError: The log refuses unrecorded work and the record cannot be written.
+        """
         assert self._file is not None
         line = _line("opened", facts)
         if not self._refuses:
@@ -92,7 +97,7 @@ class Audit:
             loop, written = asyncio.get_running_loop(), asyncio.Event()
 
             def tell() -> None:
-                # The service may have ended meanwhile.
+                # The loop may have closed meanwhile.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(written.set)
 
@@ -110,7 +115,7 @@ class Audit:
             )
 
     def ended(self, event: str, facts: dict[str, Fact], error: BaseException | None) -> None:
-        """Record an end, or a refusal."""
+        """Record the end of a call, or its refusal; at most ten refusals a second of unauthenticated callers."""
         assert self._file is not None
         if event == REFUSED and isinstance(error, UnauthenticatedError):
             second = int(time.monotonic())
@@ -126,7 +131,7 @@ class Audit:
 
 
 class CallRecord:
-    """What is recorded of one call; a context manager around it."""
+    """Record of one call; a context manager around the call."""
 
     def __init__(self, audit: Audit | None, facts: dict[str, Fact]) -> None:
         self._audit = audit
@@ -140,29 +145,29 @@ class CallRecord:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is an audit log: what is costly to find out is not worth it else."""
+        """Whether this call is recorded; if not, skip facts that are costly to find out."""
         return self._audit is not None
 
     def describe(self, **facts: Fact) -> None:
-        """Add to what all later records of the call say."""
+        """Add facts to all later records of the call."""
         if self._audit is not None:
             self._facts.update(facts)
 
     def settle(self, outcome: str) -> None:
-        """Say how the work ended, whatever becomes of the call itself."""
+        """Set the outcome of the work, which the record keeps even if the call itself ends differently."""
         if self._audit is not None:
             self._outcome = outcome
 
     def fail(self, error: UpdraftError) -> None:
-        """Say what the work ended with, whatever becomes of the call itself."""
+        """Set the error of the work, which the record keeps even if the call itself ends differently."""
         self._failure = error
 
     def forget(self) -> None:
-        """Record nothing: the call only asks."""
+        """Record nothing: the call only reads information."""
         self._audit = None
 
     async def opened(self) -> None:
-        """The work begins once this returns; raises PoolUnavailableError."""
+        """Record the start of the work, which may begin once this returns; raise PoolUnavailableError."""
         if self._audit is not None:
             await self._audit.before_work(self._facts)
             self._is_opened = True
@@ -185,7 +190,7 @@ class CallRecord:
 
 
 NO_RECORD = CallRecord(None, {})
-"""Of calls to a service that has no audit log."""
+"""Record of calls to a service that has no audit log."""
 
 
 def _outcome(error: BaseException | None) -> str:
@@ -195,6 +200,6 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def _line(event: str, facts: dict[str, Fact]) -> bytes:
-    """JSON with the characters of ASCII alone: a client's texts begin no line."""
+    """Return a record as ASCII-only JSON, so that text from a client cannot start a new line."""
     cut = {name: shortened(fact, _MOST_CHARACTERS) if isinstance(fact, str) else fact for name, fact in facts.items()}
     return json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **cut}).encode()

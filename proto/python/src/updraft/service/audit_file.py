@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appends the lines of an audit log to a file, or to standard output, on a thread of its own.
+"""Output of an audit log to a file or to standard output, on its own thread.
 
-A log collector may rename the file: the next line goes to a new one. What cannot be written is kept and tried again, or
-lost and counted, as the operator has chosen. Lines reach the operating system, which writes them to the disk later.
+If a log collector renames the file, the next line goes to a new one. The operator chooses what happens to a line that
+cannot be written: it is kept and retried, or lost and counted. A written line has reached the operating system, which
+writes it to disk later.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from updraft.service.lossy_streams import STDOUT
 STANDARD_OUTPUT = Path("-")
 
 _MOST_WAITING = 10_000
-# What clients have sent makes a line up to 100 KiB long.
+# Text from clients can make a line up to 100 KiB long.
 _MOST_WAITING_BYTES = 16 * 1024 * 1024
 _RETRY_SECONDS = 1.0
 _ROTATION_LOOK_SECONDS = 1.0
@@ -29,21 +30,21 @@ _MODE = 0o640
 
 
 class AuditFile:
-    """Lines that are written in their order."""
+    """File whose lines are written in order."""
 
     def __init__(self, path: Path, *, keeps: bool) -> None:
-        """Raises OSError when the file cannot be opened.
+        """Open the file and start the thread; raise OSError if the file cannot be opened.
 
         Args:
-            path: Of a file, which is made if it is not there; STANDARD_OUTPUT.
-            keeps: Whether a line that cannot be written holds up those behind it until it can; else it is lost.
+            path: Path of the file, which is created if missing, or STANDARD_OUTPUT.
+            keeps: Retry a line that cannot be written, which holds up the lines behind it. Otherwise the line is lost.
         """
         self._path = path
         self._keeps = keeps
         self._descriptor = os.dup(STDOUT) if path == STANDARD_OUTPUT else _opened(path)
         self.lines = {"written": 0, "lost": 0}
         self.failure = ""
-        """Why the last attempt to write has failed; empty after one that has not."""
+        """Reason why the last attempt to write failed; empty if it succeeded."""
         self._lock = threading.Lock()
         self._waiting = self._waiting_bytes = 0
         self._closing = threading.Event()
@@ -55,7 +56,7 @@ class AuditFile:
         self._thread.start()
 
     def write(self, line: bytes, written: Callable[[], None] = lambda: None) -> None:
-        """Append a line, without its end; never waits. `written` is called on the thread once that is done."""
+        """Queue a line, given without its newline; never wait. The thread calls `written` once the line is written."""
         with self._lock:
             too_much = self._waiting >= _MOST_WAITING or self._waiting_bytes + len(line) > _MOST_WAITING_BYTES
             if too_much or self._closing.is_set():
@@ -66,7 +67,7 @@ class AuditFile:
         self._queue.put((line + b"\n", written))
 
     def close(self) -> None:
-        """Write what waits, for two seconds at most; later lines are lost. Idempotent."""
+        """Write waiting lines, for two seconds at most; later lines are lost. Idempotent."""
         if not self._closing.is_set():
             self._closing.set()
             self._queue.put(None)
@@ -97,7 +98,7 @@ class AuditFile:
 
     def _append(self, line: bytes) -> None:
         self._follow_rotation()
-        # The rest of a line that was torn is no line, and whoever reads JSON lines leaves it out.
+        # The last write stopped within a line: a newline ends that fragment, which readers of JSON lines skip.
         rest = memoryview(b"\n" + line if self._is_torn else line)
         while rest:
             try:
@@ -122,13 +123,14 @@ class AuditFile:
 
 
 def _opened(path: Path) -> int:
-    # A named pipe that nobody reads fails instead of waiting for a reader; a terminal does not become the service's.
+    # O_NONBLOCK: opening a named pipe without a reader fails instead of waiting. O_NOCTTY: a terminal does not become
+    # the service's controlling terminal.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, _MODE)
 
 
 def _wait_for_room(descriptor: int) -> None:
-    """Raises TimeoutError."""
+    """Wait until the descriptor can take data; raise TimeoutError after a second."""
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
     if not room.poll(_UNREAD_MILLISECONDS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a certificate of a service expires, for its metrics."""
+"""Expiry time of a service's certificate, for its metrics."""
 
 from pathlib import Path
 
@@ -10,8 +10,11 @@ EXPIRY_DOC = (
 
 
 def expiry_timestamp_seconds(path: Path) -> float:
-    """When the first certificate of a PEM file expires; 0.0 if the file cannot be read."""
-    # It takes a tenth of a second to import: only a service with TLS waits for that.
+    """Return when the first certificate of a PEM file to expire does so, in seconds since 1970.
+
+    Return 0.0 if the file cannot be read.
+    """
+    # The import takes a tenth of a second: only a service with TLS pays for it.
     from cryptography import x509
 
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that a supervisor starts, watches and ends."""
+"""Child process that a supervisor starts, watches and ends."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ from updraft.service.parent import parent_environment
 
 
 class Child:
-    """A process of a service, and the pipe on which it shows that it is not stuck."""
+    """Process of a service, with the pipe of its heartbeat."""
 
     def __init__(self, module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()) -> None:
-        """Start `python -m module`, which follows its parent; it does not import from where it runs."""
+        """Start `python -P -m module`, which imports nothing from its working directory and dies with its parent."""
         self._heartbeat = HeartbeatMonitor()
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
             [sys.executable, "-P", "-m", module],
@@ -28,37 +28,37 @@ class Child:
 
     @property
     def has_started(self) -> bool:
-        """Whether its loop has turned, as far as `is_stuck` has looked."""
+        """Whether `is_stuck` has seen a heartbeat."""
         return self._heartbeat.has_beaten
 
     def is_stuck(self) -> bool:
-        """True when it has not shown itself for too long; to be asked once every `heartbeat.INTERVAL_SECONDS`."""
+        """Return whether heartbeats have been missing for too long; call this every `heartbeat.INTERVAL_SECONDS`."""
         return self._heartbeat.is_stuck()
 
     def kill(self) -> None:
-        """Send SIGKILL; who reaps children hears of its end."""
-        # Not Popen's, which first reaps a child that has just ended: then nobody hears of it.
+        """Send SIGKILL; the code that reaps children sees the process end."""
+        # Popen.kill() would first reap a child that has just ended, and the code that reaps children would miss it.
         if self._process.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
     def reaped(self, code: int) -> None:
-        """Note that it has ended, to whom it may concern."""
+        """Record the exit code of the process, which the caller has reaped."""
         self._process.returncode = code
         self._heartbeat.close()
 
     def forget(self) -> None:
-        """Let whoever reaps all children reap it as any other."""
+        """Stop tracking the process; the code that reaps all children reaps it."""
         self.reaped(-signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap it, if that has not happened."""
+        """Kill and reap the process unless it has been reaped."""
         if self._process.returncode is None:
             self._process.kill()
             self.reaped(self._process.wait())
 
 
 def describe_exit(status: int) -> str:
-    """How a process ended, in words; `status` is its exit code or, less than zero, the signal."""
+    """Describe how a process ended; `status` is its exit code, or the negated number of the signal that killed it."""
     if status >= 0:
         return f"exited with code {status}"
     try:

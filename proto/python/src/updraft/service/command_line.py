@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command lines share: help that explains values, and errors of one line each.
+"""Shared code of the command lines: help that explains values, and one-line errors.
 
-`updraft-server`, `updraft-writer` and `updraft` are pydantic-settings applications with subcommands; what argparse
-would say about Python types, ADDRESS, SECONDS and BYTES say about values. A subcommand's `examples` end its help.
+`updraft-server`, `updraft-writer` and `updraft` are pydantic-settings applications with subcommands. Their help shows
+placeholders such as ADDRESS, SECONDS and BYTES where argparse would show Python types. The help of a subcommand ends
+with its `examples`.
 """
 
 import argparse
@@ -17,18 +18,18 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
-# Shown by argparse for a setting without a plain default, and of no use to a person.
+# argparse shows these for a setting without a plain default.
 _MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\)|\[\]|)\)| ?\(default factory: .*\)")
 
 
 class Application(BaseSettings):
-    """Base of every command; each adds its subcommands and its own `cli_prog_name`."""
+    """Base of every command; a command adds its subcommands and its `cli_prog_name`."""
 
     model_config = SettingsConfigDict(
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
     )
 
-    # The distribution whose version is printed; empty where it has the command's name.
+    # Distribution whose version is printed; empty if its name is the command's.
     distribution: ClassVar[str] = ""
 
     version: bool = Field(default=False, description="Print the version and end.")
@@ -43,7 +44,7 @@ class Application(BaseSettings):
 
 
 def run_command_line(application: type[Application]) -> None:
-    """Run `application` with the arguments of this process; bad settings end with status 2."""
+    """Run `application` with the arguments of this process; exit with status 2 if a setting is invalid."""
     command = str(application.model_config["cli_prog_name"])
     try:
         source: CliSettingsSource[Any] = CliSettingsSource(application, cli_parse_args=False)
@@ -78,7 +79,7 @@ def _explain_subcommands(parser: argparse.ArgumentParser, command: str, applicat
 
 
 def _model_of(subcommand: FieldInfo) -> type[BaseModel]:
-    """The model of a CliSubCommand, which is the model or None."""
+    """Return the model of a CliSubCommand field, whose type is the model or None."""
     model: type[BaseModel] = next(kind for kind in get_args(subcommand.annotation) if kind is not type(None))
     return model
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory this process may use: the smallest limit of its control groups and the machine."""
+"""Memory limits of this process, from its control groups and the machine; the smallest one counts."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-# cgroup v1 has no word for "no limit": it shows a number close to the largest one.
+# cgroup v1 shows "no limit" as a number close to the largest possible one.
 _V1_UNLIMITED_BYTES = 1 << 60
 
 
 def memory_limits(root: Path = Path("/")) -> dict[str, int]:
-    """Every memory limit of this process, in bytes, by its source; never empty."""
+    """Return every memory limit of this process, in bytes, by source; never empty."""
     limits = {"machine": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
     for source, path in _limit_files(root):
         value = _limit(path)
@@ -20,7 +20,7 @@ def memory_limits(root: Path = Path("/")) -> dict[str, int]:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process, in bytes."""
+    """Return the resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -30,13 +30,13 @@ def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            # In cgroup v2 the limits of all ancestors apply; the root of the file system has none.
+            # In cgroup v2 the limits of all ancestors apply; the root group has no limit file.
             for ancestor in (PurePosixPath(group), *PurePosixPath(group).parents):
                 yield f"cgroup {ancestor}", mounts / ancestor.relative_to("/") / "memory.max"
         elif "memory" in controllers.split(","):
             relative = PurePosixPath(group).relative_to("/")
             yield f"cgroup v1 {group}", mounts / "memory" / relative / "memory.limit_in_bytes"
-            # In a container that sees only its own group, that group is the root.
+            # A container that sees only its own group sees it as the root.
             yield "cgroup v1 /", mounts / "memory/memory.limit_in_bytes"
 
 

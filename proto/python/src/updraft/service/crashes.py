@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a supervisor gives up on what it restarts: what dies again and again is better shown than hidden."""
+"""Crash-loop detection: a supervisor stops restarting a child that keeps dying, so that the failure is visible."""
 
 import collections
 import time
@@ -9,13 +9,13 @@ WINDOW_SECONDS = 10.0
 
 
 class Crashes:
-    """The deaths of a supervisor's children."""
+    """Recent deaths of a supervisor's children."""
 
     def __init__(self) -> None:
         self._seconds: collections.deque[float] = collections.deque(maxlen=CRASHES)
 
     def are_too_many(self) -> bool:
-        """Count one more."""
+        """Count a death; return whether there were CRASHES of them within WINDOW_SECONDS."""
         now_seconds = time.monotonic()
         self._seconds.append(now_seconds)
         return len(self._seconds) == CRASHES and now_seconds - self._seconds[0] < WINDOW_SECONDS

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many files and sockets a service may have open: each connection takes one, whoever makes it."""
+"""Limits on open files and sockets: each connection takes one descriptor, even a stranger's."""
 
 import resource
 from contextlib import suppress
 
 # Flight over TCP, Flight over a Unix socket, and health. The last quarter is for files, workers and pages.
 _LISTENERS = 3
-# Of a kernel that sets no limit; gRPC takes 32 bits.
+# Assumed if the kernel sets no limit; gRPC's option has 32 bits.
 _UNLIMITED = 1 << 20
 
 
 def allow_all_descriptors() -> None:
-    """Raise this process's limit as far as the machine's operator allows.
+    """Raise this process's soft limit to its hard limit.
 
-    The usual limit of 1024 is for programs that use select, which a service does not. A stranger's connections reach it
-    within seconds, and the service can then neither store an artifact nor take a worker.
+    The usual soft limit of 1024 exists for programs that use select, which a service does not. A stranger's connections
+    could reach it within seconds, and the service could then neither store an artifact nor take a worker.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A kernel whose own bound was lowered since then refuses: the service starts as it is.
+    # The kernel refuses if fs.nr_open was lowered meanwhile: the service then starts with its current limit.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def most_connections() -> int:
-    """How many connections one listener of gRPC may have, so that all of them together leave descriptors for the rest.
+    """Return how many connections one gRPC listener may have, so that all listeners leave descriptors for other uses.
 
-    gRPC hangs up on others at once. Without that it takes every descriptor, and then accepts nobody for as long as the
-    connections last.
+    gRPC closes further connections at once. Without this limit, connections could take every descriptor, and the
+    service would accept no client until some of them close.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (_UNLIMITED if limit == resource.RLIM_INFINITY else min(limit, _UNLIMITED)) // (_LISTENERS + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells who calls a service, by the credentials that it presents."""
+"""Authentication of a service's callers by the credentials that they present."""
 
 import asyncio
 import hashlib
@@ -29,21 +29,22 @@ _SPIFFE = "spiffe://"
 
 
 class Door:
-    """Tells who calls, by the files of a service; these are read again when they change.
+    """Authenticator of callers, based on a service's credential files, which it rereads when they change.
 
-    A file that has been missing or unusable for two seconds proves nothing until it is usable again: removing it
-    revokes what it names. Call `refresh` more often than that, so that files are also watched while nobody calls.
+    Credentials of a file that has been missing or unusable for two seconds are invalid until the file is usable again,
+    so removing a file revokes them. Call `refresh` at least every two seconds, so that files are watched while the
+    service is idle.
     """
 
     def __init__(self, token_file: Path | None, identities_file: Path | None) -> None:
-        """Raises SecurityError when a file cannot be used.
+        """Read the files; raise SecurityError if one cannot be used.
 
         Args:
-            token_file: Tokens, one per line, whose holders may do all but administer, for any tenant.
+            token_file: Tokens, one per line. Their holders have every scope but admin, and may name any tenant.
             identities_file: Identities (`updraft.service.identities_file`).
         """
         self.refused = 0
-        """Calls whose credentials proved nothing."""
+        """Number of calls refused because their credentials were missing or invalid."""
         self._tokens = BearerTokens(token_file) if token_file is not None else None
         self._identities = _revocable(identities_file) if identities_file is not None else None
         self._caps: Mapping[str, TenantCaps] = {}
@@ -52,7 +53,7 @@ class Door:
         self._issued = _issued_tokens(self._issuers) if self._issuers else None
 
     def refresh(self) -> None:
-        """Check the files, and log if that revokes or restores what they name."""
+        """Check the files, and log if that revokes or restores credentials."""
         if self._tokens is not None:
             self._tokens.refresh()
         if self._identities is not None:
@@ -61,11 +62,11 @@ class Door:
                 issued.refresh()
 
     def caps_of(self, tenant: str) -> TenantCaps:
-        """What a tenant may take; of a file that cannot be used what it said last."""
+        """Return the caps of a tenant; if the file has become unusable, those that it last gave."""
         return self._caps.get(tenant) or self._caps.get(EVERY_TENANT, NO_CAPS)
 
     def _known(self) -> "KnownIdentities | None":
-        """What the file of identities says now; None: there is none, or it cannot be used."""
+        """Return the current content of the identities file, or None if it is not configured or cannot be used."""
         known = self._identities.current if self._identities is not None else None
         if known is not None:
             self._caps = known.caps
@@ -74,7 +75,10 @@ class Door:
     async def identify(
         self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
     ) -> Identity:
-        """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
+        """Do the same as `identity`, but wait up to 5 seconds for keys of the token's issuer that are not fetched yet.
+
+        Count refused calls.
+        """
         try:
             return await self._identified(authorization, certificate_names, waited_seconds)
         except UnauthenticatedError:
@@ -90,7 +94,7 @@ class Door:
             return self.identity(authorization, names, waited_seconds=waited_seconds)
         except UnauthenticatedError:
             awaited = self._awaited_keys(authorization)
-            # They may have come since the look at them, from a thread.
+            # A thread may have fetched new keys since the first check.
             if awaited is None and (self._issued is None or self._issued.changes == changes):
                 raise
         if awaited is not None:
@@ -104,7 +108,7 @@ class Door:
         return issued.awaited_keys(token) if issued is not None and token else None
 
     def _issued_by(self, known: "KnownIdentities | None") -> "IssuedTokens | None":
-        """The tokens of the issuers that the file names now; None: it names none."""
+        """Return the verifier for the issuers that the file names now, or None if it names no issuer."""
         if known is None:
             return None
         if known.issuers != self._issuers:
@@ -118,12 +122,12 @@ class Door:
     def identity(
         self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
     ) -> Identity:
-        """Who calls; raises UnauthenticatedError.
+        """Return the identity of a caller; raise UnauthenticatedError.
 
         Args:
-            authorization: The header; it decides where there is one.
+            authorization: The authorization header; if it is set, it decides and the certificate is ignored.
             certificate_names: SPIFFE ids and common name of the client's certificate, which TLS has verified.
-            waited_seconds: How long ago the call came; what has expired since counts.
+            waited_seconds: How long ago the call arrived; a token that was valid then still counts.
         """
         if self._tokens is None and self._identities is None:
             return ANYBODY
@@ -149,7 +153,7 @@ class Door:
         )
 
     def _is_plain(self, authorization: str) -> bool:
-        """Whether a token is one of the file of tokens."""
+        """Return whether the token is listed in the token file."""
         if self._tokens is None:
             return False
         try:
@@ -160,20 +164,20 @@ class Door:
 
 
 def _issued_tokens(issuers: "Iterable[Issuer]") -> "IssuedTokens":
-    # It and its libraries take a tenth of a second to import: only a service that knows issuers waits for that.
+    # The import takes a tenth of a second: only a service that knows issuers pays for it.
     from updraft.service.issued_tokens import IssuedTokens
 
     return IssuedTokens(issuers)
 
 
 def _issued_form(authorization: str) -> str:
-    """The token, if it has the three parts of a signed JSON Web Token; else nothing."""
+    """Return the token if it has the three parts of a signed JSON Web Token, else an empty string."""
     token = authorization.removeprefix(_BEARER).strip() if authorization.startswith(_BEARER) else ""
     return token if token.count(".") == 2 and len(token) <= _MAX_ISSUED_CHARACTERS else ""
 
 
 def _revocable(path: Path) -> "Revocable[KnownIdentities]":
-    # What checks the file takes a while to import: a service without one starts sooner.
+    # The parser is slow to import: a service without identities starts sooner.
     from updraft.service.identities_file import parse_identities
 
     return Revocable(path, parse_identities, "credential")
@@ -183,7 +187,7 @@ def _by_token(known: "KnownIdentities", authorization: str) -> Identity | None:
     if not authorization.startswith(_BEARER):
         return None
     presented = hashlib.sha256(authorization.removeprefix(_BEARER).strip().encode()).digest()
-    # Compares with all, each in constant time, so that the duration reveals nothing.
+    # Compare with every digest, each in constant time, so that the duration reveals nothing.
     found = [identity for digest, identity in known.by_digest.items() if hmac.compare_digest(presented, digest)]
     return found[0] if found else None
 
@@ -193,9 +197,9 @@ def _by_certificate(known: "KnownIdentities", names: Iterable[str]) -> Identity 
 
 
 def certificate_names(properties: Mapping[str, Iterable[bytes]]) -> list[str]:
-    """How a client's certificate names it, by what gRPC says of the connection: SPIFFE ids first.
+    """Return the names in a client's certificate, from gRPC's properties of the connection: SPIFFE ids first.
 
-    A common name cannot pass for a SPIFFE id.
+    Skip a common name that looks like a SPIFFE id.
     """
     ids = [_text(value) for value in properties.get("peer_spiffe_id", ())]
     common = [_text(value) for value in properties.get("x509_common_name", ())]

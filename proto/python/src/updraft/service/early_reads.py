@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds the memory of messages that arrive before their exchange has a place: commands, functions, artifacts.
+"""Memory bound for messages that arrive before their exchange is admitted: commands, functions, artifacts.
 
-gRPC takes a message in as a whole once somebody reads, and says nothing of its size before it is there. So any number
-of clients may send any number of large messages at once, of which neither queue nor quota knows yet. While such reads
-are open, the service looks at the memory that it has allocated; where that is more than it may be, half of the reads
-are refused: those of the callers with most of them, and of each caller those that have been open for the longest time.
-A client that sends at the pace of a network is done by then. Before anybody else all strangers are refused, whose
-questions are a few bytes long.
+Once somebody reads, gRPC receives a whole message and reveals its size only afterwards. Any number of clients could
+therefore send large messages at once that neither queue nor quota knows about yet. While such reads are open, the
+service checks how much memory it has allocated. Above the limit it refuses half of the reads: those of the callers with
+the most open reads, and of each caller those that have been open longest. A client that sends at network speed has
+finished by then. Reads of unauthenticated callers, whose requests are a few bytes long, are all refused first.
 
-A look may come late on a busy machine. So only a few reads begin between two looks, besides those that take the place
-of one that has ended, and one at a time while memory is short: what arrives before the next look is so many messages at
-most, however long it takes. gRPC holds back unread messages.
+A check may come late on a busy machine. So only a few reads may begin between two checks, apart from those that replace
+a finished read, and only one at a time while memory is short. However late the next check is, no more messages than
+that can be arriving before it. gRPC holds back unread messages.
 """
 
 import asyncio
@@ -29,19 +28,19 @@ from updraft.service.exchange import Call
 from updraft.service.identity import STRANGER, Identity
 from updraft.service.metrics import Metrics
 
-# Memory grows by what a network brings meanwhile: 40 MiB at 2 GB/s.
+# Between two checks, a network of 2 GB/s delivers 40 MiB.
 _LOOK_SECONDS = 0.02
-# Of the service itself: its modules and what its libraries allocate as they go.
+# Allowance for the service itself: modules, and allocations of its libraries at run time.
 _OWN_BYTES = 64 * 1024 * 1024
 
-# Most first messages are there when their read begins, and take a turn for no time.
+# Most first messages have arrived when their read begins, and hold a turn only for a moment.
 _READS_BETWEEN_LOOKS = 8
 
 _log = structlog.get_logger(__name__)
 
 
 def allocated_bytes() -> int:
-    """What the C library has handed out and not got back; 0 where it does not say."""
+    """Return the bytes that the C library has allocated and not freed, or 0 if it has no mallinfo2."""
     information = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if information is None:
         return 0
@@ -61,7 +60,7 @@ class _MallInfo(ctypes.Structure):
 
 
 class EarlyReads:
-    """The reads of exchanges that have no place yet."""
+    """Open reads of exchanges that are not admitted yet."""
 
     def __init__(
         self,
@@ -71,12 +70,19 @@ class EarlyReads:
         elsewhere: Callable[[], int],
         allocated: Callable[[], int] = allocated_bytes,
     ) -> None:
-        """`elsewhere` says how many bytes other exchanges may take now beyond the limit; `refusal` makes an error."""
+        """Set the limit, to which the memory allocated now and an allowance for the service itself are added.
+
+        Args:
+            limit_bytes: Memory for these messages.
+            refusal: Create the error that a refused read raises.
+            elsewhere: Return the bytes that admitted exchanges may use now on top of the limit.
+            allocated: Return the bytes that the process has allocated.
+        """
         self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
         self._refusal = refusal
         self._elsewhere = elsewhere
         self._allocated = allocated
-        # In the order in which they began, with whose they are.
+        # The caller of each open read, in the order in which they began.
         self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
         self._turns = _Turns(_READS_BETWEEN_LOOKS)
@@ -90,11 +96,11 @@ class EarlyReads:
         )
 
     def of(self, call: Call) -> Call:
-        """The call, whose reads raise the refusal when the memory for messages is used up."""
+        """Return the call with reads that go through `read`."""
         return _EarlyCall(call, self)
 
     async def read(self, call: Call) -> bytes | None:
-        """The next message; raises the refusal."""
+        """Return the next message, or None at the end; raise the refusal when the memory for messages is used up."""
         try:
             async with asyncio.timeout(None) as patience:
                 self._open[patience] = _caller(call.identity)
@@ -113,26 +119,26 @@ class EarlyReads:
             raise self._refusal() from None
 
     async def watch(self) -> NoReturn:
-        """Look as long as there is something to look at."""
+        """Check memory while reads are open; run until cancelled."""
         while True:
             await self._opened.wait()
             while self._open:
                 began_seconds = time.monotonic()
                 self.look()
-                # A look takes milliseconds where the C library has many free pieces to count.
+                # A check takes milliseconds if the C library has many free pieces to count.
                 await asyncio.sleep(max(_LOOK_SECONDS, time.monotonic() - began_seconds))
             self._opened.clear()
 
     def look(self) -> None:
-        """Let more reads begin, or refuse half of them where they may be too much: the next look shows what that gives.
+        """Check memory: below the limit let more reads begin, above it refuse half of the open ones.
 
-        One is never refused, whatever else takes memory, unless it is a stranger's.
+        The next check shows whether that was enough. A single read is never refused unless it is a stranger's.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             self._turns.renew()
             return
         self._turns.run_short()
-        # gRPC receives a message in thousands of small pieces, whose memory the process would otherwise keep.
+        # gRPC receives a message in thousands of small pieces, and the process would keep their memory.
         clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
@@ -144,9 +150,9 @@ class EarlyReads:
 
 
 class _Turns:
-    """Reads that may begin now: callers take turns, and the reads of one caller begin in the order in which they came.
+    """Limit on reads that begin between two checks. Callers take turns; the reads of one caller begin in their order.
 
-    Otherwise the silent reads of one caller would hold up everybody who comes after them.
+    Without turns, a caller that opens many reads and sends nothing would hold up everyone behind it.
     """
 
     def __init__(self, most: int) -> None:
@@ -162,24 +168,24 @@ class _Turns:
         try:
             await turn
         except BaseException:
-            # It may have been given in the same moment.
+            # The turn may have been granted at the same moment.
             self.give_back(turn)
             raise
         return turn
 
     def give_back(self, turn: asyncio.Future[None]) -> None:
-        """Let another read take the turn of one that has ended."""
+        """Release the turn of a finished read, so that another read can begin."""
         self._held.discard(turn)
         self._fill()
 
     def renew(self) -> None:
-        """Count reads that have begun no longer."""
+        """Reset the limit: reads that have begun no longer count."""
         self._allowed = self._most
         self._held.clear()
         self._fill()
 
     def run_short(self) -> None:
-        """Let one read at a time begin, until turns are renewed."""
+        """Let only one read at a time begin, until turns are renewed."""
         self._allowed = 1
 
     def _fill(self) -> None:
@@ -193,28 +199,32 @@ class _Turns:
         caller, turns = self._waiting.popitem(last=False)
         turn = turns.popleft()
         if turns:
-            # Behind all other callers.
+            # Queue the caller behind all others.
             self._waiting[caller] = turns
         return turn
 
 
 def _caller(identity: Identity) -> str:
-    """Whose share reads take. Which tenant a caller names that may name any is not known before its command is read."""
+    """Return the share, tenant or name under which a caller's reads are counted.
+
+    A caller without a fixed tenant counts under its name: the tenant that it acts for is in the command, which is still
+    unread.
+    """
     return identity.share or identity.tenant or identity.name
 
 
 def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
-    """Half of the reads, the older ones, of the callers with most of them: no caller is left with more than another."""
+    """Return half of the reads: the oldest ones of the callers with the most, so that callers keep equal numbers."""
     of_callers: dict[str, list[asyncio.Timeout]] = {}
     for patience, caller in reads.items():
         of_callers.setdefault(caller, []).append(patience)
-    # How far down in the row of its caller's a read stands, the newest last: the deepest go first.
+    # Depth of a read among its caller's: 0 for the newest. The deepest are refused first.
     depths = {patience: depth for row in of_callers.values() for depth, patience in enumerate(reversed(row))}
     return sorted(reads, key=lambda patience: -depths[patience])[: len(reads) // 2]
 
 
 class _EarlyCall:
-    """A call before its exchange has a place."""
+    """Call of an exchange that is not admitted yet; its reads go through EarlyReads."""
 
     def __init__(self, call: Call, reads: EarlyReads) -> None:
         self._call = call

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the exchanges of every service have in common: how one opens, whose it is, its deadline, how a failure is told.
+"""Common parts of every service's exchanges: opening messages, tenant, deadline and error reporting.
 
-A service adds what its own command means: `updraft_server.front.request.request`, `updraft_writer.request`.
+Each service parses its own command: `updraft_server.front.request`, `updraft_writer.request`.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from updraft.service.identity import Identity
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
-# How long a client that reads nothing can hold back its own error message.
+# How long to wait for a client to read its error message.
 LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # Grace period for a cancellation that arrives after the end of the client's stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
 
-# Of what says what a message without data is: a few numbers, a digest, a reason.
+# Limit for the app_metadata of a message without data: a few numbers, a digest, a reason.
 _MAX_METADATA_BYTES = 64 * 1024
 
 _NOTHING = memoryview(b"")
@@ -40,51 +40,56 @@ class Call(Protocol):
     """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
 
     async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
+        """Return the next message, or None once the client has half-closed."""
 
     async def write(self, message: bytes) -> None:
-        """Send a message, held back by flow control."""
+        """Send a message; wait for flow control."""
 
     async def accept(self) -> None:
-        """Send the headers of the reply before its first message; it may still fail."""
+        """Send the headers of the reply before its first message; the call may still fail."""
 
     def header(self, name: str) -> str:
-        """A request header, empty when absent."""
+        """Return the value of a request header, or an empty string if it is absent."""
 
     @property
     def identity(self) -> Identity:
-        """Who calls."""
+        """Identity of the caller."""
 
     @property
     def record(self) -> CallRecord:
-        """What the audit log says of it."""
+        """Audit record of the call."""
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Time until the client's deadline."""
+        """Seconds until the client's deadline; None if it set no deadline."""
 
 
 class IdentifiedCall(Call, Protocol):
-    """The same where who calls may change while the call waits."""
+    """Call whose caller can be identified again after it has waited."""
 
     async def identity_now(self) -> Identity:
-        """Who calls, by the same credentials and the files of now; raises UnauthenticatedError."""
+        """Return the caller's identity by its credentials and the current files; raise UnauthenticatedError."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """What holds for the messages of an exchange."""
+    """Limits for the messages of an exchange."""
 
     service: str
-    """What messages call the service: "pool" or "writer"."""
+    """Name of the service in errors: "pool" or "writer"."""
     max_message_bytes: int
-    """Of any one message."""
+    """Largest size of one message."""
     first_message_timeout_seconds: float
-    """Until each of the messages that open an exchange."""
+    """Longest wait for each of the messages that open an exchange."""
 
 
 async def first_message(call: Call, limits: MessageLimits) -> FlightFields:
-    """The message with the descriptor; raises ProtocolError when there is none, or none in time, and LimitError."""
+    """Return the first message, which has the descriptor.
+
+    Raises:
+        ProtocolError: The message is missing, late, or has no descriptor.
+        LimitError: The message is too large.
+    """
     fields = await _message(call, limits)
     if not fields.descriptor:
         raise ProtocolError("the first message has no flight descriptor: nothing says what to do")
@@ -92,9 +97,9 @@ async def first_message(call: Call, limits: MessageLimits) -> FlightFields:
 
 
 async def schema_header(call: Call, first: FlightFields, limits: MessageLimits) -> memoryview:
-    """Arrow's header of the schema; raises ProtocolError where neither the first message nor the second has one.
+    """Return Arrow's header of the schema; raise ProtocolError if neither the first nor the second message has one.
 
-    Flight's own libraries send the descriptor by itself first and again with the schema.
+    Flight's own libraries send the descriptor alone first, and again with the schema.
     """
     header = first.data_header or (await _message(call, limits)).data_header
     if not header:
@@ -116,7 +121,7 @@ async def _message(call: Call, limits: MessageLimits) -> FlightFields:
 
 
 def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str = "message") -> None:
-    """Raise LimitError for a message that is larger than the service takes."""
+    """Raise LimitError if a message is larger than the service accepts."""
     if size_bytes > max_message_bytes:
         raise LimitError(
             f"a {what} has {size_bytes} bytes, the limit of this {service} is {max_message_bytes}: "
@@ -125,7 +130,7 @@ def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str 
 
 
 def parse_message(kind: type[Parsed], encoded: bytes | memoryview, otherwise: str) -> Parsed:
-    """A protobuf message that a client has sent; raises ProtocolError that says `otherwise`."""
+    """Parse a protobuf message from a client; raise a ProtocolError that says `otherwise` if it is malformed."""
     try:
         return kind.FromString(bytes(encoded))
     except DecodeError as error:
@@ -133,7 +138,7 @@ def parse_message(kind: type[Parsed], encoded: bytes | memoryview, otherwise: st
 
 
 def parse_metadata(kind: type[Parsed], encoded: bytes | memoryview) -> Parsed:
-    """What a client says with a message; raises ProtocolError, and LimitError for what is long before it is parsed."""
+    """Parse the app_metadata of a message; raise ProtocolError if malformed, LimitError if too long to be parsed."""
     if len(encoded) > _MAX_METADATA_BYTES:
         raise LimitError(
             f"the app_metadata of a message has {len(encoded)} bytes, the limit is {_MAX_METADATA_BYTES} where it is "
@@ -143,17 +148,17 @@ def parse_metadata(kind: type[Parsed], encoded: bytes | memoryview) -> Parsed:
 
 
 def request_metadata(fields: FlightFields) -> RequestMetadata:
-    """What a pool's client says with a message that has no batch; raises ProtocolError and LimitError."""
+    """Parse the metadata of a pool client's message without a batch; raise ProtocolError or LimitError."""
     return parse_metadata(RequestMetadata, fields.app_metadata)
 
 
 def event_message(metadata: Message) -> bytes:
-    """A FlightData without data: its app_metadata says all."""
+    """Encode a FlightData message that has only app_metadata."""
     return join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING)
 
 
 def check_version(client_version: int, service: str) -> None:
-    """Raise VersionMismatchError for a command of another version of the protocol."""
+    """Raise VersionMismatchError if the client speaks another version of the protocol."""
     if client_version != PROTOCOL_VERSION:
         raise VersionMismatchError(
             f"the client speaks version {client_version} of the protocol, this {service} version {PROTOCOL_VERSION}"
@@ -161,20 +166,26 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Whose the exchange is: the identity's; raises PermissionDeniedError.
+    """Return the tenant of an exchange: that of the caller's identity.
 
-    An identity of no tenant says itself which one it is: the header's, else the owner's, else the application.
+    For an identity without a fixed tenant, it is the tenant in the header, else the owner's, else the application id.
+
+    Raises:
+        PermissionDeniedError: The caller names another tenant than its own.
     """
     return call.identity.tenant_of([call.header(TENANT_HEADER), task.owner.tenant]) or task.owner.application_id
 
 
 def share_of(call: Call, tenant: str) -> str:
-    """Whose share an exchange of this tenant takes: the tenant's, unless who calls may name any number of them."""
+    """Return the name under which an exchange is counted for fair shares.
+
+    That is the tenant, unless the identity has its own share because its callers may name any number of tenants.
+    """
     return call.identity.share or tenant
 
 
 def task_context(task: TaskIdentity) -> dict[str, str]:
-    """The task for every log line of its exchange: short, however long a client's own texts are; empty without one."""
+    """Return the task's fields for log lines of its exchange, each cut to a bounded length; empty without a task."""
     if not task.owner.application_id:
         return {}
     return {
@@ -188,7 +199,7 @@ def task_context(task: TaskIdentity) -> dict[str, str]:
 
 @asynccontextmanager
 async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
-    """Raise DeadlineError when the client's own deadline ends the block; `what` was then not finished."""
+    """Raise DeadlineError if the client's deadline passes in the block; `what` names the unfinished work."""
     deadline_seconds = call.remaining_seconds
     try:
         async with asyncio.timeout(deadline_seconds) as deadline:
@@ -202,14 +213,14 @@ async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
 
 
 async def fail_without_finish() -> NoReturn:
-    """The client's stream has ended without its finish: raise ProtocolError, unless the call was cancelled."""
-    # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+    """Raise ProtocolError because the client's stream ended without a finish, unless the call was cancelled."""
+    # gRPC's reader sees a cancelled call end like a half-closed one; the cancellation arrives during this wait.
     await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
     raise ProtocolError("the client ended its stream without finish: batches may have been lost")
 
 
 async def send_last(sending: Awaitable[None]) -> None:
-    """Send the message that has the error; a client that does not read gets the status alone."""
+    """Send the message with the error; a client that does not read it in time gets only the status."""
     try:
         async with asyncio.timeout(LAST_MESSAGE_TIMEOUT_SECONDS):
             await sending

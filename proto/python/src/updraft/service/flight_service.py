@@ -2,8 +2,8 @@
 """Arrow Flight on grpc.aio. This module only parses, delegates, and maps errors to gRPC statuses.
 
 A service subclasses `FlightService`. Its exchanges read and write raw FlightData bytes through a `Call`, so that it can
-relay batches without parsing them. The control methods use pyarrow.flight's message types, which are imported by the
-first control call: importing them takes as long as everything else that a front does when it starts.
+relay batches without parsing them. The control methods use pyarrow.flight's message types. The first control call
+imports these, because the import takes as long as the rest of a front's start.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ WHOAMI_ACTION = "updraft.whoami"
 _WHOAMI_DOC = "As whom this service knows the caller, as a JSON object: identity, tenant, scopes, roots, expires."
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
-"""The longest body is the command of a file, with which a client asks a writer whether it would open it."""
-# An action's name, or the path of a flight, is a line of text.
+"""Limit for the body of an action. The longest is a file's command, sent to ask a writer whether it would open it."""
+# The rest of a request is an action's name or a flight's path: a line of text.
 _MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
 _AUTHORIZATION = "authorization"
 _HEADERS_OF_CALLERS = (_AUTHORIZATION, TENANT_HEADER, DATABEND_TENANT_HEADER)
@@ -58,7 +58,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Call:
-    """One exchange: raw messages in and out, who calls, the client's headers and its deadline."""
+    """One exchange: raw messages in and out, the caller's identity, the client's headers and its deadline."""
 
     def __init__(
         self,
@@ -67,7 +67,14 @@ class Call:
         record: CallRecord = NO_RECORD,
         identify: Callable[[float], Awaitable[Identity]] | None = None,
     ) -> None:
-        """`identify` says who calls, by what the caller presented so many seconds ago."""
+        """Wrap a gRPC call.
+
+        Args:
+            context: The gRPC call.
+            identity: The caller's identity.
+            record: Audit record of the call.
+            identify: Identify the caller again, by the credentials that it sent the given number of seconds ago.
+        """
         self.identity = identity
         self.record = record
         self._context = context
@@ -76,26 +83,26 @@ class Call:
         self._headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
     async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
+        """Return the next message, or None once the client has half-closed."""
         message = await self._context.read()
         return None if message is grpc.aio.EOF else message
 
     async def write(self, message: bytes) -> None:
-        """Send a message; returns when HTTP/2 flow control has accepted it."""
+        """Send a message; return when HTTP/2 flow control has accepted it."""
         await self._context.write(message)
 
     async def accept(self) -> None:
-        """Send the headers of the reply before its first message; it may still fail."""
+        """Send the headers of the reply before its first message; the call may still fail."""
         await self._context.send_initial_metadata(())
 
     def header(self, name: str) -> str:
-        """The value of a request header; empty if there is none."""
+        """Return the value of a request header, or an empty string if it is absent."""
         return self._headers.get(name, "")
 
     async def identity_now(self) -> Identity:
-        """Who calls, by the same credentials and the files of now; raises UnauthenticatedError.
+        """Return the caller's identity by its credentials and the current files; raise UnauthenticatedError.
 
-        A token that has expired meanwhile still counts; one that was taken away does not.
+        A token that expired since the call began still counts; a revoked one does not.
         """
         if self._identify is None:
             return self.identity
@@ -109,21 +116,21 @@ class Call:
 
 
 class Action(NamedTuple):
-    """What a service does when a client asks for it by name."""
+    """Action that a client can call by name (Flight's DoAction)."""
 
     name: str
     doc: str
-    """For people who list the actions."""
+    """Description in the list of actions."""
     run: Callable[[bytes, Identity], Awaitable[bytes]]
-    """Takes the body of the request and who asks, and returns the body of the answer; raises UpdraftError."""
+    """Run the action: take the request's body and the caller, return the answer's body; raise UpdraftError."""
     refusal: str = ""
-    """What those are told who lack the scope `admin`; empty where it is for everybody who is known."""
+    """Error for callers without the scope `admin`; empty if every authenticated caller may run the action."""
     is_recorded: bool = False
-    """Whether the audit log has it: it changes the service, or shows what the code of every tenant does."""
+    """Whether the audit log records it: it changes the service, or shows what the code of every tenant does."""
 
 
 class FlightService(ABC):
-    """Base class of a Flight service. Its methods raise an UpdraftError when they fail."""
+    """Base class of a Flight service. Its methods raise an UpdraftError if they fail."""
 
     def __init__(
         self,
@@ -135,9 +142,15 @@ class FlightService(ABC):
         drain_doc: str,
         allow_remote_drain: bool,
     ) -> None:
-        """`name` is what messages call the service; DRAIN_ACTION and WHOAMI_ACTION are actions of every service.
+        """Set up the actions; DRAIN_ACTION and WHOAMI_ACTION are added to those of every service.
 
-        `early_reads` bounds the memory of requests together with the first messages of exchanges.
+        Args:
+            name: Name of the service in errors.
+            actions: Actions of this service.
+            lifecycle: Life cycle that a drain changes.
+            early_reads: Memory bound for requests and the first messages of exchanges together.
+            drain_doc: Description of DRAIN_ACTION.
+            allow_remote_drain: Allow DRAIN_ACTION without the scope admin.
         """
         self.early_reads = early_reads
         self._name = name
@@ -149,22 +162,31 @@ class FlightService(ABC):
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
-        """Serve one exchange; it ends with OK when this returns."""
+        """Serve one exchange, which ends with OK when this returns."""
 
     @abstractmethod
     def list_flights(self) -> Iterable[Any]:
-        """All flights, as pyarrow.flight.FlightInfo."""
+        """Return all flights, as pyarrow.flight.FlightInfo."""
 
     @abstractmethod
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
-        """The FlightInfo for a pyarrow.flight.FlightDescriptor; raises UpdraftError. `header` has those of the call."""
+        """Return the FlightInfo for a pyarrow.flight.FlightDescriptor; raise UpdraftError.
+
+        `header` looks up a header of the call.
+        """
 
     def list_actions(self, identity: Identity) -> Iterable[Action]:
-        """Every action that is allowed to the caller."""
+        """Return the actions that the caller may run."""
         return [action for action in self._actions.values() if _may(identity, action)]
 
     async def do_action(self, name: str, body: bytes, identity: Identity, record: CallRecord = NO_RECORD) -> bytes:
-        """Run an action; raises what it raises, ProtocolError for one that does not exist, ActionRefusedError."""
+        """Run an action and return the body of its answer.
+
+        Raises:
+            ProtocolError: There is no such action.
+            ActionRefusedError: The caller may not run it.
+            UpdraftError: The action failed.
+        """
         action = self._actions.get(name)
         if action is None:
             known = ", ".join(allowed.name for allowed in self.list_actions(identity))
@@ -176,7 +198,7 @@ class FlightService(ABC):
             await record.opened()
             return await action.run(body, identity)
         answer = await action.run(body, identity)
-        # Who may ask is not recorded; who may not is.
+        # A permitted query leaves no record; a refused one does.
         record.forget()
         return answer
 
@@ -195,10 +217,10 @@ def _may(identity: Identity, action: Action) -> bool:
 def flight_handler(
     service: FlightService, door: Door, audit: Audit, *, request_timeout_seconds: float
 ) -> grpc.GenericRpcHandler:
-    """The gRPC handler for `service`, for whom the door knows; all other Flight methods end with UNIMPLEMENTED.
+    """Return the gRPC handler of `service`, which authenticates callers with `door`.
 
-    Each method is one of streams, which on the wire is the same as one of a single request and answer: gRPC would take
-    a single request in, whatever its size, before anybody could ask who calls.
+    Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, which is the same on the wire:
+    for a unary method gRPC would receive the request, whatever its size, before the caller could be authenticated.
     """
     adapter = _Adapter(service, door, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
@@ -214,7 +236,7 @@ def flight_handler(
 
 
 class _Adapter:
-    """The gRPC methods, one coroutine each."""
+    """gRPC methods of a service, one coroutine each."""
 
     def __init__(self, service: FlightService, door: Door, audit: Audit, request_timeout_seconds: float) -> None:
         self._service = service
@@ -262,7 +284,10 @@ class _Adapter:
             yield bytes(flight.Result(result).serialize())
 
     async def _question(self, context: Any) -> tuple[Identity, bytes]:
-        """Who asks what there is, and for what. Nobody is recorded for that who may; who tries credentials is."""
+        """Authenticate a query and read its request.
+
+        Permitted queries are not audited; failed authentication is.
+        """
         with self._audit.call("question", context.peer()) as record:
             identity = await self._identified(context, record)
             request = await self._request(context, identity)
@@ -275,7 +300,7 @@ class _Adapter:
         return identity
 
     async def _request(self, context: Any, identity: Identity) -> bytes:
-        """The message of a call that is no exchange; raises ProtocolError, LimitError and what early reads raise."""
+        """Read the request of a query or an action; raise ProtocolError, LimitError, or the refusal of early reads."""
         timeout_seconds = self._request_timeout_seconds
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -289,10 +314,10 @@ class _Adapter:
         return request
 
     async def _identity(self, context: Any, waited_seconds: float = 0.0) -> Identity:
-        """Who calls, or called so many seconds ago; raises UnauthenticatedError."""
+        """Return the caller's identity; raise UnauthenticatedError. A token valid `waited_seconds` ago still counts."""
         headers = list(context.invocation_metadata() or ())
         for name in _HEADERS_OF_CALLERS:
-            # Whoever stands between a client and this service may have looked at another one than this service would.
+            # A proxy in front of this service may have checked another of the headers than this service would use.
             if len({value for key, value in headers if key == name}) > 1:
                 raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())
@@ -302,7 +327,7 @@ class _Adapter:
 
 @asynccontextmanager
 async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
-    """What the block raises becomes the call's status."""
+    """Turn an exception of the block into the call's status."""
     try:
         yield
     except UpdraftError as error:
@@ -321,10 +346,10 @@ async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
 
 
 def _forget_locals(error: BaseException | None) -> None:
-    """Free what the functions that failed had in hand, a client's messages among it.
+    """Free the local variables of the functions that failed, such as a client's messages.
 
-    An error refers to their frames and they to it: all would stay until Python looks for such circles, which a service
-    that does little does hours later.
+    The error and the frames of these functions refer to each other. Without this, they would stay until Python's cycle
+    collector runs, which can take hours in a service that does little.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpc.health.v1: one board of states, served by every listener of a service.
+"""Health service (grpc.health.v1): one board of states, served by every listener of a service.
 
-Whoever reaches a listener may ask, without a token. So a question is small, and open watches are few.
+Clients need no token for it. Requests are therefore small, and the number of open watches is limited.
 """
 
 import asyncio
@@ -16,27 +16,28 @@ from updraft.errors import UpdraftError
 
 HEALTH_SERVICE_NAME = "grpc.health.v1.Health"
 MAX_QUESTION_BYTES = 4096
-"""The name of a registered function is the longest part of one."""
+"""Limit for a request, whose longest part is the name of a registered function."""
 MOST_WATCHES = 1024
-"""Of each server. Each takes memory for as long as its client likes: the oldest one makes room for another."""
+"""Open watches of each server. A watch holds memory for as long as its client likes, so a new one ends the oldest."""
 
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
 
-# Serving as long as the process answers: a process that is not ready (draining, healing) must not be restarted.
+# SERVING as long as the process answers, even while it is not ready (draining, recovering): such a process must not be
+# restarted.
 LIVE = "updraft.live"
 
 
-# A probe sends its question together with the call.
+# A probe sends its request together with the call.
 _QUESTION_SECONDS = 10.0
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
-"""Reads the first message of a call, by its context; None: it has none. Raises UpdraftError."""
+"""Read the first message of a call by its context; return None if it has none. Raise UpdraftError."""
 
 
 class HealthBoard:
-    """The state of each name, as probes see it."""
+    """State of each name, as probes see it."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
@@ -48,7 +49,7 @@ class HealthBoard:
         return self._published
 
     def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
-        """Serve the board on `server`; `read` bounds the memory of questions, whose size nobody knows before."""
+        """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown until read."""
         server.add_generic_rpc_handlers((_Methods(self._servicer, read).handler(),))
 
     async def publish(self, names: Iterable[str], *, serving: bool) -> None:
@@ -60,23 +61,23 @@ class HealthBoard:
                 await self._servicer.set(name, status)
 
     async def withdraw(self, names: Iterable[str]) -> None:
-        """Know nothing of `names` any more: a check does not find them, and watchers are told so."""
+        """Remove `names`: checks end with NOT_FOUND, and watchers receive SERVICE_UNKNOWN."""
         for name in names:
             if self._published.pop(name, None) is not None:
                 await self._servicer.set(name, _UNKNOWN)
 
 
 class _Methods:
-    """The gRPC methods on one server.
+    """gRPC methods on one server.
 
-    Each is one of streams, which on the wire is the same as one of a single request: gRPC would take a single request
-    in, whatever its size, before anybody is asked.
+    Each is declared as streaming, which is the same on the wire: for a unary method gRPC would receive the request,
+    whatever its size, before our code runs.
     """
 
     def __init__(self, servicer: health.aio.HealthServicer, read: Read) -> None:
         self._servicer = servicer
         self._read = read
-        # In the order in which they began.
+        # Open watches, in the order in which they began.
         self._watches: dict[asyncio.Timeout, None] = {}
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -94,7 +95,7 @@ class _Methods:
         question = await self._question(context)
         answer = await self._servicer.Check(question, context)
         if answer.status == _UNKNOWN:
-            # It is an answer to watches alone.
+            # SERVICE_UNKNOWN is an answer for watches only.
             await context.abort(grpc.StatusCode.NOT_FOUND)
         await context.write(answer)
 
@@ -118,7 +119,7 @@ class _Methods:
             oldest.reschedule(asyncio.get_running_loop().time())
 
     async def _question(self, context: Any) -> health_pb2.HealthCheckRequest:
-        """What is asked; otherwise the call ends."""
+        """Return the request, or abort the call if it is missing, late, too large or malformed."""
         try:
             async with asyncio.timeout(_QUESTION_SECONDS):
                 encoded = await self._read(context)

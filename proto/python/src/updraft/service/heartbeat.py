@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the supervisor notices a child that is stuck and not dead: stopped, or waiting for what never comes.
+"""Heartbeat by which the supervisor notices a child that is stuck but not dead: stopped, or waiting forever.
 
-A child's loop writes a byte to a pipe every second; the supervisor looks at the pipe as often. `child.py` joins the
+A child's loop writes a byte to a pipe every second, and the supervisor checks the pipe as often. `child.py` joins the
 two ends.
 """
 
@@ -10,55 +10,55 @@ import os
 
 INTERVAL_SECONDS = 1.0
 SILENT_TURNS = 5
-"""Looks in a row that find nothing until a child counts as stuck."""
+"""Number of consecutive checks without a beat after which a child counts as stuck."""
 LOADING_TURNS = 120
-"""The same before the first beat: a child may have much to load."""
+"""Number of such checks before the first beat: a child may have much to load."""
 
 _VARIABLE = "UPDRAFT_HEARTBEAT"
 _PIPE_BYTES = 4096
 
 
 class Heartbeat:
-    """The child's end."""
+    """Child's end of the pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def inherited(cls) -> "Heartbeat":
-        """The end that this process was started with."""
+        """Return the end that this process inherited from its supervisor."""
         return cls(int(os.environ.pop(_VARIABLE)))
 
     def beat(self) -> None:
-        """Show that the loop has turned; never waits."""
-        # A pipe that is full has been seen by nobody yet; one without a reader is the death of the supervisor.
+        """Show that the loop is running; never wait."""
+        # The pipe is full if the supervisor has not read it for long, and has no reader if the supervisor is dead.
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._descriptor, b".")
 
 
 class HeartbeatMonitor:
-    """The supervisor's end."""
+    """Supervisor's end of the pipe."""
 
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
         for end in (self._reading, self.writing):
             os.set_blocking(end, False)
         self.has_beaten = False
-        """Whether the child's loop has turned, as far as `is_stuck` has looked."""
+        """Whether `is_stuck` has seen a beat."""
         self._silent_turns = 0
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells the child its end; `writing` has to be passed on too."""
+        """Environment that tells the child its descriptor; pass the descriptor `writing` on as well."""
         return {_VARIABLE: str(self.writing)}
 
     def started(self) -> None:
-        """The child has its end: ours is closed."""
+        """Close our copy of the child's end, once the child has been started."""
         os.close(self.writing)
 
     def is_stuck(self) -> bool:
-        """Look once more."""
-        # Turns are counted and no clock is read: time in which this process stood still itself does not count.
+        """Check for beats; return whether SILENT_TURNS checks in a row (LOADING_TURNS at the start) saw none."""
+        # Count checks instead of reading a clock, so that time during which this process itself was stopped is ignored.
         try:
             beats = os.read(self._reading, _PIPE_BYTES)
         except BlockingIOError:
@@ -70,5 +70,5 @@ class HeartbeatMonitor:
         return self._silent_turns >= (SILENT_TURNS if self.has_beaten else LOADING_TURNS)
 
     def close(self) -> None:
-        """The child has ended."""
+        """Close the supervisor's end, once the child has ended."""
         os.close(self._reading)

@@ -1,44 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the identities of a service's clients.
+"""Identities file: the clients of a service, their token issuers, and the caps of tenants.
 
     [[identity]]
     name = "team-a-driver"                      # for logs and errors
-    tenant = "team-a"                           # whose it is; "*": it may say so itself, as a gateway has to
-    scopes = ["call", "session"]                # of call, session, write, admin
+    tenant = "team-a"                           # its tenant; "*": it names its tenant itself, as a gateway has to
+    scopes = ["call", "session"]                # some of call, session, write, admin
     token_sha256 = ["9f86d08188..."]            # printf %s "$TOKEN" | sha256sum
     certificates = ["spiffe://example.org/a"]   # or a common name; needs --tls-client-ca-file
-    roots = ["/data/team-a"]                    # of a writer: only below these; without it below all of its roots
+    roots = ["/data/team-a"]                    # writer roots it may write below; without this, all of the writer's
 
     [[issuer]]
     name = "sign-on"                            # for logs and errors
     issuer = "https://login.example.org"        # the claim iss of its JSON Web Tokens
-    audience = "updraft"                        # what their claim aud has to name
+    audience = "updraft"                        # value that their claim aud has to contain
     keys_url = "https://login.example.org/keys" # or keys_file = "/etc/keys.json", a key set or a public key in PEM
-    tenants = ["team-a", "team-b"]              # of which a token may name one; "*": whichever it names
-    scopes = ["call", "session"]                # more than these no token grants
+    tenants = ["team-a", "team-b"]              # tenants that a token may name; "*": any
+    scopes = ["call", "session"]                # all scopes that its tokens may grant
     roots = []                                  # as for an identity
-    tenant_claim = "tenant"                     # where a token names its tenant; ["a", "b"]: the claim b in the claim a
-    scope_claim = "scope"                       # and its scopes: a list, or words
-    default_scopes = []                         # of a token without that claim
-    max_lifetime_seconds = 86400                # from iat to exp
-    keys_ca_file = "/etc/ca.crt"                # who signed the certificate of keys_url, if not the machine's own
-    keys_token_file = "/etc/token"              # what keys_url is asked with
-    keys_refresh_seconds = 30                   # how often: a key that it names no more counts for that long
+    tenant_claim = "tenant"                     # claim with the tenant; ["a", "b"]: the claim b inside the claim a
+    scope_claim = "scope"                       # claim with the scopes, as a list or as words
+    default_scopes = []                         # scopes of a token without that claim
+    max_lifetime_seconds = 86400                # longest time from iat to exp
+    keys_ca_file = "/etc/ca.crt"                # authority of keys_url's certificate, if this machine does not trust it
+    keys_token_file = "/etc/token"              # bearer token for keys_url
+    keys_refresh_seconds = 30                   # interval of fetches: a withdrawn key stays valid for that long
 
-    [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or its beginning and "*"
+    [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or a prefix of it and "*"
     "system:serviceaccount:team-a:*" = "team-a"
 
-    [revoked]                                   # tokens of issuers that count no more, though they have not expired:
+    [revoked]                                   # issued tokens that are invalid although they have not expired
     jti = ["b7f2c0"]                            # by this claim
-    sub = ["system:serviceaccount:team-a:old"]  # by this one: all that the subject has and will have
+    sub = ["system:serviceaccount:team-a:old"]  # by this claim: all tokens of the subject, future ones included
     token_sha256 = ["9f86d08188..."]            # printf %s "$TOKEN" | sha256sum
 
     [[tenant]]
-    name = "team-a"                             # "*": each that has no entry, or leaves a cap out of its own
-    max_workers = 8                             # also: max_waiting, max_queue_bytes, max_artifact_bytes,
-    max_files = 64                              # and of a writer max_files, max_quota_bytes
+    name = "team-a"                             # "*": tenants without an entry, and caps that an entry leaves out
+    max_workers = 8                             # also max_waiting, max_queue_bytes, max_artifact_bytes
+    max_files = 64                              # of a writer, as is max_quota_bytes
 
-Two identities may not share a token or a certificate. The file holds no secret.
+Two identities may not share a token or a certificate. The file contains no secrets.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ from updraft.service.toml_file import Name, Table, parse_toml
 
 _DAY_SECONDS = 24 * 60 * 60
 _MAX_LIFETIME_DAYS = 31
-# Half of the hour for which keys serve whose address is away.
+# Half of the hour for which fetched keys stay valid while their URL does not answer.
 _MAX_REFRESH_SECONDS = 1800
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
@@ -102,7 +102,7 @@ class _Issuer(Table):
     max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
 
     def checked(self) -> Issuer:
-        """Raises ValueError."""
+        """Return the checked issuer; raise ValueError."""
         if (self.keys_file is None) == (self.keys_url is None):
             raise ValueError(f"the issuer {self.name!r} needs either keys_file or keys_url")
         if self.keys_url is None and (self.keys_ca_file or self.keys_token_file):
@@ -152,7 +152,7 @@ class _Tenant(Table):
     max_files: Cap = None
 
     def caps(self) -> TenantCaps:
-        """Raises ValueError for an entry that caps nothing."""
+        """Return the caps; raise ValueError if the entry sets none."""
         caps = self.model_dump(exclude={"name"}, exclude_none=True)
         if not caps:
             raise ValueError(f"the tenant {self.name!r} has no cap: take its [[tenant]] out, or give it one")
@@ -177,19 +177,19 @@ class _File(Table):
 
 @dataclass(frozen=True, slots=True)
 class KnownIdentities:
-    """What the file names."""
+    """Parsed identities file."""
 
     by_digest: Mapping[bytes, Identity]
     by_certificate: Mapping[str, Identity]
     issuers: tuple[Issuer, ...]
     revoked: RevokedTokens
-    """Of the issuers'."""
+    """Revoked tokens of the issuers."""
     caps: Mapping[str, TenantCaps]
-    """By tenant."""
+    """Caps by tenant; `*` has those of tenants without an entry."""
 
 
 def parse_identities(content: bytes) -> KnownIdentities:
-    """What the file says; raises ValueError, which names the place."""
+    """Parse the file; raise a ValueError that says which entry is wrong."""
     file = parse_toml(_File, content)
     if not file.identity and not file.issuer:
         raise ValueError("the file has neither an [[identity]] nor an [[issuer]]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls, and what that caller may do: a tenant and scopes, proven by a token or by a client certificate."""
+"""Identity of a caller: its tenant and scopes, proven by a token or a client certificate."""
 
 import enum
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from updraft.errors import PermissionDeniedError
 
 
 class Scope(enum.StrEnum):
-    """What an identity may do. Whoever is known may ask what a service is: its functions, versions and state."""
+    """Permission of an identity. Every authenticated caller may query a service's functions, versions and state."""
 
     CALL = "call"
     """Run registered functions."""
@@ -23,22 +23,22 @@ class Scope(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller that has proven who it is."""
+    """Authenticated caller."""
 
     name: str
-    """For logs and errors."""
+    """Name for logs and errors."""
     tenant: str | None
-    """Whose it is; None: it may say so itself."""
+    """Its tenant; None if it names its tenant itself."""
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
-    """Below which of a writer's roots it may write; empty: below all of them."""
+    """Roots of a writer below which it may write; empty for all of them."""
     share: str = ""
-    """Whose share of the service it takes, whatever tenant it names; empty: that tenant's."""
+    """Name under which its exchanges are counted for fair shares, whatever tenant it names; empty: the tenant's."""
     expires_seconds: float | None = field(default=None, compare=False)
-    """When its credential ends, in seconds since 1970; None: not by itself."""
+    """Expiry of its credential, in seconds since 1970; None if it does not expire."""
 
     def require(self, scope: Scope, what: str) -> None:
-        """Raise PermissionDeniedError unless it has the scope for `what`."""
+        """Raise PermissionDeniedError unless it has the scope that `what` needs."""
         if scope not in self.scopes:
             has = ", ".join(sorted(self.scopes)) or "none"
             raise PermissionDeniedError(
@@ -46,7 +46,7 @@ class Identity:
             )
 
     def described(self) -> dict[str, object]:
-        """What the caller may know of itself. A tenant of null: it says itself which one it is."""
+        """Return the identity as the caller sees it; a tenant of None means that the caller names its tenant itself."""
         return {
             "identity": self.name,
             "tenant": self.tenant,
@@ -56,7 +56,11 @@ class Identity:
         }
 
     def tenant_of(self, claims: Iterable[str]) -> str:
-        """Its tenant, or the first one that is claimed where it may say so itself; raises PermissionDeniedError."""
+        """Return its tenant, or the first claimed one if it may name its tenant itself; empty if it claims none.
+
+        Raises:
+            PermissionDeniedError: A claim differs from its tenant.
+        """
         claimed = [claim for claim in claims if claim]
         if self.tenant is None:
             return next(iter(claimed), "")
@@ -71,11 +75,14 @@ class Identity:
 
 _USERS = frozenset({Scope.CALL, Scope.SESSION, Scope.WRITE})
 ANYBODY = Identity("anybody", None, _USERS)
-"""Whoever reaches a service that asks for no credentials."""
+"""Every caller of a service that asks for no credentials."""
 STRANGER = Identity("a stranger", None, frozenset())
-"""Whoever asks what needs no credentials, of whatever service."""
+"""Unauthenticated caller of a method that needs no credentials, such as a health check."""
 TOKEN_HOLDER = Identity("a holder of a token", None, _USERS)
-"""Whoever has a token of a plain file of tokens."""
+"""Caller with a token of the token file."""
 TOKEN_HOLDER_AMONG_IDENTITIES = replace(TOKEN_HOLDER, share="holders of tokens")
-"""The same where others are known by name: a tenant for each exchange must not get it more than one share. No tenant of
-an identity has a space in its name."""
+"""Caller with a token of the token file, on a service that has an identities file too.
+
+All such callers have one share together, so that naming a new tenant for each exchange gains nothing. The share's name
+cannot be a tenant's: names in the identities file have no spaces.
+"""

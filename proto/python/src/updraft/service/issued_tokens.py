@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verifies JSON Web Tokens of known issuers. Only a service that knows issuers imports this."""
+"""Verification of JSON Web Tokens of known issuers. Only a service that knows issuers imports this."""
 
 import hashlib
 import time
@@ -23,16 +23,16 @@ _log = structlog.get_logger(__name__)
 
 _LEEWAY_SECONDS = 30
 _MAX_VERIFIED = 4096
-# Of any time that a token may name: beyond the year 30,000.
+# Latest time that a token's claims may name: beyond the year 30,000.
 _MOST_SECONDS = 10**12
 
 _REQUIRED = ["exp", "iat", "iss", "aud"]
 _UNKNOWN = "the token is not one that this service knows"
-"""What everybody is told whose token is not proven to be of a known issuer: as for a token that is none. The holder of
-one that is hears what is wrong with it."""
-# Strangers decide how often a token is refused.
+"""Error for every token without a valid signature of a known issuer, whatever is wrong with it. Errors for properly
+signed tokens say what is wrong."""
+# Log refused tokens once a second: strangers could otherwise fill the log.
 _LOG_SECONDS = 1.0
-# What PyJWT raises, besides its own errors, for claims that are no numbers.
+# PyJWT's own errors, and others that it raises, for example for claims that are not numbers.
 _UNREADABLE = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
 
@@ -42,12 +42,12 @@ class _Verified:
     source: KeySource
     keys: Keys
     names: Mapping[str, Any]
-    """Its claims by which it may be revoked."""
+    """Claims by which the token may be revoked."""
     until_seconds: float
 
 
 class IssuedTokens:
-    """Tells whose a token is. Tokens that were verified are remembered until they expire or a key changes."""
+    """Verifier of tokens. It remembers verified tokens until they expire or a key changes."""
 
     def __init__(
         self,
@@ -55,25 +55,25 @@ class IssuedTokens:
         now: Callable[[], float] = time.time,
         source_of: Callable[[Issuer], KeySource] | None = None,
     ) -> None:
-        """Raises SecurityError when a file of keys cannot be used.
+        """Open the key sources; raise SecurityError if a key file cannot be used.
 
         Args:
-            issuers: Whose tokens count.
-            now: Seconds since 1970, for how long a verified token is remembered.
-            source_of: Where an issuer's keys come from; None: from the file or the URL that it names.
+            issuers: Issuers whose tokens are accepted.
+            now: Clock in seconds since 1970, which decides how long a verified token is remembered.
+            source_of: Return the source of an issuer's keys; None uses the file or URL that the issuer names.
         """
         self._now = now
         self._source_of = source_of or _source_of
         self._issuers = tuple(issuers)
         self._sources = {issuer: self._source_of(issuer) for issuer in self._issuers}
         self.revoked = RevokedTokens()
-        """Tokens that count no more."""
+        """Revoked tokens; the caller keeps them up to date."""
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self._logs_again_seconds = 0.0
         self.refresh()
 
     def update(self, issuers: Iterable[Issuer]) -> None:
-        """Other issuers count from now on; those whose keys cannot be used count when they can."""
+        """Replace the accepted issuers; the tokens of one whose keys cannot be used are refused until they can."""
         self._issuers = tuple(issuers)
         self._sources = {issuer: source for issuer, source in self._sources.items() if issuer in self._issuers}
         self._verified.clear()
@@ -82,7 +82,7 @@ class IssuedTokens:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the keys."""
+        """Check all key sources for changes."""
         for source in self._sources.values():
             source.refresh()
 
@@ -95,9 +95,11 @@ class IssuedTokens:
         return self._sources.get(issuer)
 
     def identity(self, token: str, *, waited_seconds: float = 0.0) -> Identity:
-        """Whose it is; raises UnauthenticatedError, and PermissionDeniedError for more than its issuer may grant.
+        """Return the identity of a token that was valid `waited_seconds` ago.
 
-        One that was valid `waited_seconds` ago may have expired since.
+        Raises:
+            UnauthenticatedError: The token is invalid, expired or revoked.
+            PermissionDeniedError: The token claims more than its issuer may grant.
         """
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(digest)
@@ -117,11 +119,14 @@ class IssuedTokens:
 
     @property
     def changes(self) -> int:
-        """How often keys have come from an address that were not there before."""
+        """Number of times that a fetch from a URL returned changed keys."""
         return sum(source.changes for source in self._sources.values() if isinstance(source, UrlKeys))
 
     def awaited_keys(self, token: str) -> Future[None] | None:
-        """When its issuer's keys will have been fetched again, if it may be signed with one that was not there yet."""
+        """Fetch the keys of the token's issuer again if none of the known ones fits the token.
+
+        Return a future that ends with the fetch, or None if no fetch is needed or due.
+        """
         try:
             issuer, kid = self._claimed(token)
         except UnauthenticatedError:
@@ -132,7 +137,7 @@ class IssuedTokens:
         return source.look_again()
 
     def _claimed(self, token: str) -> tuple[Issuer, str | None]:
-        """The issuer and the key that it names, which nothing has proven yet."""
+        """Return the issuer and key id that the token claims, before its signature is checked."""
         try:
             found = jwt.decode_complete(token, options={"verify_signature": False})
         except _UNREADABLE:
@@ -161,7 +166,7 @@ class IssuedTokens:
         return _Verified(issuer.identity(claims), source, keys, names, until_seconds)
 
     def _unknown(self, reason: str, issuer: str = "") -> UnauthenticatedError:
-        """The error for a token that nothing is proven of; what is wrong with it is for the log alone."""
+        """Return the error for an unproven token; only the log gets the reason."""
         now = time.monotonic()
         if now >= self._logs_again_seconds:
             self._logs_again_seconds = now + _LOG_SECONDS
@@ -178,14 +183,17 @@ def _source_of(issuer: Issuer) -> KeySource:
 
 
 def _candidates(keys: Keys, kid: str | None) -> Keys:
-    """A key of a PEM file has no id; a token without one may be signed with any key."""
+    """Return the keys that may have signed a token with this key id.
+
+    A key of a PEM file has no id and fits every token; a token without an id may be signed with any key.
+    """
     return tuple(key for key in keys if kid is None or key.kid is None or key.kid == kid)
 
 
 def _signed_claims(
     token: str, issuer: Issuer, candidates: Iterable[SigningKey], leeway_seconds: float
 ) -> dict[str, Any] | None:
-    """None for a token that none of the keys has signed; raises UnauthenticatedError for what the claims lack."""
+    """Return the claims, or None if none of the keys signed the token; raise UnauthenticatedError if a claim is bad."""
     for key in candidates:
         try:
             return jwt.decode(
@@ -205,7 +213,7 @@ def _signed_claims(
 
 
 def _reason(error: BaseException) -> str:
-    """What is wrong with a token whose signature is right."""
+    """Say what is wrong with a token whose signature is valid."""
     match error:
         case jwt.ExpiredSignatureError():
             return "the token has expired"
@@ -220,9 +228,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _until_seconds(claims: dict[str, Any], issuer: Issuer) -> float:
-    """Until when the token is valid; raises UnauthenticatedError for one that lives too long."""
+    """Return the end of the token's validity, leeway included, in seconds since 1970.
+
+    Raises:
+        UnauthenticatedError: The time from `iat` to `exp` is longer than the issuer allows.
+    """
     expires, issued = int(claims["exp"]), int(claims["iat"])
-    # Python writes no number of thousands of digits.
+    # Numbers of thousands of digits could not be formatted into the error below.
     if abs(issued) > _MOST_SECONDS or abs(expires) > _MOST_SECONDS:
         raise UnauthenticatedError(_UNKNOWN)
     if expires - issued > issuer.max_lifetime_seconds:

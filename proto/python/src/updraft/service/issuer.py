@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who issues tokens to clients of a service, and how far those tokens go."""
+"""Issuers of tokens for a service's clients, and the limits of what those tokens grant."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ _MAX_NAME_CHARACTERS = 253
 
 @dataclass(frozen=True, slots=True)
 class RevokedTokens:
-    """Tokens that count no more, although their issuer's signature and time say that they do."""
+    """Tokens that are refused although their signature is valid and they have not expired."""
 
     ids: frozenset[str] = frozenset()
-    """Of the claim `jti`."""
+    """Values of the claim `jti`."""
     subjects: frozenset[str] = frozenset()
-    """Of the claim `sub`, whoever has issued the token and whenever."""
+    """Values of the claim `sub`; these revoke all tokens of a subject, of any issuer and any time of issue."""
     digests: frozenset[bytes] = frozenset()
-    """SHA-256 of whole tokens."""
+    """SHA-256 digests of whole tokens."""
 
     def has(self, digest: bytes, claims: Mapping[str, Any]) -> bool:
-        """Whether a token with this digest and these claims is one of them."""
+        """Return whether a token with this digest and these claims is revoked."""
         token_id, subject = claims.get("jti"), claims.get("sub")
         return (
             digest in self.digests
@@ -36,42 +36,43 @@ class RevokedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """An issuer of JSON Web Tokens, and the ceiling of what a token of it may grant."""
+    """Issuer of JSON Web Tokens, with a ceiling for what its tokens may grant."""
 
     name: str
-    """For logs and errors."""
+    """Name for logs and errors."""
     issuer: str
-    """Its claim `iss`."""
+    """Claim `iss` of its tokens."""
     audience: str
-    """What the claim `aud` has to name: this service."""
+    """Audience that the claim `aud` has to contain: this service."""
     keys_file: Path | None
-    """A JSON Web Key Set, or a public key in PEM; None: `keys_url` has the keys."""
+    """JSON Web Key Set, or a public key in PEM; None if the keys come from `keys_url`."""
     keys_url: str | None
-    """Where its JSON Web Key Set is published."""
+    """URL of its JSON Web Key Set."""
     keys_ca_file: Path | None
-    """Whose certificates the address of the keys may have; None: those that this machine trusts."""
+    """Authorities that may have signed the certificate of `keys_url`; None for those that this machine trusts."""
     keys_token_file: Path | None
-    """What the address of the keys is asked with; None: nothing."""
+    """Bearer token sent to `keys_url`; None to send none."""
     tenant_claim: tuple[str, ...]
-    """The claim with the tenant; of several names each lies in the one before it."""
+    """Path of the claim with the tenant: each name is looked up inside the claim before it."""
     tenants_of_subjects: tuple[tuple[str, str], ...]
-    """Tenants by the claim `sub`, or by its beginning where that ends in `*`; they decide where there are any."""
+    """Tenants by the claim `sub`, or by a prefix of it followed by `*`; if there are any, `tenant_claim` is unused."""
     scope_claim: str
+    """Claim with the scopes, as a list or as words."""
     tenants: frozenset[str]
-    """Of these a token may name one; `*`: whichever it names."""
+    """Tenants that a token may name; `*` allows any."""
     scopes: frozenset[Scope]
-    """More than these no token grants."""
+    """All scopes that a token may grant."""
     default_scopes: frozenset[Scope]
-    """What a token without the claim for scopes grants."""
+    """Scopes of a token without `scope_claim`."""
     roots: tuple[str, ...]
-    """Below which of a writer's roots its tokens may write; empty: below all of them."""
+    """Roots of a writer below which its tokens may write; empty for all of them."""
     max_lifetime_seconds: int
-    """From `iat` to `exp`."""
+    """Longest time from `iat` to `exp`."""
     keys_refresh_seconds: int = 30
-    """How often the address of the keys is asked: a key that it no longer names counts for that long."""
+    """Interval of fetches from `keys_url`: a key that is no longer published stays valid for that long."""
 
     def identity(self, claims: Mapping[str, Any]) -> Identity:
-        """Whose a verified token with these claims is; raises PermissionDeniedError for more than the ceiling."""
+        """Return the identity of a verified token; raise PermissionDeniedError if it claims more than the ceiling."""
         return Identity(
             self._name_of(claims.get("sub")),
             self._tenant(claims),
@@ -96,7 +97,7 @@ class Issuer:
         claim = ".".join(self.tenant_claim)
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
             raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a text")
-        # JSON has halves of characters, which nothing else can carry.
+        # JSON may contain lone surrogates, which cannot be encoded elsewhere; they are not printable.
         if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
             raise PermissionDeniedError(
                 f"the token names no tenant: its claim {claim!r} has to be a text of at most "
@@ -107,7 +108,7 @@ class Issuer:
         return tenant
 
     def _tenant_of(self, subject: Any) -> str:
-        """The whole subject counts before its beginning, and a longer beginning before a shorter one."""
+        """Return the tenant of a subject: an exact entry wins over a prefix, and a longer prefix over a shorter one."""
         found = ""
         if isinstance(subject, str):
             ranked = sorted(self.tenants_of_subjects, key=lambda entry: (entry[0].endswith(ANY_TENANT), -len(entry[0])))
@@ -119,7 +120,7 @@ class Issuer:
         return found
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[Scope]:
-        """Those that this project has; a token may name others, such as `openid`."""
+        """Return the scopes that the token grants; ignore words that are not scopes of ours, such as `openid`."""
         value = claims.get(self.scope_claim)
         if value is None and self.default_scopes:
             return self.default_scopes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public keys of an issuer of tokens, from a file or a URL. Only a service that knows issuers imports this."""
+"""Public keys of a token issuer, from a file or a URL. Only a service that knows issuers imports this."""
 
 import contextlib
 import hashlib
@@ -33,15 +33,15 @@ _MAX_KEYS = 64
 _MAX_REPLY_BYTES = 256 * 1024
 _READ_BYTES = 16 * 1024
 FETCH_SECONDS = 5.0
-"""How long an address has to answer."""
+"""Time limit for a whole fetch."""
 _GIVEN_UP_SECONDS = 30.0
-"""A fetch that drips on for longer counts as lost."""
+"""Age at which a running fetch counts as lost, so that another one may start."""
 REFRESH_SECONDS = 30.0
-"""How often keys are fetched that can be used, unless their issuer says otherwise."""
+"""Interval of fetches while keys are usable, unless the issuer's entry sets another."""
 PAUSE_SECONDS = 10.0
-"""The least time between two fetches, whoever asks."""
+"""Shortest time between two fetches, whatever triggers them."""
 KEPT_SECONDS = 3600.0
-"""How long keys serve whose address does not answer."""
+"""How long fetched keys stay valid while their URL does not answer."""
 
 _READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "RSA": RSAAlgorithm.from_jwk,
@@ -52,7 +52,7 @@ _READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A public key, and what it may verify: the token's header chooses among these, and nothing else."""
+    """Public key with its algorithms; the header of a token can choose only among these."""
 
     kid: str | None
     algorithms: tuple[str, ...]
@@ -63,18 +63,18 @@ Keys = tuple[SigningKey, ...]
 
 
 class KeySource(Protocol):
-    """Where the keys of an issuer come from."""
+    """Source of an issuer's keys."""
 
     @property
     def current(self) -> Keys | None:
-        """The keys now, the same object as long as they are the same; None: nothing can be verified."""
+        """Current keys, the same object until they change; None if no keys are usable."""
 
     def refresh(self) -> None:
-        """Look whether they have changed. Never blocks."""
+        """Check whether the keys have changed; never block."""
 
 
 def parse_keys(content: bytes) -> Keys:
-    """The keys of a JSON Web Key Set or the public key of a PEM file; raises ValueError."""
+    """Parse a JSON Web Key Set, or a public key in PEM; raise ValueError."""
     try:
         keys = _of_key_set(content) if content.lstrip().startswith(b"{") else _of_pem(content)
     except (UnsupportedAlgorithm, RecursionError) as error:
@@ -99,7 +99,7 @@ def _of_key_set(content: bytes) -> Keys:
 
 
 def _of_entry(entry: Any) -> SigningKey | None:
-    """None for a key that is for something else, or of a kind that is not used here, such as a shared secret."""
+    """Return a key of the set, or None for one with another use or of an unsupported kind, such as a shared secret."""
     if not isinstance(entry, dict):
         raise ValueError("not a key set: a key has to be an object")
     reader = _READERS.get(str(entry.get("kty")))
@@ -132,7 +132,7 @@ class _Fetched:
 
 
 class UrlKeys:
-    """Keys that are published at a URL, fetched on threads of their own."""
+    """Keys published at a URL; each fetch runs on its own thread."""
 
     def __init__(
         self,
@@ -141,7 +141,14 @@ class UrlKeys:
         fetch: Callable[[str], bytes] | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
-        """Fetches nothing yet; `fetch` gives what a URL has, and raises OSError or ValueError."""
+        """Set up the source without fetching.
+
+        Args:
+            url: URL of the keys.
+            clock: Monotonic clock, in seconds.
+            fetch: Return the content of a URL; raise OSError or ValueError. None for `fetch_keys`.
+            refresh_seconds: Interval of fetches while keys are usable.
+        """
         self._url = url
         self._refresh_seconds = refresh_seconds
         self._clock = clock
@@ -151,24 +158,24 @@ class UrlKeys:
         self._begun_seconds: float | None = None
         self._problem = ""
         self.changes = 0
-        """How often other keys were fetched than before."""
+        """Number of fetches that returned changed keys."""
 
     @property
     def current(self) -> Keys | None:
-        """The last good keys, for an hour after they were fetched."""
+        """Last good keys; None before the first fetch, or an hour after the last successful one."""
         good = self._good
         return good.keys if good is not None and self._clock() - good.seconds < KEPT_SECONDS else None
 
     def refresh(self) -> None:
-        """Fetch them again when it is time."""
+        """Fetch the keys again if that is due."""
         good = self._good
         if good is None or self._problem or self._clock() - good.seconds >= self._refresh_seconds:
             self.look_again()
 
     def look_again(self) -> Future[None] | None:
-        """Fetch them out of turn, because a token names another key; None if they were fetched a moment ago.
+        """Fetch the keys now; return None if the last fetch began less than PAUSE_SECONDS ago.
 
-        The future ends, without an error, when the address has answered or failed to.
+        If a fetch is running, return its future. The future ends without an error when the fetch succeeds or fails.
         """
         elapsed_seconds = None if self._begun_seconds is None else self._clock() - self._begun_seconds
         if self._running is not None and (elapsed_seconds or 0.0) < _GIVEN_UP_SECONDS:
@@ -177,7 +184,7 @@ class UrlKeys:
             return None
         self._begun_seconds = self._clock()
         self._running = running = Future[None]()
-        # A daemon: an address that says nothing does not hold the service up when it ends.
+        # A daemon thread, so that a URL that does not answer cannot delay the end of the service.
         threading.Thread(target=self._run, args=(running,), name="issuer-keys", daemon=True).start()
         return running
 
@@ -216,18 +223,19 @@ class UrlKeys:
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """The URL was checked, what it leads to was not."""
+        """Refuse redirects: only the configured URL was checked."""
 
 
 def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None = None) -> bytes:
-    """What a URL has, in bounded size and time; raises OSError, HTTPException or ValueError.
+    """Return the content of a URL, in bounded size and time; raise OSError, HTTPException or ValueError.
 
     Args:
-        url: Whose certificate is checked.
-        ca_file: Who may have signed that; None: whom this machine trusts. Read each time, as is the token.
-        token_file: A bearer token for the URL; None: it is asked without one.
+        url: URL to fetch; the certificate of an https server is verified.
+        ca_file: Authorities that may have signed the certificate; None for those that this machine trusts. Both files
+            are read at every call.
+        token_file: File with a bearer token for the URL; None to send none.
     """
-    # Plain HTTP is for this machine alone, where a proxy has no part.
+    # Plain HTTP is allowed to this machine only, so bypass any proxy.
     direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
     context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
     headers = [] if token_file is None else [("Authorization", f"Bearer {_token_in(token_file)}")]
@@ -253,7 +261,7 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
 
 
 def _token_in(path: Path) -> str:
-    """Raises OSError and ValueError."""
+    """Return the token in a file; raise OSError or ValueError."""
     token = path.read_text(encoding="ascii").strip()
     if not token or not token.isprintable() or " " in token:
         raise ValueError(f"{path} does not hold a token")
@@ -261,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Hangs up on whoever answers too slowly: a timeout of a socket begins anew with each byte."""
+    """Time limit for a whole fetch, which closes its connections; a socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False
@@ -271,7 +279,10 @@ class _Deadline:
         self._timer.start()
 
     def handlers(self, context: ssl.SSLContext | None) -> list[urllib.request.BaseHandler]:
-        """What opens connections that it hangs up on; without a context https trusts whom this machine trusts."""
+        """Return urllib handlers whose connections the deadline can close.
+
+        Without a context, https trusts the authorities that this machine trusts.
+        """
         watch = self._watch
 
         class PlainConnection(http.client.HTTPConnection):
@@ -295,7 +306,7 @@ class _Deadline:
         return [Plain(), Secure()]
 
     def close(self) -> None:
-        """Let go of what it has watched."""
+        """Cancel the deadline and close all connections."""
         self._timer.cancel()
         for sock in self._sockets:
             sock.close()
@@ -308,6 +319,6 @@ class _Deadline:
     def _hang_up(self) -> None:
         self.has_passed = True
         for sock in self._sockets:
-            # TLS would say good-bye first, and wait for its turn.
+            # Shut down the TCP socket: SSLSocket.shutdown also drops the TLS state that the reading thread still uses.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life cycle of a service (STARTING, READY, DRAINING, STOPPED) and the events that change its phase."""
+"""Life cycle of a service (STARTING, READY, DRAINING, STOPPED) and the events that change its phase."""
 
 import asyncio
 import enum
@@ -17,7 +17,7 @@ class StartError(Exception):
 
 
 class Phase(enum.Enum):
-    """Where a service is in its life."""
+    """Phase of a service's life cycle."""
 
     STARTING = "starting"
     READY = "ready"
@@ -26,7 +26,7 @@ class Phase(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What moves a service to another phase."""
+    """Event that moves a service to another phase."""
 
     STARTED = "started"
     DRAIN_REQUESTED = "drain requested"
@@ -38,7 +38,7 @@ TRANSITIONS = {
     (Phase.STARTING, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.READY, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.DRAINING, Event.DRAINED): Phase.STOPPED,
-    # A second SIGTERM changes nothing, nor does a start that completes during a drain.
+    # Neither a second SIGTERM nor a start that completes during a drain changes anything.
     (Phase.DRAINING, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.DRAINING, Event.STARTED): Phase.DRAINING,
     (Phase.STOPPED, Event.DRAIN_REQUESTED): Phase.STOPPED,
@@ -46,7 +46,7 @@ TRANSITIONS = {
 
 
 def next_phase(transitions: Mapping[tuple[AnyPhase, AnyEvent], AnyPhase], phase: AnyPhase, event: AnyEvent) -> AnyPhase:
-    """The phase after `event`; raises ValueError for an event that cannot happen in `phase`."""
+    """Return the phase after `event`; raise ValueError if the event cannot happen in `phase`."""
     try:
         return transitions[phase, event]
     except KeyError:
@@ -54,7 +54,7 @@ def next_phase(transitions: Mapping[tuple[AnyPhase, AnyEvent], AnyPhase], phase:
 
 
 class Lifecycle:
-    """The phase of one service. Subscribers are called when it changes."""
+    """Phase of one service, which calls subscribers when it changes."""
 
     def __init__(self) -> None:
         self._phase = Phase.STARTING
@@ -63,11 +63,11 @@ class Lifecycle:
 
     @property
     def phase(self) -> Phase:
-        """The phase now."""
+        """Current phase."""
         return self._phase
 
     def handle(self, event: Event) -> None:
-        """Move to the next phase and tell the subscribers when that is another one."""
+        """Move to the next phase and notify subscribers if it differs."""
         phase = next_phase(TRANSITIONS, self._phase, event)
         if phase is self._phase:
             return
@@ -82,12 +82,12 @@ class Lifecycle:
         self._subscribers.append(subscriber)
 
     async def drain_requested(self) -> None:
-        """Return once the service has to drain."""
+        """Wait until the service must drain."""
         await self._left_ready.wait()
 
 
 async def keep_beating(heartbeat: Heartbeat) -> None:
-    """Show the supervisor that the running event loop turns, until cancelled."""
+    """Send heartbeats to the supervisor from the running event loop, until cancelled."""
     while True:
         heartbeat.beat()
         await asyncio.sleep(INTERVAL_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a service listens: Flight and health over TCP and a Unix socket, health alone for probes, pages over HTTP."""
+"""Listeners of a service: Flight and health over TCP and a Unix socket, health alone for probes, pages over HTTP."""
 
 import asyncio
 import os
@@ -34,15 +34,15 @@ from updraft.service.web import WebPages, serve_pages
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
 
-# A client that probes an idle connection more often than this is cut off.
+# The server disconnects clients that probe an idle connection more often than this.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
-# A client's certificate is verified once for each connection: this is how long one counts that has expired, or whose
-# authority was taken away. Calls that are open go on; new ones make a new connection, which costs a handshake.
+# A client's certificate is verified once per connection. Limiting a connection's age limits how long an expired
+# certificate, or one of a removed authority, still works. Open calls go on; new ones need a new handshake.
 _CERTIFIED_CONNECTION_MILLISECONDS = 60_000
 
-# Whoever reaches the admin listener may connect, without a token, and hold the connection by asking now and then. At
-# this age it ends, and what still watches over it has a minute to find another one.
+# The admin listener needs no token, and a client could hold a connection forever by sending a request now and then.
+# Connections therefore end at this age; their open watches then have a minute to move to another connection.
 _ADMIN_CONNECTION_MILLISECONDS = 600_000
 _ADMIN_GRACE_MILLISECONDS = 60_000
 
@@ -55,11 +55,11 @@ _log = structlog.get_logger(__name__)
 
 
 class ListenError(StartError):
-    """Raised when an address cannot be listened on; the message names it."""
+    """Raised when a service cannot listen on an address; the message names the address."""
 
 
 class Listeners:
-    """The listeners of one service; `addresses` has the addresses that they are bound to."""
+    """Listeners of one service; `addresses` has the addresses that they are bound to."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class Listeners:
         pages: WebPages = MappingProxyType({}),
         neighbours_token_file: Path | None = None,
     ) -> None:
-        """The listeners that the settings ask for.
+        """Prepare the listeners that the settings ask for.
 
         Args:
             settings: Addresses, tokens and certificates.
-            service: What is served over Flight.
-            health: What is served of grpc.health.v1.
-            audit: What exchanges are recorded in; the caller closes it after the listeners.
+            service: Service offered over Flight.
+            health: Board of states offered as grpc.health.v1.
+            audit: Audit log; the caller closes it after the listeners.
             pages: Pages beside the metrics.
-            neighbours_token_file: Of the tokens that this machine's own users need for pages and metrics, unless the
-                settings have tokens for everybody; None: they need none.
+            neighbours_token_file: File of the tokens that requests from this machine need for pages and metrics, unless
+                the settings require a token from everyone; None if requests from this machine need no token.
         """
         self.addresses: dict[str, str] = {}
         self._settings = settings
@@ -93,11 +93,11 @@ class Listeners:
         self._door: Door | None = None
 
     def caps_of(self, tenant: str) -> TenantCaps:
-        """What a tenant may take; nobody calls before the listeners have started."""
+        """Return the caps of a tenant; there are none before the listeners have started."""
         return self._door.caps_of(tenant) if self._door is not None else NO_CAPS
 
     async def start(self, metrics: Metrics) -> None:
-        """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
+        """Start all listeners; raise ListenError or SecurityError. After an error, `close` ends those that started."""
         allow_all_descriptors()
         self._show_in(metrics)
         self._start_metrics(metrics.registry)
@@ -107,12 +107,12 @@ class Listeners:
         self._warn_of_open_doors()
 
     async def stop_flight(self) -> None:
-        """Stop the Flight listeners. Open calls get a moment to receive their ending."""
+        """Stop the Flight listeners. Open calls get two seconds to receive their last messages."""
         if self._flight is not None:
             await self._flight.stop(_LAST_WORDS_SECONDS)
 
     async def close(self) -> None:
-        """End everything."""
+        """Stop all listeners."""
         await self._stack.aclose()
 
     def _server(self, options: Sequence[tuple[str, int]], read_question: Read) -> grpc.aio.Server:
@@ -188,7 +188,7 @@ class Listeners:
 
 
 async def _keep_watching(door: Door) -> None:
-    """Check its files even while nobody calls, so that the log reports an unusable one in time."""
+    """Check the credential files even while the service is idle, so that the log reports an unusable one promptly."""
     while True:
         await asyncio.sleep(_DOOR_LOOK_SECONDS)
         door.refresh()
@@ -196,7 +196,7 @@ async def _keep_watching(door: Door) -> None:
 
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
-    # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
+    # Twice the limit, so that a message somewhat beyond it gets our error, which has both numbers, instead of gRPC's.
     options = _channel_options(settings, 2 * settings.max_message_bytes)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
@@ -213,7 +213,7 @@ def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Seq
     return (
         ("grpc.max_receive_message_length", max_receive_bytes),
         ("grpc.max_send_message_length", -1),
-        # Only identity: a compressed message would grow beyond the limit before its size could be checked.
+        # Allow no compression: a compressed message could grow beyond the limit before its size is checked.
         ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.max_allowed_incoming_connections", most_connections()),
         ("grpc.max_concurrent_streams", settings.max_exchanges),
@@ -222,7 +222,7 @@ def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Seq
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
-        # A second service on the same port must fail to start instead of taking half of the calls.
+        # Without SO_REUSEPORT, a second service on the same port fails to start instead of taking half of the calls.
         ("grpc.so_reuseport", 0),
     )
 
@@ -238,7 +238,7 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
 
 
 def _bind_failure(address: TcpAddress) -> str:
-    """Why gRPC could not bind, which it says only in its own log line."""
+    """Find out why gRPC could not bind: it gives the reason only in its own log."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -250,7 +250,7 @@ def _bind_failure(address: TcpAddress) -> str:
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
-    # The socket is created with its permissions, so that nobody can connect before a chmod.
+    # The umask sets the socket's permissions from the start: nobody can connect before a chmod.
     previous = os.umask(_UNIX_UMASKS[access])
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats log lines, as JSON or for a console: each is one line of bounded length, whatever clients put into it."""
+"""Formatting of log lines, as JSON or for a console: one line of bounded length each, whatever text clients send."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from updraft.service.log_output import MAX_LINE_BYTES
 
-# Control characters of ASCII and Latin-1, and Unicode's other line ends and direction marks.
+# Control characters of ASCII and Latin-1, and Unicode's other line separators and direction marks.
 _CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
 
@@ -22,12 +22,12 @@ _TRACEBACK_FRAMES = 30
 
 
 def line_renderer(log_format: str, *, colors: bool) -> Callable[[EventDict], str]:
-    """The processor that renders an event. A JSON line has at most MAX_LINE_BYTES and stays JSON when cut."""
+    """Return the processor that renders an event. A JSON line has at most MAX_LINE_BYTES and stays JSON when cut."""
     if log_format == "console":
         console = structlog.dev.ConsoleRenderer(colors=colors)
         return lambda event: str(console(None, "", _without_control_characters(_cut(event, _VALUE_CHARACTERS[0]))))
     json = structlog.processors.JSONRenderer()
-    # Without the values of variables, which are long and can be secrets.
+    # Leave out the values of local variables, which are long and may be secrets.
     tracebacks = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, max_frames=_TRACEBACK_FRAMES))
 
     def render(event: EventDict) -> str:
@@ -41,7 +41,7 @@ def line_renderer(log_format: str, *, colors: bool) -> Callable[[EventDict], str
 
 
 def shortened(text: str, characters: int = _IDENTITY_CHARACTERS) -> str:
-    """Somebody else's text, cut to a length that can be kept and repeated in every line."""
+    """Cut a text of foreign origin so that it can be kept and repeated in every log line."""
     return text if len(text) <= characters else text[: characters - 3] + "..."
 
 
@@ -65,7 +65,7 @@ def _cut_text(text: str, characters: int) -> str:
 
 
 def _without_control_characters(event: EventDict) -> EventDict:
-    """Escape what a client or a function wrote, so that it can neither start a new line nor control the terminal.
+    """Escape control characters, so that text of a client or function cannot start a new line or control a terminal.
 
     JSON escapes such characters itself.
     """

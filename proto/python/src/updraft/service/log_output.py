@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a service's log lines so that logging never waits, never fails, and never holds unbounded memory.
+"""Output of a service's log lines that never waits, never fails, and never holds unbounded memory.
 
-A daemon thread writes the lines from a bounded buffer. Lines that find the buffer full (nobody reads the output) or
-that cannot be written (a full disk) are dropped and counted. The next lines that can be written begin with one that
-says how many are missing.
+A daemon thread writes the lines from a bounded buffer. Lines are dropped and counted if the buffer is full (the output
+is unread) or if writing fails (the disk is full). The next line that can be written is preceded by one that says how
+many are missing.
 """
 
 import io
@@ -28,23 +28,26 @@ _CLOSE_SECONDS = 0.5
 
 
 class LogDrops:
-    """Log lines of this process that were dropped, by reason; changed and read from any thread."""
+    """Counts of this process's dropped log lines, by reason; safe to use from any thread."""
 
     def __init__(self) -> None:
         self.lines = {"unread": 0, "failed": 0, "flood": 0}
-        """`unread`: the reader is too slow, or reads no more. `failed`: writing failed. `flood`: a function prints more
-        than its exchange may log."""
-        # Re-entrant, here and below: the garbage collector can run code that logs in the middle of logging.
+        """Number of lines by reason.
+
+        `unread`: the reader is too slow or has stopped. `failed`: writing failed. `flood`: a function prints more than
+        its exchange may log.
+        """
+        # Re-entrant, here and below: the garbage collector may run code that logs in the middle of logging.
         self._lock = threading.RLock()
 
     def add(self, reason: str, lines: int) -> None:
-        """Count lines."""
+        """Count dropped lines."""
         with self._lock:
             self.lines[reason] += lines
 
 
 class LogOutput:
-    """Writes lines to a descriptor, on a separate thread."""
+    """Writer of lines to a descriptor, on its own thread."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class LogOutput:
         *,
         buffer_bytes: int = _BUFFER_BYTES,
     ) -> None:
-        """`gap_line` makes the line that says how many are missing."""
+        """Start the thread; `gap_line` creates the line that says how many lines are missing."""
         self._descriptor = descriptor
         self._drops = drops
         self._gap_line = gap_line
@@ -64,7 +67,7 @@ class LogOutput:
         self._skipped = 0
         """Number of lines dropped since a line was last buffered."""
         self._is_closed = False
-        # Text, the number of lines missing at that place, or None at the end.
+        # Items: text, the number of lines missing at that place, or None at the end.
         self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()
         # Used only by the thread:
         self._missing = 0
@@ -75,7 +78,7 @@ class LogOutput:
         self._thread.start()
 
     def write(self, text: bytes) -> None:
-        """Buffer lines, or drop them; never waits for the reader and never fails."""
+        """Buffer lines or drop them; never wait for the reader, never fail."""
         text = cut_line(text)
         with self._lock:
             if self._is_closed or self._buffered_bytes + len(text) > self._buffer_bytes:
@@ -88,7 +91,7 @@ class LogOutput:
             self._queue.put(text)
 
     def close(self) -> None:
-        """Write what is buffered, for at most half a second; later lines are dropped. Idempotent."""
+        """Write buffered lines, for at most half a second; later lines are dropped. Idempotent."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -113,7 +116,7 @@ class LogOutput:
             self._pass_on(b"")
 
     def _pass_on_from(self, text: bytes) -> int | None:
-        """Write `text` and the text queued behind it; returns the item that ended it, 0 when the queue was empty."""
+        """Write `text` and the text queued behind it; return the next item that is not text, or 0 if there is none."""
         pieces, size = [text], len(text)
         following: int | None = 0
         while size < _WRITE_BYTES:
@@ -150,7 +153,7 @@ class LogOutput:
             self._drops.add("failed", lost)
 
     def _written(self, data: bytes) -> int:
-        """Write until everything is written or writing fails; returns the number of bytes written."""
+        """Write until everything is written or writing fails; return the number of bytes written."""
         written = 0
         try:
             while written < len(data):
@@ -159,41 +162,41 @@ class LogOutput:
                 except BlockingIOError:
                     self._room.poll(_POLL_MILLISECONDS)
         except OSError:
-            # A full disk may have room for the next line; a reader that is gone needs none.
+            # Keep going: a full disk may have room for a later line.
             return written
         return written
 
 
 class _LogStream(io.RawIOBase):
-    """A log output as a raw stream, for code that writes to sys.stderr."""
+    """Raw stream over a log output, for code that writes to sys.stderr."""
 
     def __init__(self, output: LogOutput) -> None:
         super().__init__()
         self._output = output
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor of standard error, for code that writes to it directly."""
+        """Return the descriptor of standard error, for code that writes to it directly."""
         return STDERR
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Buffer or drop text; returns its length."""
+        """Buffer or drop text; return its length."""
         text = bytes(data)
         self._output.write(text)
         return len(text)
 
 
 def log_stream(output: LogOutput) -> TextIO:
-    """A text stream whose lines go to `output`."""
+    """Return a text stream whose lines go to `output`."""
     raw = cast(BinaryIO, _LogStream(output))
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=True)
 
 
 def cut_line(text: bytes) -> bytes:
-    """The text, cut to MAX_LINE_BYTES with a mark that says so."""
+    """Return the text, cut to MAX_LINE_BYTES; a mark at its end says that it was cut."""
     if len(text) <= MAX_LINE_BYTES:
         return text
     mark = b"... [cut from %d bytes]\n" % len(text)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and error that neither block nor fail the process that writes to them.
 
-A pipe that nobody reads blocks its writers once it is full, and a full disk fails them, in Python code and in C
-libraries alike. `protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and
-gives Python streams that drop what cannot be written at once. It starts no thread.
+An unread pipe blocks its writers once it is full, and writes to a full disk fail, in Python code and in C libraries
+alike. `protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and installs
+Python streams that drop data which cannot be written at once. It starts no thread.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ def protect_standard_streams() -> None:
 def unblock(descriptor: int) -> None:
     """Make writes to a pipe or a terminal fail instead of blocking.
 
-    O_NONBLOCK belongs to the open file, which this process shares with its parent, so the file is reopened. What cannot
-    be reopened (sockets, another user's pipes) stays as it is. Files on a disk do not block.
+    O_NONBLOCK belongs to the open file, which this process shares with its parent, so this function reopens the file.
+    Descriptors that cannot be reopened (sockets, another user's pipes) stay unchanged. Files on a disk do not block.
     """
     with contextlib.suppress(OSError):
         mode = os.fstat(descriptor).st_mode
@@ -48,7 +48,7 @@ def unblock(descriptor: int) -> None:
 
 
 def _open_if_closed(descriptor: int) -> None:
-    """Open /dev/null on a closed descriptor; otherwise the next opened file would get its number."""
+    """Open /dev/null on a closed descriptor; otherwise the next opened file would get this number."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -59,10 +59,10 @@ def _open_if_closed(descriptor: int) -> None:
 
 
 class LossyFile(io.FileIO):
-    """A descriptor as a raw stream that drops what cannot be written at once."""
+    """Raw stream over a descriptor that drops data which cannot be written at once."""
 
     waits: ClassVar[bool] = False
-    """Set in a process whose output is known to be read: then it blocks and fails like any file."""
+    """Whether writes block and fail as on any file; set in a process whose output is known to be read."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -70,7 +70,7 @@ class LossyFile(io.FileIO):
         self._room.register(descriptor, select.POLLOUT)
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write what fits and drop the rest; returns the length of `data`."""
+        """Write what fits and drop the rest; return the length of `data`."""
         if self.waits:
             return super().write(data)
         left = memoryview(data).cast("B")
@@ -86,5 +86,5 @@ class LossyFile(io.FileIO):
 
 
 def _text_stream(raw: io.RawIOBase) -> TextIO:
-    # As Python's own unbuffered streams are made: TextIOWrapper asks for no more than a raw stream has.
+    # Python creates its own unbuffered streams in the same way: a raw stream is all that TextIOWrapper needs.
     return io.TextIOWrapper(cast(BinaryIO, raw), "utf-8", "backslashreplace", line_buffering=True, write_through=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read a service's metrics and status: they name functions, tasks and errors of every tenant.
+"""Access control for a service's metrics and status, which name functions, tasks and errors of every tenant.
 
-Where code of strangers runs on the service's own machine, an address proves nothing about who asks from there: that
-takes a token. Other machines need one only if the operator gave a file of tokens.
+If foreign code runs on the service's own machine, a local address proves nothing about the client, so requests from
+this machine need a token. Other machines need one only if the operator set a token file.
 """
 
 import base64
@@ -21,15 +21,15 @@ _BASIC = "Basic "
 
 
 class Observers:
-    """Decides for each request; used from any number of threads."""
+    """Access check for each request; safe to use from any number of threads."""
 
     def __init__(self, token_file: Path | None, neighbours_token_file: Path | None) -> None:
-        """Raises SecurityError when a file cannot be used.
+        """Read the tokens; raise SecurityError if a file cannot be used.
 
         Args:
-            token_file: Tokens that everybody needs; None: nobody does.
-            neighbours_token_file: Where there is no `token_file`, tokens that are needed by whoever asks from this
-                machine; None: nobody does.
+            token_file: File of the tokens that every request needs, or None.
+            neighbours_token_file: File of the tokens that requests from this machine need if there is no `token_file`,
+                or None. Without either file, requests need no token.
         """
         path = token_file or neighbours_token_file
         self._tokens = BearerTokens(path) if path is not None else None
@@ -37,7 +37,7 @@ class Observers:
         self._lock = threading.Lock()
 
     def refusal(self, peer: str, authorization: str) -> str:
-        """Why the request from the address `peer` with this header is refused; empty: it is not."""
+        """Return why the request from address `peer` with this header is refused; empty if it is allowed."""
         if self._tokens is None or (self._others_need_none and not is_own_address(peer)):
             return ""
         try:
@@ -49,9 +49,9 @@ class Observers:
 
 
 def is_own_address(text: str) -> bool:
-    """Whether this machine, or the network namespace of this process, has the address.
+    """Return whether the address belongs to this machine, or to the network namespace of this process.
 
-    Nobody there can complete a connection from an address that it does not have: the answer would go elsewhere.
+    Local code cannot complete a connection from any other address: the replies would go elsewhere.
     """
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
@@ -60,18 +60,18 @@ def is_own_address(text: str) -> bool:
 
 
 def _can_be_bound(address: str, version: int) -> bool:
-    # Asked each time: interfaces come and go.
+    # Checked each time, because interfaces come and go.
     with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
         except OSError as error:
-            # Anything else says nothing, and is taken for the worst.
+            # Other errors prove nothing: assume that the address is local, which requires a token.
             return error.errno != errno.EADDRNOTAVAIL
     return True
 
 
 def _as_bearer(authorization: str) -> str:
-    """The header as if it were a bearer token's: a browser can only ask for a name and a password."""
+    """Turn a Basic header into a Bearer header with its password: a browser can send only a name and a password."""
     if not authorization.startswith(_BASIC):
         return authorization
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):

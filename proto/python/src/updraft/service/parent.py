@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process of a service ends with the supervisor that started it, and a supervisor with the program that did."""
+"""Parent-death handling: a process ends with its supervisor, a supervisor with the program that started it."""
 
 import ctypes
 import os
@@ -13,15 +13,15 @@ _STDIN = 0
 
 
 def parent_environment() -> dict[str, str]:
-    """What tells a child who started it."""
+    """Return the environment variable that tells a child its parent's process id."""
     return {_VARIABLE: str(os.getpid())}
 
 
 def follow_parent() -> None:
-    """Let the kernel kill this process when the supervisor dies, and receive the signals that the supervisor blocks.
+    """Let the kernel kill this process when the supervisor dies, and unblock the signals that the supervisor blocks.
 
-    The child does this itself, first of all: code that runs between fork and exec would make `subprocess` call fork,
-    whose handlers (gRPC has some) may end the child, rather than vfork.
+    The child calls this first thing. Doing it between fork and exec instead would make `subprocess` use fork rather
+    than vfork, and fork handlers such as gRPC's may end the child.
     """
     supervisor = int(os.environ.pop(_VARIABLE))
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
@@ -32,8 +32,8 @@ def follow_parent() -> None:
 
 
 def stdin_has_ended() -> bool:
-    """Whether nobody holds the other end of standard input any more; it does not wait, and reads nothing."""
+    """Return whether the other end of standard input is closed, without waiting or reading."""
     waiting = select.poll()
-    # A pipe or a socket that was closed is said without being asked for, and a descriptor that is not open too.
+    # poll() reports a closed pipe or socket, and an invalid descriptor, even if no events are requested.
     waiting.register(_STDIN, 0)
     return bool(waiting.poll(0))

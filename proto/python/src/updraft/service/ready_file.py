@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that tells scripts a service's addresses and process ids."""
+"""File that tells scripts a service's addresses and process ids."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from updraft.service.lifecycle import StartError
 
 
 class ReadyFile:
-    """Written when the service is ready, and again when its contents change. A reader never sees half of it."""
+    """File written when the service is ready and whenever its contents change. Readers never see half of it."""
 
     def __init__(self, path: Path, content: Callable[[], Mapping[str, object]]) -> None:
         self._path = path
@@ -18,7 +18,7 @@ class ReadyFile:
         self._written = ""
 
     def update(self) -> None:
-        """Write the file if its contents have changed; raises StartError."""
+        """Write the file if its contents have changed; raise StartError if that fails."""
         content = json.dumps(dict(self._content()), indent=2)
         if content == self._written:
             return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans that OpenTelemetry records and exports by OTLP over gRPC.
 
-`updraft.service.tracing` imports this module when tracing is on. Ended spans wait in a bounded queue for the exporter's
-thread; when the queue is full, the oldest are dropped. So no exchange waits for a collector or fails because of one.
+`updraft.service.tracing` imports this module if tracing is on. Ended spans wait in a bounded queue for the exporter's
+thread; a full queue drops the oldest. So no exchange waits for a collector or fails because of one.
 """
 
 import logging
@@ -29,17 +29,17 @@ from updraft.service.spans import NO_ATTRIBUTES, TRACE_HEADER, Attributes, Span,
 _MAX_WAITING_SPANS = 2048
 _MAX_SPANS_PER_EXPORT = 1024
 _EXPORT_INTERVAL_MILLISECONDS = 1000
-# With these limits, a collector that does not answer delays the end of the service by less than ten seconds.
+# With these limits, an unresponsive collector delays the end of the service by less than ten seconds.
 _EXPORT_TIMEOUT_SECONDS = 3.0
 _NANOSECONDS = 1_000_000_000
-# The distribution that has the version. PyPI's `updraft` is another project.
+# Distribution whose version spans report. PyPI's `updraft` is another project.
 _DISTRIBUTION = "updraft-core"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class RecordingTracer(Tracer):
-    """Exports to one collector. OpenTelemetry's own variables (OTEL_*) set everything else."""
+    """Tracer that exports to one collector. OpenTelemetry's own variables (OTEL_*) set everything else."""
 
     def __init__(self, endpoint: str, *, service: str) -> None:
         _log_in_our_words()
@@ -60,7 +60,7 @@ class RecordingTracer(Tracer):
         self._tracer = self._provider.get_tracer("updraft", version(_DISTRIBUTION))
 
     def exchange(self, name: str, traceparent: str) -> Span:
-        """See `Tracer`; an invalid `traceparent` is ignored."""
+        """Start the span of an exchange, as `Tracer` does; ignore an invalid `traceparent`."""
         parent = _PROPAGATOR.extract({TRACE_HEADER: traceparent})
         return RecordedSpan(self._tracer, self._tracer.start_span(name, parent, trace.SpanKind.SERVER))
 
@@ -70,7 +70,7 @@ class RecordingTracer(Tracer):
 
 
 class RecordedSpan(Span):
-    """One span of OpenTelemetry."""
+    """Span that OpenTelemetry records."""
 
     def __init__(self, tracer: trace.Tracer, span: trace.Span) -> None:
         self._tracer = tracer
@@ -103,7 +103,7 @@ class RecordedSpan(Span):
         """See `Span`."""
         self._failed = True
         self._span.set_attribute("error.type", type(error).__name__)
-        # The messages of other exceptions may contain what a collector should not see.
+        # Messages of other exceptions may contain data that a collector should not see.
         message = error.first_line() if isinstance(error, UpdraftError) else None
         self._span.set_status(trace.StatusCode.ERROR, message)
         if isinstance(error, UserError):
@@ -132,7 +132,7 @@ class _StructuredHandler(logging.Handler):
 
 
 def _log_in_our_words() -> None:
-    """Make OpenTelemetry's log records lines of our own log."""
+    """Send OpenTelemetry's log records to our own log."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers:
         logger.addHandler(_StructuredHandler(logging.WARNING))

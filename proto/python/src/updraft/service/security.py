@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may connect: TLS and mutual TLS with certificates that can be renewed, and static bearer tokens.
+"""TLS and mutual TLS with renewable certificates, and static bearer tokens.
 
-Files are read again when they change, so neither a renewed certificate nor a rotated token needs a restart. If a
-certificate file becomes unusable, the last certificate stays valid. If a token file does, no token is valid.
-Health checks need no token: kubelets and load balancers cannot send one, and the answer says only whether the service
-serves.
+The service rereads files that change, so neither a renewed certificate nor a rotated token needs a restart. If a
+certificate file becomes unusable, the last certificate stays valid. If a token file becomes unusable, no token is
+valid. Health checks need no token: kubelets and load balancers cannot send one, and the answer only says whether the
+service is serving.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ Fingerprint = tuple[tuple[int, int, int, int], ...]
 
 
 class SecurityError(StartError):
-    """Raised when a file of certificates or tokens cannot be used at the start; the message names it."""
+    """Raised when a certificate or token file cannot be used at the start; the message names the file."""
 
 
 class WatchedFiles(Generic[Content]):
-    """The parsed content of files, which are read again when one of them changes.
+    """Parsed content of files, which are reread when one of them changes.
 
     A change that cannot be read or parsed is logged once, and the last good content stays. `unconfirmed_seconds` says
-    for how long it has been out of date.
+    for how long that content has been out of date.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class WatchedFiles(Generic[Content]):
 
     @property
     def content(self) -> Content:
-        """The current content, or the last good one."""
+        """Current content, or the last good one if the files cannot be used now."""
         self.refresh()
         return self._content
 
     @property
     def unconfirmed_seconds(self) -> float:
-        """Time since the files were last found usable; 0 if the last check found them usable."""
+        """Seconds since the files were last usable; 0 if the last check found them usable."""
         return self._clock() - self._confirmed_seconds if self._problem else 0.0
 
     def refresh(self) -> bool:
-        """Check the files and read them if they changed; true if there is new content."""
+        """Check the files and reread them if they changed; return whether there is new content."""
         try:
             fingerprint = self._current_fingerprint()
             is_new = fingerprint != self._fingerprint or bool(self._problem)
@@ -95,7 +95,7 @@ class WatchedFiles(Generic[Content]):
 
     def _current_fingerprint(self) -> Fingerprint:
         stats = [path.stat() for path in self._paths]
-        # The change time is the kernel's own; a copy that preserves times can set the modification time.
+        # Include the change time, which only the kernel sets: a copy that preserves times sets the modification time.
         return tuple((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def _read(self) -> Content:
@@ -103,7 +103,7 @@ class WatchedFiles(Generic[Content]):
 
 
 def _read_file(path: Path) -> bytes:
-    """The file's bytes; raises OSError, and ValueError if it is too large. Never blocks, even on a pipe."""
+    """Return the file's bytes; raise OSError, or ValueError if it is too large. Never block, even on a pipe."""
     content = b""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -119,9 +119,12 @@ def _read_file(path: Path) -> bytes:
 
 
 def server_credentials(certificate: Path, key: Path, client_ca: Path | None) -> grpc.ServerCredentials:
-    """TLS credentials that follow their files; with `client_ca` clients must present a certificate signed by it.
+    """Return TLS credentials that follow changes of their files.
 
-    Raises SecurityError when a file cannot be read.
+    With `client_ca`, clients must present a certificate signed by it.
+
+    Raises:
+        SecurityError: A file cannot be read.
     """
     paths = (certificate, key) if client_ca is None else (certificate, key, client_ca)
     files = WatchedFiles(paths, _certificate_configuration)
@@ -143,17 +146,24 @@ def _certificate_configuration(chain: bytes, key: bytes, client_ca: bytes | None
 
 
 class Revocable(Generic[Content]):
-    """What a file grants. When the file has been missing or unusable for two seconds, it grants nothing until it is
-    usable again: removing it revokes what it granted.
+    """Credentials or keys granted by a file, which are revoked when the file is removed.
 
-    Every look at it looks at the file. Call `refresh` more often than every two seconds, so that the file is also
-    watched while no client calls.
+    Once the file has been missing or unusable for two seconds, it grants nothing until it is usable again. Every access
+    checks the file. Call `refresh` at least every two seconds, so that the file is also watched while the service is
+    idle.
     """
 
     def __init__(
         self, path: Path, parse: Callable[[bytes], Content], noun: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`noun` is what logs call what the file grants; raises SecurityError when it cannot be used."""
+        """Read the file; raise SecurityError if it cannot be used.
+
+        Args:
+            path: Path of the file.
+            parse: Parse the file's bytes; raise ValueError.
+            noun: Word for what the file grants, in logs: "token".
+            clock: Monotonic clock, in seconds.
+        """
         self._path = path
         self._noun = noun
         self._files = WatchedFiles((path,), parse, clock)
@@ -161,12 +171,12 @@ class Revocable(Generic[Content]):
 
     @property
     def current(self) -> Content | None:
-        """What it grants now; None: nothing."""
+        """Content that the file grants now, or None if it grants nothing."""
         self.refresh()
         return self._valid
 
     def refresh(self) -> None:
-        """Check the file, and log if that revokes everything or restores it."""
+        """Check the file, and log if that revokes or restores what it grants."""
         known = self._files.content
         if self._files.unconfirmed_seconds > _GRACE_SECONDS:
             if self._valid is not None:
@@ -181,7 +191,7 @@ class Revocable(Generic[Content]):
 
 
 class BearerTokens:
-    """The tokens of a file, one per line; blank lines and lines that start with # are ignored."""
+    """Tokens of a file, one per line; blank lines and lines that start with # are ignored."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._granted = Revocable(path, _token_digests, "token", clock)
@@ -200,7 +210,7 @@ class BearerTokens:
             raise UnauthenticatedError(
                 "no token is valid: this service cannot use its token file, and its log says why"
             )
-        # Compares all tokens, each in constant time, so that the duration reveals nothing.
+        # Compare with every token, each in constant time, so that the duration reveals nothing.
         matches = [hmac.compare_digest(presented, known) for known in valid]
         if not any(matches):
             raise UnauthenticatedError("the token is not one that this service knows")
@@ -216,7 +226,7 @@ def _token_digests(content: bytes) -> tuple[bytes, ...]:
     if not tokens:
         raise ValueError("the token file holds no token")
     for number, token in tokens:
-        # No header can carry this line, so this is not a token file: none of its lines is valid.
+        # A header cannot carry this line, so this is not a token file: reject the whole file.
         if not (token.isascii() and token.decode("ascii").isprintable()):
             raise ValueError(f"line {number} of the token file is not a token: expected printable ASCII")
     return tuple(_digest(token) for _, token in tokens)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that every service has: addresses, authentication, limits, logging.
+"""Settings that both services have: addresses, authentication, limits, logging.
 
-A service subclasses `ServiceSettings` and adds its own; `updraft.service.listeners` opens the addresses declared here.
+A service subclasses `ServiceSettings` and adds its own settings. `updraft.service.listeners` opens the addresses
+declared here.
 """
 
 from pathlib import Path
@@ -206,21 +207,21 @@ class ServiceSettings(Settings):
 
     @property
     def listen_address(self) -> TcpAddress | None:
-        """Where Flight is served over TCP, if it is."""
+        """TCP address for Flight; None if it is switched off."""
         return parse_tcp_address(self.listen) if self.listen else None
 
     @property
     def admin_address(self) -> TcpAddress | None:
-        """Where health alone is served, if it is."""
+        """Address that serves only health; None if it is switched off."""
         return parse_tcp_address(self.admin_listen) if self.admin_listen else None
 
     @property
     def metrics_address(self) -> TcpAddress | None:
-        """Where metrics are served, if they are."""
+        """Address for metrics; None if they are switched off."""
         return parse_tcp_address(self.metrics_listen) if self.metrics_listen else None
 
     def with_free_ports(self) -> Self:
-        """The same settings with a free port in place of every 0: a restarted process binds the same ports again."""
+        """Return a copy with every port 0 replaced by a free port, so that a restarted process binds the same ports."""
         free = {
             name: str(with_free_port(parse_tcp_address(text)))
             for name in ("listen", "admin_listen", "metrics_listen")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of settings in errors, as the reader of the error has written them.
+"""Names of settings in errors, in the form in which the reader of the error set them.
 
-Code names a setting by its option. The Helm chart has values instead, and `local_pool()` arguments.
+Code names a setting by its option. The Helm chart uses values instead, and `local_pool()` uses arguments.
 """
 
 import re
@@ -35,12 +35,12 @@ class SettingNames:
         self._value_of = value_of
 
     def named(self, text: str) -> str:
-        """Return a text with these names in place of options."""
+        """Return a text with its options replaced by these names."""
         return _OPTION.sub(self._name, text) if self._configured_by else text
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:
-        """Name settings so in errors that the service raises in the block; leave those of functions as they are."""
+        """Rename settings in the service's errors from the block; leave errors of functions unchanged."""
         try:
             yield
         except UpdraftError as error:

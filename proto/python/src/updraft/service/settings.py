@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a service declares its settings: each once, with its description, unit, default and check.
+"""Declaration of a service's settings: each once, with its description, unit, default and check.
 
-A setting is a field of a `Settings` class made by `setting()`. From that one declaration come the command-line option
+A setting is a field of a `Settings` class made by `setting()`. That one declaration produces the command-line option
 (`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the check, `--help` and the
 reference page (`reference_page`).
 """
@@ -31,9 +31,9 @@ def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", **che
 
     Args:
         doc: Description for `--help` and the reference page. It starts with what the setting controls or does.
-        default: Its default; without one, the setting is required.
-        unit: Unit of its values, shown with the description; empty for texts and flags.
-        checks: Pydantic's own checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
+        default: Default value; without one, the setting is required.
+        unit: Unit of the value, shown with the description; empty for texts and flags.
+        checks: Pydantic's checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
     """
     described = f"{doc} [{unit}]" if unit else doc
     extra: dict[str, Any] = {"doc": doc, "unit": unit}
@@ -41,7 +41,7 @@ def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", **che
 
 
 def split_at_commas(value: object) -> object:
-    """The texts of a setting that may be repeated: the environment gives one string, the command line a list."""
+    """Return the texts of a repeatable setting: the environment gives one string, the command line a list."""
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, list | tuple):
         return value
@@ -49,7 +49,7 @@ def split_at_commas(value: object) -> object:
 
 
 def restated(settings: type[Settings], name: str, *, default: Any = PydanticUndefined) -> Any:
-    """The setting `name` of another class, perhaps with another default."""
+    """Return the setting `name` of another class, with another default if one is given."""
     field = copy.copy(settings.model_fields[name])
     if default is not PydanticUndefined:
         field.default = default
@@ -57,7 +57,7 @@ def restated(settings: type[Settings], name: str, *, default: Any = PydanticUnde
 
 
 def reference_page(command: str, settings: type[Settings]) -> str:
-    """The reference page of `command serve`, in Markdown."""
+    """Return the reference page of `command serve`, in Markdown."""
     return f"""# Settings of `{command} serve`
 
 Written by `make docs` from the settings' own declarations. An option wins over its environment variable.
@@ -66,7 +66,7 @@ Written by `make docs` from the settings' own declarations. An option wins over 
 
 
 def reference_table(settings: type[Settings], only: Container[str] | None = None) -> str:
-    """The settings, or `only` some, as a Markdown table: option, environment variable, default, check and meaning."""
+    """Return the settings, or `only` some, as a Markdown table of options, variables, defaults, values and meanings."""
     rows = ["| option | environment | default | values | meaning |", "| --- | --- | --- | --- | --- |"]
     rows.extend(_row(name, field) for name, field in settings.model_fields.items() if only is None or name in only)
     return "\n".join(rows) + "\n"

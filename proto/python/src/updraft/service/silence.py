@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides when a side that owes a sign of life has been silent for too long.
+"""Policy that decides when a side that owes a sign of life has been silent for too long.
 
-Work has no limit; silence has one. The watcher samples counters that are kept anyway, so that messages cost nothing
-extra. Policy alone: it knows neither a clock nor a transport.
+Silence is limited, work is not. The watcher samples counters that exist anyway, so messages cost nothing extra. This
+module uses neither a clock nor a transport.
 """
 
 from collections.abc import Hashable
@@ -12,9 +12,9 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 
 
 class Silence:
-    """The silence of one side, checked at most every `look_seconds`. A limit of 0 seconds is no limit.
+    """Silence of one side, checked at most every `look_seconds`. A limit of 0 seconds switches the check off.
 
-    Silence is counted in checks, not by the clock: if the watcher itself was stopped for a while, nobody is blamed.
+    Silence is counted in checks, not by the clock: time during which the watcher itself was stopped does not count.
     """
 
     def __init__(self, limit_seconds: float, look_seconds: float) -> None:
@@ -25,9 +25,9 @@ class Silence:
         self._quiet_seconds = 0.0
 
     def is_too_long(self, signs: Hashable, *, owed: bool) -> bool:
-        """Whether the side has owed a sign for the whole limit without giving one; `signs` changes with every sign.
+        """Return whether the side has owed a sign of life for the whole limit without giving one.
 
-        Time in which the side owes nothing does not count.
+        `signs` changes with every sign. Time during which the side owes nothing does not count.
         """
         if owed and self._owed and signs == self._signs:
             self._quiet_seconds += self._look_seconds
@@ -37,6 +37,6 @@ class Silence:
 
 
 def seconds_between_looks(*limits_seconds: float) -> float:
-    """How often to check, so that a silence is found soon after the shortest of these limits. 0 is no limit."""
+    """Return the interval of checks: a quarter of the shortest limit, at most 30 seconds. A limit of 0 is ignored."""
     enough = [limit / _LOOKS_PER_LIMIT for limit in limits_seconds if limit]
     return min([*enough, _MAX_SECONDS_BETWEEN_LOOKS])

@@ -17,25 +17,25 @@ NO_ATTRIBUTES: Attributes = {}
 
 
 class Span:
-    """A span that is not recorded. As a context manager it ends with its block, and an exception marks it as failed."""
+    """Span that is not recorded. As a context manager it ends with its block, and an exception marks it as failed."""
 
     @property
     def traceparent(self) -> str:
-        """This span as the value of the W3C header of that name; empty for a span that is not recorded."""
+        """Value of the W3C header `traceparent` for this span; empty for a span that is not recorded."""
         return ""
 
     def child(self, name: str, attributes: Attributes = NO_ATTRIBUTES) -> "Span":
-        """A child span that begins now."""
+        """Start a child span."""
         return self
 
     def took(self, name: str, seconds: float) -> None:
-        """Add a child span that ends now and took so many seconds."""
+        """Add a child span that ends now and began `seconds` ago."""
 
     def describe(self, attributes: Attributes) -> None:
         """Add attributes."""
 
     def fail(self, error: BaseException) -> None:
-        """Mark it as failed; a cancellation that comes before its end does not change that."""
+        """Mark the span as failed; a cancellation before its end does not change that."""
 
     def __enter__(self) -> Self:
         return self
@@ -47,14 +47,14 @@ class Span:
 
 
 class Tracer:
-    """Makes the spans of a service; this one makes spans that are not recorded."""
+    """Factory of a service's spans; this base class creates spans that are not recorded."""
 
     def exchange(self, name: str, traceparent: str) -> Span:
-        """The span of an exchange; a child of the client's span if `traceparent` has one."""
+        """Start the span of an exchange, as a child of the client's span if `traceparent` names one."""
         return UNRECORDED
 
     def close(self) -> None:
-        """Export the spans that have not been exported yet, for a bounded time."""
+        """Export the remaining spans, for a bounded time."""
 
 
 UNRECORDED = Span()

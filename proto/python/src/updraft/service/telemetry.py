@@ -13,15 +13,14 @@ from updraft.service.log_output import LogDrops, LogOutput, log_stream
 from updraft.service.lossy_streams import STDERR, protect_standard_streams
 
 LOG_DROPS = LogDrops()
-"""Lines that this process dropped; zero if `log_to_stderr` was not called."""
+"""Log lines that this process dropped; stays at zero if `log_to_stderr` was not called."""
 
 
 def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
     """Log to stderr as JSON lines or for a console; every line names the `process`.
 
-    Neither an unread pipe nor a full disk blocks or fails the code that logs (`updraft.service.log_output`), or other
-    code that writes to sys.stderr or descriptor 2. At its end, the process spends at most half a second on writing what
-    is left.
+    Neither an unread pipe nor a full disk blocks or fails code that logs (`updraft.service.log_output`) or that writes
+    to sys.stderr or descriptor 2. At exit, the process spends at most half a second on writing the remaining lines.
     """
     is_terminal = sys.stderr.isatty()
     protect_standard_streams()
@@ -42,7 +41,7 @@ def configure_logging(
 ) -> None:
     """Log to `write`, one line at a time; every line names the `process`.
 
-    What is bound with `structlog.contextvars` (the task's identity) is part of every line of that exchange.
+    Values bound with `structlog.contextvars` (the task's identity) appear in every line of that exchange.
     """
     render = line_renderer(log_format, colors=colors)
     structlog.configure(
@@ -60,7 +59,7 @@ def configure_logging(
 
 
 class _LineLogger:
-    """The logger to which structlog passes rendered lines, by the name of their level."""
+    """Logger to which structlog passes rendered lines, in a method named after the level."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one tenant may take of a service: caps that an operator sets, and how often each of them refused something."""
+"""Limits on what one tenant may take of a service: the operator's caps, shares of room, and counts of refusals."""
 
 import time
 from collections import Counter, OrderedDict
@@ -10,32 +10,32 @@ from typing import Generic, TypeVar
 from updraft.service.metrics import Metrics
 
 EVERY_TENANT = "*"
-"""Names the caps of all tenants that have none of their own."""
+"""Name of the entry with the caps of all tenants that have none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantCaps:
-    """The most that one tenant may have at a time; None: no cap of its own. The fields are the keys of the file."""
+    """Most that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
 
     max_workers: int | None = None
-    """Workers at work, beyond which none of its exchanges gets one, unless its task holds one already."""
+    """Busy workers. Beyond that, an exchange gets a worker only if its task already holds one."""
     max_waiting: int | None = None
     """Exchanges that wait for a worker."""
     max_queue_bytes: int | None = None
-    """Memory of the exchanges that wait."""
+    """Memory of waiting exchanges, in bytes."""
     max_artifact_bytes: int | None = None
-    """Room in a pool's store of artifacts."""
+    """Bytes in a pool's artifact store."""
     max_quota_bytes: int | None = None
-    """Of a writer's quota, at the time a batch asks for more."""
+    """Bytes of a writer's quota, checked when a batch asks for more."""
     max_files: int | None = None
     """Open files of a writer."""
 
 
 NO_CAPS = TenantCaps()
-# Who was refused comes again within this time.
+# Refused tenants retry within this time.
 _CLAIM_SECONDS = 10.0
 _MOST_CLAIMS = 4096
-# What has to end before a tenant gets more, for each cap that refuses.
+# Unit of each cap that refuses, as its error names it: what has to end before the tenant gets more.
 _UNITS = {
     "max_waiting": "waiting exchanges",
     "max_queue_bytes": "bytes of waiting exchanges",
@@ -46,12 +46,12 @@ _UNITS = {
 
 
 class Caps:
-    """The caps of all tenants as they are now, and a count of what they refused."""
+    """Current caps of all tenants, with a count of what they refused."""
 
     def __init__(self, caps_of: Callable[[str], TenantCaps] = lambda _tenant: NO_CAPS) -> None:
         self.of = caps_of
         self.refusals = dict.fromkeys(_UNITS, 0)
-        """By cap: how often it refused something, to any tenant."""
+        """Number of refusals by cap, for all tenants together."""
 
     def show_in(self, metrics: Metrics) -> None:
         """Add the counter of refusals."""
@@ -63,12 +63,12 @@ class Caps:
         )
 
     def exceeded(self, cap: str, tenant: str, used: int, more: int) -> bool:
-        """Whether a tenant may not have so much more."""
+        """Return whether `more` on top of `used` would exceed the tenant's cap."""
         limit = getattr(self.of(tenant), cap)
         return limit is not None and used + more > limit
 
     def refusal(self, cap: str, tenant: str, used: int, more: int) -> str:
-        """What the tenant is told; counts as a refusal."""
+        """Count a refusal and return its error message."""
         self.refusals[cap] += 1
         limit = getattr(self.of(tenant), cap)
         return (
@@ -77,21 +77,21 @@ class Caps:
         )
 
 
-# The reserve has room for so many tenants: the others share seven eighths of everything.
+# The reserve, an eighth of everything, has a part for this many tenants. All tenants share the other seven eighths.
 _RESERVED_TENANTS = 10
 _RESERVE_DIVISOR = 8
 
 
 def own_room(limit: int) -> int:
-    """Part of a service's room that each of ten tenants has for itself; all ten parts are an eighth of it."""
+    """Return the part of a service's room that each of ten tenants has for itself; together they are an eighth."""
     return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
 
 
 class Reserve:
-    """Room of which each of ten tenants has a part for itself. All share the rest, and one alone may have all of that.
+    """Room with a part reserved for each of ten tenants. All share the rest, and a single tenant may take all of it.
 
-    A tenant that takes no more than its own part finds it free, whatever nine others take. `limit` is the whole room
-    and `own` the part of each, in the same unit.
+    A tenant that stays within its own part always finds it free, whatever nine others take. `limit` is the whole room
+    and `own` the part of each tenant, in the same unit.
     """
 
     def __init__(self, limit: int, own: int) -> None:
@@ -102,7 +102,7 @@ class Reserve:
         """Amount that each tenant holds; `count` changes it."""
 
     def count(self, tenant: str, change: int) -> None:
-        """Add a change, which may be negative, to the amount of a tenant."""
+        """Change the amount that a tenant holds; `change` may be negative."""
         used = self.used[tenant]
         self._beyond += self._beyond_own(used + change) - self._beyond_own(used)
         self.used[tenant] = used + change
@@ -110,11 +110,11 @@ class Reserve:
             del self.used[tenant]
 
     def is_own(self, tenant: str, more: int) -> bool:
-        """Whether a tenant that takes so much more stays within its own part."""
+        """Return whether a tenant stays within its own part if it takes `more`."""
         return self.used[tenant] + more <= self._own
 
     def missing(self, tenant: str, more: int) -> int:
-        """Return the shared room to free before a tenant may take so much more; 0 or less if it may take it now."""
+        """Return the shared room to free before a tenant may take `more`; 0 or less if it may take it now."""
         if self.is_own(tenant, more):
             return 0
         used = self.used[tenant]
@@ -128,8 +128,11 @@ Tenant = TypeVar("Tenant", bound=Hashable)
 
 
 class Claims(Generic[Tenant]):
-    """Tenants that lately found too little left of what nobody can take back from those who have it, although they have
-    less than their share. What becomes free is theirs for some seconds: nobody else goes beyond its share."""
+    """Tenants that hold less than their share and recently found too little room left.
+
+    Room that other tenants hold cannot be taken back. Instead, while a claim lasts (ten seconds), no other tenant may
+    go beyond its share, so that room which becomes free is left for the claimants.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -137,26 +140,26 @@ class Claims(Generic[Tenant]):
 
     @property
     def tenants(self) -> Mapping[Tenant, float]:
-        """Who has a claim now, and since when."""
+        """Tenants with a claim, with the time of each claim on the clock."""
         while self._claims and next(iter(self._claims.values())) < self._clock() - _CLAIM_SECONDS:
             self._claims.popitem(last=False)
         return self._claims
 
     def note(self, tenant: Tenant) -> None:
-        """A tenant has found too little."""
+        """Record that a tenant found too little room."""
         self._claims[tenant] = self._clock()
         self._claims.move_to_end(tenant)
         if len(self._claims) > _MOST_CLAIMS:
             self._claims.popitem(last=False)
 
     def of_others(self, tenant: Tenant) -> bool:
-        """Whether anybody else has a claim."""
+        """Return whether another tenant has a claim."""
         tenants = self.tenants
         return len(tenants) > (tenant in tenants)
 
 
 def caps_by_tenant(known: Mapping[str, TenantCaps]) -> Mapping[str, TenantCaps]:
-    """The caps of each tenant that is named: those that its own entry does not set are those of every tenant."""
+    """Return the caps of each tenant, with those that its entry does not set taken from the entry of all tenants."""
     common = known.get(EVERY_TENANT, NO_CAPS)
     return {tenant: _completed(caps, common) for tenant, caps in known.items()}
 

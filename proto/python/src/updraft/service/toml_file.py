@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that operators write in TOML. Only a service that has one imports this: it takes a while."""
+"""Parser of TOML files that operators write. Slow to import, so only services with such a file import it."""
 
 import tomllib
 from typing import Annotated, TypeVar
@@ -7,11 +7,11 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[\x21-\x7e]+$")]
-"""What people call something, in errors and logs."""
+"""Name of an entry, as errors and logs print it: printable ASCII without spaces."""
 
 
 class Table(BaseModel):
-    """A table of such a file: what it does not know is an error."""
+    """Base of a table in such a file; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -20,7 +20,7 @@ Whole = TypeVar("Whole", bound=Table)
 
 
 def parse_toml(file: type[Whole], content: bytes) -> Whole:
-    """What a file says; raises ValueError, which names the place."""
+    """Parse a file; raise a ValueError that names the wrong key."""
     try:
         return file.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches tracing on or off.
+"""Switch for tracing.
 
-It is off by default: OpenTelemetry is then never imported, and all spans are the same object, which records nothing.
+Tracing is off by default: OpenTelemetry is then never imported, and all spans are one object that records nothing.
 """
 
 from updraft.service.spans import UNTRACED, Tracer
 
 
 def start_tracing(endpoint: str, *, service: str) -> Tracer:
-    """The tracer of a service named `service`; an empty endpoint switches tracing off."""
+    """Return the tracer of a service named `service`; an empty endpoint switches tracing off."""
     if not endpoint:
         return UNTRACED
     from updraft.service.recorded_spans import RecordingTracer

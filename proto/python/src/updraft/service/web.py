@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages over HTTP beside Flight: Prometheus metrics at /metrics, and pages of a service's own."""
+"""HTTP pages beside Flight: Prometheus metrics at /metrics, and a service's own pages."""
 
 import errno
 import socket
@@ -19,10 +19,12 @@ from updraft.service.observers import Observers, is_own_address
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Of this machine, where functions run, and of all others: neither takes the other's.
+# Limit for connections from this machine, where functions run, and separately for those from other machines, so that
+# neither side can use up the other's.
 _MOST_CONNECTIONS = 16
-# One that is older has to go where a new one finds no place, and none stays longer than that.
+# At the limit, a new connection replaces the oldest one if that is older than this.
 _OLD_SECONDS = 2.0
+# A connection ends if it is silent for this long.
 _SILENCE_SECONDS = 10.0
 
 _PAGE_HEADERS = (
@@ -34,7 +36,7 @@ _PAGE_HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """The response to a browser."""
+    """Response to a browser."""
 
     content_type: str
     body: bytes
@@ -42,13 +44,13 @@ class WebPage:
 
 
 WebPages = Mapping[str, Callable[[], WebPage]]
-"""Pages by path; each request renders its page again, on a thread of its own."""
+"""Pages by path; each request renders its page again, on its own thread."""
 
 
 def serve_pages(
     address: TcpAddress, registry: CollectorRegistry, pages: WebPages, observers: Observers
 ) -> tuple[TcpAddress, Callable[[], None]]:
-    """Serve /metrics and `pages` on threads; returns the bound address and a function that stops it. Raises OSError."""
+    """Serve /metrics and `pages` on threads; return the bound address and a function to stop. Raise OSError."""
     server = _BoundedServer(address)
     server.set_app(_admitting(observers, _pages_before(make_wsgi_app(registry), pages)))
     thread = threading.Thread(target=server.serve_forever, name="pages", daemon=True)
@@ -63,7 +65,7 @@ def serve_pages(
 
 
 class _BoundedServer(ThreadingMixIn, WSGIServer):
-    """A thread for each of a bounded number of connections, each of which answers one request."""
+    """HTTP server with a bounded number of connections; each has its own thread and serves one request."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -74,17 +76,17 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         self.address_family, _, _, _, place = infos[0]
         self._lock = threading.Lock()
         self._open: dict[socket.socket, tuple[bool, float]] = {}
-        """Each with whether it comes from this machine, and since when; the oldest first."""
+        """Open connections, oldest first, each with whether it comes from this machine and when it began."""
         super().__init__((str(place[0]), int(place[1])), _Handler)
 
     def server_bind(self) -> None:
-        """Without a look at the names of the host, which may take long."""
+        """Bind without looking up the host's name, which may take long."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room: an old connection makes it."""
+        """Return whether the connection may be served; at the limit, close an old one to make room."""
         is_own, now = is_own_address(client_address[0]), time.monotonic()
         with self._lock:
             alike = [(other, since) for other, (own, since) in self._open.items() if own is is_own]
@@ -98,13 +100,13 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         return True
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, whichever way it ended."""
+        """Close a connection, however it ended."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """One that went away, or was sent away, is no matter for the log."""
+        """Log nothing: a client left, or its connection was closed to make room."""
 
 
 def _shut(connection: socket.socket) -> None:

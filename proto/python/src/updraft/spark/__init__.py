@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updraft for a Spark session in a notebook, on a laptop, or for the conf of a cluster.
+"""Helpers for a Spark session in a notebook or on a laptop, and for the conf of a cluster.
 
     import updraft.spark
 

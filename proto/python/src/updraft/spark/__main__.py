@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m updraft.spark`: prints the confs with which a cluster's jobs use Updraft."""
+"""Command `python -m updraft.spark`, which prints the confs that a cluster's jobs need to use Updraft."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the confs, or with --jar the jar's path alone; 1 when there is none for this Spark."""
+    """Print the confs, or with --jar only the jar's path; return 1 if there is no jar or an endpoint is invalid."""
     options = _options(arguments)
     try:
         path = jar(options.spark)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connector's jars: which one runs on which Spark, and where the distribution `updraft-spark` has put it."""
+"""Jars of the connector: the one for each Spark, and its path in the distribution `updraft-spark`."""
 
 import importlib.metadata
 import importlib.util
@@ -17,19 +17,19 @@ JARS = {
     "4.0": "4.0",
     # spark-versions.toml: end
 }
-"""The jar that runs on each Spark, newest Spark first."""
+"""Version of the jar for each Spark, newest Spark first."""
 
-# PySpark, and its Spark Connect client alone.
+# Full PySpark, or only its Spark Connect client.
 _DISTRIBUTIONS = ("pyspark", "pyspark-client")
 _PACKAGE = "updraft_spark"
 _MAJOR_MINOR = re.compile(r"(\d+\.\d+)(?:\..*)?")
 
 
 def jar(spark: str | None = None) -> Path:
-    """The connector's jar for a Spark: the value of `spark.jars`.
+    """Return the path of the connector's jar for a version of Spark: the value of `spark.jars`.
 
     Args:
-        spark: Version of Spark, such as "4.3" or "4.3.0". None means that of the PySpark that is installed here.
+        spark: Version of Spark, such as "4.3" or "4.3.0"; None for that of the PySpark installed here.
 
     Raises:
         ValueError: Updraft has no jar for this Spark, or `spark` is None and no PySpark is installed.

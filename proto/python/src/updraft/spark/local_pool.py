@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool as a child of this process."""
+"""Pool that runs as a child of this process."""
 
 import contextlib
 import os
@@ -9,21 +9,21 @@ from updraft.spark.local_service import LocalService, SettingValue
 
 
 class LocalPool(LocalService):
-    """A running pool, made by `local_pool`."""
+    """Running pool, started by `local_pool`."""
 
     def _places(self) -> list[str]:
-        # Its default may be too long a path. No function sees the directory: neither log nor what lies beside it.
+        # The path of the default runtime directory may be too long. Hide our directory, log included, from functions.
         return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}"]
 
     def _environment(self) -> dict[str, str]:
-        # Where stock PySpark's workers look for modules too. The pool's own processes do not, but for this.
+        # Stock PySpark's workers import modules from these places too. The pool's processes do so only if told.
         with contextlib.suppress(FileNotFoundError):
             places = [os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return {}
 
     def spark_conf(self) -> dict[str, str]:
-        """The confs with which the Python UDFs of a Spark session on this machine run on the pool.
+        """Return the confs with which the Python UDFs of a Spark session on this machine run on the pool.
 
         Raises:
             ValueError: Updraft has no jar for the PySpark that is installed here.
@@ -36,8 +36,8 @@ def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPoo
     """Start a pool for this user's sessions on this machine, with this Python and its packages.
 
     Args:
-        workers: Number of worker processes, each for one exchange at a time. None means one for each CPU.
-        settings: Any other option of `updraft-server serve`, with underscores: `worker_memory_bytes=2**31`.
+        workers: Number of worker processes, each of which runs one exchange at a time; None for one per CPU.
+        settings: Other options of `updraft-server serve`, with underscores: `worker_memory_bytes=2**31`.
 
     Raises:
         LocalServiceError: The pool did not start; the message says why.

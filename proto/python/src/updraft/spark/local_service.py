@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of Updraft as a child of this process, on a Unix socket that no other user can reach.
+"""Service that runs as a child of this process, on a Unix socket that other users cannot reach.
 
-The child's standard input is a pipe that nothing is written to. The pipe ends when this process does, killed or not,
-and the service then ends in order (`--end-with-stdin`).
+The child's standard input is an unused pipe. It closes when this process ends, even if killed, and the service then
+shuts down in order (`--end-with-stdin`).
 """
 
 import atexit
@@ -29,10 +29,10 @@ SettingValue = str | int | float | bool | os.PathLike[str]
 _START_TIMEOUT_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 10.0
-# Beyond its drain, a service takes up to 15 seconds to end what does not drain.
+# After its drain, a service takes up to 15 seconds to end exchanges that did not finish.
 _STOP_TIMEOUT_SECONDS = _DRAIN_SECONDS + 20.0
 _LOG_TAIL_CHARACTERS = 20_000
-# Of a Unix socket's path, on Linux.
+# Limit for the path of a Unix socket on Linux.
 _LONGEST_SOCKET_PATH_BYTES = 107
 _OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
 
@@ -42,10 +42,10 @@ class LocalServiceError(RuntimeError):
 
 
 class LocalService:
-    """A running service. Use it as a context manager, or leave it to end with this process."""
+    """Running service. Use it as a context manager, or let it end with this process."""
 
     _shows_log = False
-    """Whether its log goes where this process writes its own output, instead of into a file."""
+    """Whether its log goes to this process's standard output instead of a file."""
 
     def __init__(
         self, noun: str, distribution: str, arguments: Sequence[str], settings: Mapping[str, SettingValue]
@@ -53,13 +53,13 @@ class LocalService:
         """Start the service and return once it is ready.
 
         Args:
-            noun: What it is, for messages.
-            distribution: The distribution that has it.
-            arguments: Options of its `serve`.
-            settings: More of them, by their names in Python: `worker_memory_bytes=...`.
+            noun: Name of the service in messages: "pool" or "writer".
+            distribution: Distribution that contains it.
+            arguments: Options of its `serve` command.
+            settings: More options, with underscores: `worker_memory_bytes=...`.
 
         Raises:
-            LocalServiceError: It is not installed, this is not Linux, or it did not start.
+            LocalServiceError: The service is not installed, this is not Linux, or the service did not start.
         """
         self._noun = noun
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,7 +73,7 @@ class LocalService:
         self._socket = self._directory / "service.sock"
         self._ready_file = self._directory / "ready.json"
         self.log_file = self._directory / f"{noun}.log"
-        """What the service logs, with the output of functions where it is a pool."""
+        """Log of the service; a pool's log includes the output of functions."""
         command = [
             *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
             *("--ready-file", str(self._ready_file), *self._addresses(), *self._places()),
@@ -92,39 +92,39 @@ class LocalService:
             raise
 
     def _addresses(self) -> list[str]:
-        """Options that say where clients reach the service."""
+        """Return the options that set the addresses for clients."""
         return ["--listen", "", "--listen-unix", str(self._socket)]
 
     def _places(self) -> list[str]:
-        """Options that say where the service keeps what it makes."""
+        """Return the options that set where the service keeps its files."""
         return []
 
     def _environment(self) -> dict[str, str]:
-        """Variables that the service has beside this process's own."""
+        """Return environment variables for the service, in addition to this process's."""
         return {}
 
     @property
     def endpoint(self) -> str:
-        """Its address, as the connector's settings take it."""
+        """Address of the service, in the form that the connector's settings take."""
         return f"grpc+unix://{self._socket}"
 
     @property
     def status_url(self) -> str:
-        """Address of its state: for a pool a page for people, for a writer JSON."""
+        """URL of the service's state: a page for people for a pool, JSON for a writer."""
         page = "status" if "metrics_token_file" in self._ready else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
     @property
     def status_password(self) -> str:
-        """What `status_url` asks for, with any user name; empty where it asks for nothing."""
+        """Password for `status_url`, with any user name; empty if none is needed."""
         path = self._ready.get("metrics_token_file")
         return Path(path).read_text().strip() if path else ""
 
     def spark_conf(self) -> dict[str, str]:
-        """The confs with which a Spark session on this machine uses it; those of a pool and a writer can be merged.
+        """Return the confs for a Spark session on this machine; those of a pool and a writer can be merged.
 
         Raises:
-            RuntimeError: This process has started a Spark without Updraft, whose JVM the next session would have too.
+            RuntimeError: This process has started Spark without Updraft, and the next session would use the same JVM.
             ValueError: Updraft has no jar for the PySpark that is installed here.
             ModuleNotFoundError: The distribution `updraft-spark` is not installed.
         """
@@ -137,19 +137,22 @@ class LocalService:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has been stopped, or has ended by itself."""
+        """Whether the service was stopped or has ended by itself."""
         return self._process is None or self._process.poll() is not None
 
     def log(self) -> str:
-        """The lines in the last 20,000 characters of its log; empty once it has been stopped."""
+        """Return the whole lines in the last 20,000 characters of the log; empty once the service was stopped."""
         with contextlib.suppress(FileNotFoundError):
             text = self.log_file.read_text(errors="replace")
             return text if len(text) <= _LOG_TAIL_CHARACTERS else text[-_LOG_TAIL_CHARACTERS:].partition("\n")[2]
         return ""
 
     def stop(self) -> None:
-        """End the service: what runs has 10 seconds to finish. Its files, the log too, are removed. May be repeated."""
-        # A fork of this process has the same object and handlers at its exit, and no right to end the service.
+        """Stop the service and remove its files, the log included. Running exchanges get 10 seconds to finish.
+
+        Idempotent.
+        """
+        # A fork of this process inherits this object and its exit handler, but must not stop the service.
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.stop)
@@ -159,7 +162,7 @@ class LocalService:
             try:
                 self._process.wait(_STOP_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
-                # Its children end with it.
+                # Its children die with it.
                 self._process.send_signal(signal.SIGKILL)
                 self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -167,7 +170,7 @@ class LocalService:
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         deadline_seconds = time.monotonic() + _START_TIMEOUT_SECONDS
         while time.monotonic() < deadline_seconds:
-            # Written as a whole: a reader never sees half of it.
+            # The service replaces the file atomically, so it is never half written.
             with contextlib.suppress(FileNotFoundError):
                 return dict(json.loads(self._ready_file.read_text()))
             if process.poll() is not None:
@@ -194,8 +197,8 @@ class LocalService:
 
 
 def _has_jvm_without_updraft() -> bool:
-    """Whether this process has a JVM that was started without the connector: `spark.jars` comes too late for it."""
-    # Not imported for that: a process that has no pyspark yet has no JVM either.
+    """Return whether this process has a JVM without the connector, for which `spark.jars` would come too late."""
+    # Do not import pyspark for this: a process that has not imported it has no JVM either.
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     jvm = getattr(context, "_jvm", None)
     if jvm is None:
@@ -208,7 +211,7 @@ def _has_jvm_without_updraft() -> bool:
 
 
 def _directory(noun: str) -> Path:
-    """A new directory that only this user can enter, with a path that leaves room for a socket's name."""
+    """Create a directory that only this user can enter, with a path short enough for a socket inside."""
     path = Path(tempfile.mkdtemp(prefix=f"updraft-{noun}-"))
     if len(os.fsencode(path / "service.sock")) > _LONGEST_SOCKET_PATH_BYTES:
         path.rmdir()
@@ -218,7 +221,7 @@ def _directory(noun: str) -> Path:
 
 def _started(command: Sequence[str], log_file: Path | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log_file.open("wb") if log_file is not None else contextlib.nullcontext() as log:
-        # A session of its own: what interrupts a cell of a notebook does not end the service.
+        # A new session, so that interrupting a notebook cell does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
             command,
             env=environment,
@@ -230,12 +233,12 @@ def _started(command: Sequence[str], log_file: Path | None, environment: Mapping
 
 
 def _in_python(text: str) -> str:
-    """A message about options in the names that they have as arguments here."""
+    """Replace the names of options in a message by those of Python arguments."""
     return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 
 
 def _options(settings: Mapping[str, SettingValue]) -> list[str]:
-    """Settings as options: True is `--name`, False `--no-name`."""
+    """Return settings as options: True is `--name`, False is `--no-name`."""
     options = []
     for name, value in settings.items():
         option = name.replace("_", "-")

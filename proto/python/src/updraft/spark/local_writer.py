@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer as a child of this process."""
+"""Writer that runs as a child of this process."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,10 @@ from updraft.spark.local_service import LocalService, SettingValue
 
 
 class LocalWriter(LocalService):
-    """A running writer, made by `local_writer`."""
+    """Running writer, started by `local_writer`."""
 
     def spark_conf(self) -> dict[str, str]:
-        """The confs with which a Spark session on this machine writes `updraft-parquet` and `updraft-orc` through it.
+        """Return the confs with which a Spark session here writes `updraft-parquet` and `updraft-orc` through it.
 
         Raises:
             ValueError: Updraft has no jar for the PySpark that is installed here.
@@ -24,8 +24,8 @@ def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> Lo
     """Start a writer for this user's sessions on this machine.
 
     Args:
-        roots: Directories, or URLs of buckets, below which it may write; at least one.
-        settings: Any other option of `updraft-writer serve`, with underscores: `quota_bytes=2**30`.
+        roots: Directories or URLs of buckets below which it may write; at least one.
+        settings: Other options of `updraft-writer serve`, with underscores: `quota_bytes=2**30`.
 
     Raises:
         ValueError: No root is given.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that a test has loaded, as a worker loads it."""
+"""Function loaded in a test as a worker loads it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -25,10 +25,10 @@ _MOST_BYTES = DecodedLimit(2**31 - 1, "--max-batch-bytes of the pool")
 
 
 class LoadedFunction:
-    """A function that was constructed once, and is called for any number of exchanges."""
+    """Function that is constructed once and called for any number of exchanges."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Raises whatever its constructor raises, and what its `warm_up` raises."""
+        """Load a function; raise whatever its constructor or `warm_up` raises, or TypeError if it is not registered."""
         if not isinstance(function, Function):
             raise TypeError(f"{function!r} is no registered function: decorate it with @function")
         self._function: Function[..., Any] = function
@@ -36,15 +36,18 @@ class LoadedFunction:
         self._loaded.warm_up()
 
     def call(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Array:
-        """The results of a function that gives a value for each row, in the columns' order.
+        """Return the results of a function that returns a value for each row, in the order of the rows.
+
+        A function with `batching` gets parts of each batch, of at most `Batching.rows`.
 
         Args:
-            columns: One for each argument; the last ones that have defaults may be left out.
-            batch_rows: Rows of each batch in which a caller would send them; 0 sends all in one.
+            columns: One column for each argument; the last ones may be left out if they have defaults.
+            batch_rows: Rows of each batch that a caller would send; 0 sends all rows in one batch.
             rows: Number of rows for a function without arguments.
 
-        A function with `batching` gets parts of each batch, of at most `Batching.rows`. Raises ProtocolError and
-        UserError.
+        Raises:
+            ProtocolError: The function does not accept the arguments.
+            UserError: The function's code raised an exception or returned a wrong result.
         """
         self._require(Kind.SCALAR, "call")
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
@@ -53,7 +56,7 @@ class LoadedFunction:
         return _column([batch.column(0) for batch in _replies(results)], self._function.result_schema)
 
     def table(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
-        """The results of a table function; arguments and errors as of `call`."""
+        """Return the results of a table function; arguments and errors are those of `call`."""
         self._require(Kind.TABLE, "table")
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
         loaded = cast(LoadedTable, self._loaded)
@@ -61,13 +64,15 @@ class LoadedFunction:
         return pa.Table.from_batches(list(_replies(results)), self._function.result_schema)
 
     def batches(self, columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0) -> pa.Table:
-        """The results of a function of any columns: a row for each row.
+        """Return the results of a function of any columns: a row for each row.
 
         Args:
-            columns: What a caller sends, by the names that the function sees.
-            batch_rows: As of `call`.
+            columns: The caller's columns, by the names that the function sees.
+            batch_rows: Rows of each batch that a caller would send; 0 sends all rows in one batch.
 
-        Raises ProtocolError and UserError.
+        Raises:
+            ProtocolError: A column cannot be sent to a pool.
+            UserError: The function's code raised an exception or returned a wrong result.
         """
         self._require(Kind.ANY, "batches")
         batch = columns if isinstance(columns, pa.RecordBatch) else _named(columns)
@@ -83,14 +88,14 @@ class LoadedFunction:
         rows: int = 0,
         parts: int = 1,
     ) -> pa.Table:
-        """A row for each group, with its keys and the result; arguments and errors as of `call`, and beside them:
+        """Return a row for each group, with its keys and the result; errors are those of `call`.
 
         Args:
-            columns: One for each argument.
-            keys: Columns whose values name the group of each row; without any all rows are one group.
-            batch_rows: Rows of a batch.
+            columns: One column for each argument.
+            keys: Columns whose values identify the group of each row; without keys, all rows form one group.
+            batch_rows: Rows of each batch; 0 sends all rows in one batch.
             rows: Number of rows for a function without arguments.
-            parts: Number of callers among whom the batches are dealt, and whose states are merged, as Spark does it.
+            parts: Number of callers that share the batches; with more than one, their states are merged as in Spark.
         """
         self._require(Kind.AGGREGATE, "aggregate")
         arguments = self._batch(columns, rows or len(next(iter(keys.values()), ())))
@@ -106,7 +111,7 @@ class LoadedFunction:
         return pa.Table.from_batches(dealt)
 
     def _in_parts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The results of a batch as the function's own process makes them; one without rows never gets there."""
+        """Return the results of a batch as a model process computes them; an empty batch never reaches the process."""
         assert self._function.batching is not None
         rows = self._function.batching.rows
         model = cast(LoadedScalar, self._loaded)
@@ -126,7 +131,7 @@ class LoadedFunction:
             raise TypeError(f"{self._function!r} gives {self._function.kind.value}: {name}() is for {kind.value}")
 
     def _batch(self, columns: Sequence[Column], rows: int) -> pa.RecordBatch:
-        """As a caller sends it."""
+        """Return the columns as the batch that a caller would send."""
         arguments = self._function.arguments.schema
         if not columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
@@ -155,7 +160,7 @@ class LoadedFunction:
 
 
 def load(function: Callable[..., Any]) -> LoadedFunction:
-    """Construct the function as a worker does; raises whatever its constructor raises."""
+    """Load a function as a worker does; raise whatever its constructor or `warm_up` raises."""
     return LoadedFunction(function)
 
 
@@ -200,7 +205,7 @@ def _named(columns: Mapping[str, Column]) -> pa.RecordBatch:
 
 
 def _received(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return batches and their schema as a worker has them, which decodes and checks them all; raises ProtocolError."""
+    """Return the schema and batches as a worker receives them: decoded and checked; raise ProtocolError."""
     decoder = DictionaryDecoder.announced_by(
         schema.serialize(), "the first message", limit=_MOST_BYTES, max_batch_rows=_MOST_ROWS, text=Text.UTF_8
     )
@@ -221,7 +226,7 @@ def _decoded(
 
 
 def _replies(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As a worker sends them, which checks them all; raises UserError."""
+    """Yield results as a worker sends them, after its checks; raise UserError."""
     for result in results:
         check_reply_schema(result.schema)
         check_reply(result, ArrowLayout(result.schema, Text.UTF_8))
