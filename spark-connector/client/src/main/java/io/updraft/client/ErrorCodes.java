@@ -27,7 +27,7 @@ final class ErrorCodes {
   }
 
   /**
-   * Return the kind of error for a code without an in-band error. UNKNOWN is INTERNAL here, because
+   * Return the kind of error for a code without an in-band error. UNKNOWN maps to INTERNAL, because
    * a user's error always comes in-band.
    */
   static ErrorKind kindOf(Status.Code code) {
