@@ -112,8 +112,7 @@ object PoolProbe {
 
   private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
     /* Do not ask a pool again that has accepted this session, unless the query may run without it:
-      * tasks would report the same problem.
-      */
+     * tasks would report the same problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
     // A cached answer of a query that needs the pool may contain no status.

@@ -10,14 +10,14 @@ import org.apache.spark.storage.{
 }
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** What the functions of one exchange logged, kept where Spark looks for the logs of Python workers
-  * (`python_worker_logs()`). Used by the task thread alone.
+/** Log lines of the functions of one exchange, stored where Spark looks for the logs of Python
+  * workers (`python_worker_logs()`). Used only by the task's thread.
   */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
   private[this] val writers = mutable.Map.empty[String, RollingLogWriter]
   private[this] var lines = 0L
 
-  /** Takes a line as PySpark's worker writes it: a mark, the worker's number, and JSON. */
+  /** Store a line as PySpark's worker writes it: a mark, the worker's number, and JSON. */
   def add(line: String): Unit = session.foreach { id =>
     line.split(":", 3) match {
       case Array(_, worker, json) if json.nonEmpty =>
@@ -28,7 +28,8 @@ final class WorkerLogs(session: Option[String], context: TaskContext) extends Au
     }
   }
 
-  /** Workers of several pools may have the same number. */
+  /** Return a writer for a worker of this task; workers of several pools may have the same number.
+    */
   private def writer(session: String, worker: String): RollingLogWriter = {
     val blocks =
       new PythonWorkerLogBlockIdGenerator(session, s"${context.taskAttemptId()}-$worker")
