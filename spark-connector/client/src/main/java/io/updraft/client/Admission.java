@@ -27,7 +27,7 @@ final class Admission {
     enum Event {
       /** This side has sent everything that the pool asked for. */
       OPENED,
-      /** The pool has a worker for the exchange. */
+      /** The pool has assigned a worker to the exchange. */
       ADMITTED,
       /** This side has announced that it sent every batch. */
       FINISHED

@@ -29,7 +29,7 @@ final class ArtifactUpload {
   private long bytesSent;
 
   /**
-   * Prepares an upload.
+   * Prepare an upload.
    *
    * @param function the deferred function; empty if the command contains it
    */

@@ -33,7 +33,7 @@ abstract class CallCore {
   }
 
   /**
-   * A message to send.
+   * Message to send.
    *
    * @param metadata the protocol's own message
    * @param slice the slice of a batch in the message, or null
@@ -93,7 +93,7 @@ abstract class CallCore {
     return call;
   }
 
-  /** Whether a call is open. */
+  /** Return whether a call is open. */
   final boolean isRunning() {
     return phase == Phase.RUNNING;
   }

@@ -109,7 +109,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     start(next);
   }
 
-  /** The latest call; null before the first. */
+  /** Return the latest call; null before the first. */
   final FlightCall call() {
     return call;
   }
@@ -143,7 +143,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     changed.signalAll();
   }
 
-  /** Sends a message; only under the lock. */
+  /** Send a message; only under the lock. */
   void send(CallCore.Step<?> step) {
     sentBytes += call.send(OutgoingMessage.of(step, wire));
     if (step.last()) {

@@ -121,7 +121,7 @@ final class ChannelPool {
     return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)));
   }
 
-  /** Closes unused connections to pods that the endpoint no longer has. */
+  /** Close unused connections to pods that the endpoint no longer has. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()

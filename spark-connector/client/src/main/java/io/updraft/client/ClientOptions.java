@@ -29,7 +29,7 @@ public final class ClientOptions {
     return new Builder(endpoint);
   }
 
-  /** A builder with these values. */
+  /** Return a builder with these values. */
   public Builder toBuilder() {
     return values.copy();
   }

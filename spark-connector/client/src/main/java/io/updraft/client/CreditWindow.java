@@ -51,7 +51,7 @@ final class CreditWindow implements AutoCloseable {
     return waiting.isEmpty() && stored == sent;
   }
 
-  /** Whether one more batch of this size may wait here; a single one always may. */
+  /** Return whether one more batch of this size may wait here; a single batch always may. */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= windowBytes;
   }
@@ -78,7 +78,7 @@ final class CreditWindow implements AutoCloseable {
     return Ask.newBuilder().setBodyBytes(batch.bodyBytes()).build();
   }
 
-  /** Whether there is credit for the next batch. */
+  /** Return whether there is credit for the next batch. */
   boolean hasCredit() {
     return sent < credit;
   }

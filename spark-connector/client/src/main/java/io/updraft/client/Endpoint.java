@@ -26,14 +26,14 @@ public record Endpoint(Transport transport, String host, int port, String path) 
     TCP,
     /** TCP with TLS. */
     TLS,
-    /** A Unix domain socket of this host. */
+    /** Unix domain socket of this host. */
     UNIX
   }
 
   /**
-   * Parses an endpoint.
+   * Parse an endpoint.
    *
-   * @throws IllegalArgumentException naming the value, if it is not an endpoint
+   * @throws IllegalArgumentException if the text is not an endpoint; the message contains it
    */
   public static Endpoint parse(String text) {
     URI uri;

@@ -88,7 +88,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return RequestBatch.header(schema);
   }
 
-  /** Whether the window has room for one more batch. */
+  /** Return whether the window has room for one more batch. */
   public boolean hasRoom() {
     lock.lock();
     try {

@@ -76,7 +76,7 @@ final class FileCore extends CallCore {
     this.window = new CreditWindow(options);
   }
 
-  /** Throws if the file has failed or was closed. */
+  /** Throw if the file has failed or was closed. */
   void check() {
     if (phase() == Phase.FAILED) {
       throw failure();
@@ -186,7 +186,7 @@ final class FileCore extends CallCore {
     return new Step<>(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
   }
 
-  /** Fails the file unless it is whole. */
+  /** Fail the file unless it is whole. */
   @Override
   void fail(Failure reason) {
     boolean unstored = phase() == Phase.FINISHED && !isReceived();

@@ -277,7 +277,7 @@ abstract class FlightCall implements CallCore.Call {
     return stage.get() == Stage.OPEN && call.isReady();
   }
 
-  /** Callable from any thread. */
+  /** Let the peer send more messages; callable from any thread. */
   @Override
   public final void request(int messages) {
     call.request(messages);

@@ -41,7 +41,7 @@ enum FlightField {
         + CodedOutputStream.computeUInt32SizeNoTag(lengthBytes);
   }
 
-  /** Writes the tag and the length. */
+  /** Write the tag and the length. */
   void writeStart(ByteBuf target, int lengthBytes) {
     writeVarint(target, tag);
     writeVarint(target, lengthBytes);

@@ -28,7 +28,7 @@ public enum Peer {
     return noun;
   }
 
-  /** Return the name of the permission to begin that the service grants an exchange or a file. */
+  /** Return the noun for what the service grants an exchange or a file: a worker or credit. */
   String grant() {
     return grant;
   }
@@ -78,12 +78,12 @@ public enum Peer {
     return prefix + "maxBatchBytes";
   }
 
-  /** The setting for the bearer token itself. */
+  /** Return the setting for the bearer token itself. */
   String tokenSetting() {
     return prefix + "token";
   }
 
-  /** The setting for the file with the bearer token. */
+  /** Return the setting for the file with the bearer token. */
   public String tokenFileSetting() {
     return prefix + "tokenFile";
   }
@@ -93,12 +93,12 @@ public enum Peer {
     return prefix + "tls.caFile";
   }
 
-  /** The setting for this client's certificate chain. */
+  /** Return the setting for this client's certificate chain. */
   public String tlsCertificateFileSetting() {
     return prefix + "tls.certificateFile";
   }
 
-  /** The setting for the key of that certificate. */
+  /** Return the setting for the key of that certificate. */
   public String tlsKeyFileSetting() {
     return prefix + "tls.keyFile";
   }

@@ -28,7 +28,7 @@ final class WireBuffer extends CompositeByteBuf {
     addComponent(true, prefix);
   }
 
-  /** Appends bytes of an Arrow buffer. */
+  /** Append bytes of an Arrow buffer. */
   void addBody(ArrowBuf buffer, long index, int length) {
     ArrowBuf reference = allocator.reference(buffer);
     references.add(reference);

@@ -21,7 +21,9 @@ import org.apache.commons.compress.archivers.tar.{
   */
 object DirectoryArchive {
 
-  /** First day that a zip file can store; Python reads modification times from zip files. */
+  /** 1980-01-01, the first day that a zip file can represent, because Python reads modification
+    * times as zip dates.
+    */
   private val ModifiedSeconds = 315532800L
 
   private val ExecutableMode = Integer.parseInt("755", 8)

@@ -39,7 +39,7 @@ final class ColumnSet(
   // Appended rows that are not in the builders yet.
   private[this] var copies: RowCopies = _
 
-  /** Copies rows `from` until `from + count` of a batch. */
+  /** Copy rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
     takeCopies()
     var i = 0
@@ -49,7 +49,7 @@ final class ColumnSet(
     }
   }
 
-  /** Copies one row. */
+  /** Copy one row. */
   def append(row: InternalRow): Unit = row match {
     case unsafe: UnsafeRow if fillsBlocks && unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
       if (copies == null) copies = new RowCopies(unsafe.numFields())

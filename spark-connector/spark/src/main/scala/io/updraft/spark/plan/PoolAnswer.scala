@@ -27,7 +27,7 @@ private[plan] final case class PoolProblem(kind: FallbackReason, seen: String, a
   def fallbackReason: FallbackReason = kind.about(seen)
 }
 
-/** The driver's knowledge of a pool while it plans a query.
+/** Knowledge that the driver has of a pool while it plans a query.
   *
   * @param silence
   *   reason why the endpoint does not answer; None if it does

@@ -115,7 +115,7 @@ object PoolProbe {
      * tasks would report the same problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
-    // A cached answer of a query that needs the pool may contain no status.
+    // An answer cached for a query that needs the pool may be empty.
     val suffices = known != null && (known.answer.saysSomething || !asksPool)
     if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known.answer
     else {

@@ -139,7 +139,7 @@ object SigningKey extends Logging {
         )
       }
     catch {
-      case _: UnsupportedOperationException => // A file system without permissions.
+      case _: UnsupportedOperationException => // The file system has no permissions.
     }
 
   private def unusable(

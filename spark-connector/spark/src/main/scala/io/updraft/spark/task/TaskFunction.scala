@@ -131,8 +131,8 @@ object TaskFunction {
       sha256(payload),
       sha256(Exchange.schemaHeader(schema))
     )
-    // Sign once now, so that a failure reports its reason at planning time. When Spark serializes
-    // it later, the whole job would fail.
+    // Sign once now, so that the query fails with the reason. Later, when Spark serializes the
+    // function, only a job would fail.
     function.signed
     function
   }

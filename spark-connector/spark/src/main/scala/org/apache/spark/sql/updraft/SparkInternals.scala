@@ -70,7 +70,8 @@ object SparkInternals {
         if (!isThere || reader.getVectorSchemaRoot.getRowCount != 1 || columns.size != row.length)
           throw new IllegalArgumentException("the pool's defaults are not one row of its arguments")
         val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
-        // An unsafe row outlives the batch; a safe one is needed to read values by column.
+        // The copied unsafe row outlives the batch. Its values are converted to safe ones because
+        // column names show them.
         val kept = UnsafeProjection.create(row).apply(batch.getRow(0)).copy()
         SafeProjection.create(row).apply(kept).toSeq(row).zip(row).map { case (value, field) =>
           Literal(value, field.dataType)

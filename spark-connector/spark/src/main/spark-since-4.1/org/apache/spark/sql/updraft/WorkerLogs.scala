@@ -24,7 +24,7 @@ final class WorkerLogs(session: Option[String], context: TaskContext) extends Au
         val entry = PythonWorkerLogLine(System.currentTimeMillis(), lines, json)
         writers.getOrElseUpdate(worker, writer(id, worker)).writeLog(entry)
         lines += 1
-      case _ => // The mark of the end, after which comes nothing.
+      case _ => // The end mark, after which nothing follows.
     }
   }
 
