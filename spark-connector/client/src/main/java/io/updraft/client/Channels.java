@@ -61,8 +61,7 @@ final class Channels {
   private Channels() {}
 
   /**
-   * Fraction of the connect timeout for one pod among several, so that there is time to try
-   * another.
+   * Divisor of the connect timeout for one pod among several, so that there is time to try another.
    */
   private static final int TRIES_WHILE_CONNECTING = 3;
 

@@ -7,8 +7,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Batches of a file, numbered from 1: waiting here, with credit requested or given, sent, and
- * stored. Not thread-safe.
+ * Batches of a file, numbered from 1, and how far each has come: waiting here, credit requested,
+ * credit given, sent, stored. Not thread-safe.
  */
 final class CreditWindow implements AutoCloseable {
   /** Limit on unanswered requests for credit, from the protocol. */

@@ -78,7 +78,7 @@ record Failure(
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
     if (refusal.isPresent()) {
-      // Netty's message dumps all bytes that were not TLS.
+      // Netty's message is a dump of the bytes that are not TLS.
       String seen =
           refusal.get() instanceof NotSslRecordException
               ? "what it sends is not TLS"

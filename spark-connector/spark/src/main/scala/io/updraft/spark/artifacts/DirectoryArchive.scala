@@ -16,8 +16,8 @@ import org.apache.commons.compress.archivers.tar.{
 /** Tar archive of a directory that depends only on the directory's contents: the driver and all
   * executors that have unpacked the same archive of a session produce the same bytes.
   *
-  * Compiled Python files are left out: a driver that imports from the directory adds them, and
-  * Python would not use them with the modification times set here.
+  * Compiled Python files are left out: a driver that imports from the directory adds them there,
+  * and Python would not use them with the modification times set here.
   */
 object DirectoryArchive {
 

@@ -5,7 +5,7 @@ import org.apache.arrow.memory.ArrowBuf
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.unsafe.Platform
 
-/** Growing off-heap buffer; each first allocation has the final size of the previous buffer. */
+/** Growing off-heap buffer; its first allocation has the final size of the previous buffer. */
 private[columns] final class GrowableBuffer extends AutoCloseable {
   private[this] var buffer: ArrowBuf = _
   private[this] var start = 0L

@@ -12,8 +12,8 @@ import io.updraft.spark.task.input.{Kept, Request, RequestSource}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
 
-/** Results of one task: fills the window with requests, returns the oldest reply, and waits only if
-  * it can do neither.
+/** Iterator over the results of one task. It fills the window with requests, returns the oldest
+  * reply, and waits only if it can do neither.
   *
   * Runs only on the task's thread. The first request opens the exchange, so that an empty partition
   * costs the pool nothing unless the function may return rows for it; the exchange is cancelled as

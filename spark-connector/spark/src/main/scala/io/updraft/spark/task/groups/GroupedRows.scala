@@ -25,8 +25,8 @@ object GroupedRows {
     override def of(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows
   }
 
-  /** Reads all rows and copies each to its group's memory, which costs less than a sort. Rows that
-    * exceed the memory for that are sorted by Spark, which spills to disk.
+  /** Grouping in memory: reads all rows and copies each to its group's memory, which costs less
+    * than a sort. Rows that exceed the memory for that are sorted by Spark, which spills to disk.
     *
     * @param sort
     *   sort of the child's rows by the keys
