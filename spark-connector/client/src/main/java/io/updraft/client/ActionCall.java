@@ -13,15 +13,15 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 
-/** One Flight action, or one question about health: how it ended and what it gave. */
+/** Call of one Flight action or one health check, with its outcome. */
 final class ActionCall extends ClientCall.Listener<InputStream> {
   private static final byte[] NOTHING = {};
 
   /**
-   * How an action ended.
+   * Outcome of an action.
    *
-   * @param status as gRPC says it
-   * @param result Flight's encoded {@code Result}; empty without one
+   * @param status gRPC status of the call
+   * @param result Flight's encoded {@code Result}; empty if the action returned none
    */
   record Outcome(Status status, byte[] result) {}
 
@@ -31,8 +31,8 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
   private ActionCall() {}
 
   /**
-   * Asks and waits at most the connect timeout; asks once more if the token was refused and has
-   * been replaced meanwhile.
+   * Run an action, waiting at most the connect timeout. Ask once more if the peer refused the token
+   * and the token file has another one by then.
    *
    * @throws IllegalArgumentException if the token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
@@ -56,7 +56,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     return ask(connection, options, headers, FlightMethod.DO_ACTION, action);
   }
 
-  /** How {@code grpc.health.v1} answers of the whole service. */
+  /** Return the {@code grpc.health.v1} status of the whole service. */
   static Status health(ChannelPool.Connection connection, ClientOptions options)
       throws InterruptedException {
     byte[] ofAll = {};
@@ -73,7 +73,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     CallOptions callOptions =
         CallOptions.DEFAULT.withDeadlineAfter(
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
-    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
+    // Retry a connection that was just refused now instead of after gRPC's own backoff.
     connection.channel().resetConnectBackoff();
     ClientCall<T, InputStream> call = connection.channel().newCall(method, callOptions);
     ActionCall listener = new ActionCall();
@@ -82,7 +82,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
       call.request(1);
       call.sendMessage(request);
       call.halfClose();
-      // The deadline ends the call whatever the other side does.
+      // The deadline ends the call in any case, so this cannot block forever.
       Status status = listener.end.get();
       return new Outcome(status, listener.result);
     } catch (ExecutionException e) {

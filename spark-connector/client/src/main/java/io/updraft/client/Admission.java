@@ -2,38 +2,38 @@
 package io.updraft.client;
 
 /**
- * How far the pool has admitted one call of an exchange, and so what may be sent in it. Before the
- * pool has a worker for the exchange, little is sent, so that a refusal wastes little, and only
- * what can be sent again, so that a pool that dies with the exchange in its queue loses no batch.
+ * Admission state of one call, and what may be sent in each state. Before the pool has a worker for
+ * the exchange, the client sends little, so that a refusal wastes little, and only what can be sent
+ * again, so that no batch is lost if the pool dies while the exchange is queued.
  */
 final class Admission {
-  /** Bytes that may be sent in a call before it is admitted, its command included. */
+  /** Limit on the bytes sent in a call before admission, its command included. */
   static final int BYTES_BEFORE_ADMISSION = 64 << 10;
 
-  /** How far a call has come. */
+  /** Stage of a call. */
   enum Stage {
-    /** The pool still lacks what it asks for before the first batch. */
+    /** The pool still lacks something that it needs before the first batch. */
     PREPARING,
-    /** The same, but the pool has already said that the exchange has its worker. */
+    /** Like PREPARING, but the pool has already assigned a worker to the exchange. */
     PREPARING_ADMITTED,
-    /** Batches may follow; the exchange waits for its worker. */
+    /** Batches may follow; the exchange is waiting for a worker. */
     QUEUED,
-    /** The exchange has its worker: batches of any size may follow. */
+    /** The exchange has a worker: batches of any size may follow. */
     ADMITTED,
-    /** The pool was told that every batch was sent. */
+    /** This side has told the pool that it sent every batch. */
     FINISHED;
 
-    /** What moves a call on. */
+    /** Event that advances the stage. */
     enum Event {
-      /** This side has sent all that the pool asked for. */
+      /** This side has sent everything that the pool asked for. */
       OPENED,
-      /** The pool has a worker for the exchange. */
+      /** The pool has assigned a worker to the exchange. */
       ADMITTED,
-      /** This side has said that every batch was sent. */
+      /** This side has announced that it sent every batch. */
       FINISHED
     }
 
-    /** The stage that follows; an event that says nothing new changes nothing. */
+    /** Return the next stage; a redundant event leaves the stage unchanged. */
     Stage after(Event event) {
       return switch (this) {
         case PREPARING ->
@@ -60,36 +60,36 @@ final class Admission {
   private long openedNanos;
   private boolean handedOver;
 
-  /** A new call begins. */
+  /** Reset the state for a new call. */
   void restart() {
     stage = Stage.PREPARING;
     earlyBytes = 0;
     handedOver = false;
   }
 
-  /** The call has sent its command and what the pool asked for. */
+  /** Record that the call has sent its command and everything that the pool asked for. */
   void opened(long commandBytes, long nowNanos) {
     stage = stage.after(Stage.Event.OPENED);
     earlyBytes = commandBytes;
     openedNanos = nowNanos;
   }
 
-  /** The pool has a worker for the exchange. */
+  /** Record that the pool has a worker for the exchange. */
   void admitted() {
     stage = stage.after(Stage.Event.ADMITTED);
   }
 
-  /** Whether this side has sent all that the pool asked for. */
+  /** Return whether this side has sent everything that the pool asked for. */
   boolean isOpen() {
     return stage != Stage.PREPARING && stage != Stage.PREPARING_ADMITTED;
   }
 
-  /** Since when it is open. */
+  /** Return the time at which the call opened, as {@link System#nanoTime} counts. */
   long openedNanos() {
     return openedNanos;
   }
 
-  /** Whether the call may be given a batch. */
+  /** Return whether the call may send this batch now. */
   boolean takes(RequestBatch batch, boolean replayable) {
     return switch (stage) {
       case PREPARING, PREPARING_ADMITTED, FINISHED -> false;
@@ -98,24 +98,24 @@ final class Admission {
     };
   }
 
-  /** The call is given a batch. */
+  /** Record that the call sends a batch. */
   void handOver(RequestBatch batch) {
     earlyBytes += batch.bodyBytes();
     handedOver = true;
   }
 
-  /** Whether the call may be told that every batch was sent. */
+  /** Return whether the call may announce now that every batch was sent. */
   boolean takesFinish() {
     return stage == Stage.QUEUED || stage == Stage.ADMITTED;
   }
 
-  /** The call is told that every batch was sent. */
+  /** Record that the call announces that every batch was sent. */
   void finish() {
     stage = stage.after(Stage.Event.FINISHED);
     handedOver = true;
   }
 
-  /** Whether the call was given a batch, or told that there is none. */
+  /** Return whether the call has sent a batch or announced that there are no more. */
   boolean hasHandedOver() {
     return handedOver;
   }

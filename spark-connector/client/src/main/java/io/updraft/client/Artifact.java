@@ -6,20 +6,21 @@ import java.io.IOException;
 import java.io.InputStream;
 
 /**
- * Bytes that a function needs beside its command, such as a broadcast or a file; a pool that lacks
- * them asks for them, and each pool that the exchange moves to asks anew.
+ * Bytes that a function needs in addition to its command, such as a broadcast or a file. A pool
+ * that lacks them asks for them; each pool that the exchange moves to asks anew.
  */
 public interface Artifact {
-  /** SHA-256 of the bytes, 32 bytes: by this the command names it. */
+  /** Return the SHA-256 of the bytes (32 bytes), by which the command names the artifact. */
   ByteString sha256();
 
-  /** Bytes in all. */
+  /** Return the total number of bytes. */
   long sizeBytes();
 
   /**
-   * The bytes from the first on, at least {@link #sizeBytes} of them; the caller closes the stream.
+   * Open a stream of the bytes from the first on, at least {@link #sizeBytes} of them; the caller
+   * closes it.
    *
-   * @throws IOException if they cannot be read; the exchange then fails
+   * @throws IOException if the bytes cannot be read; the exchange then fails
    */
   InputStream open() throws IOException;
 }

@@ -14,9 +14,9 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * Gives one call's pool what it asks for before any batch is sent, on the task's thread: a function
- * that was too large for the command, and the artifacts that the pool lacks. One part is in memory
- * at a time: the next waits until the transport has taken the last.
+ * Upload of what one call's pool asks for before the first batch: a function that was too large for
+ * the command, and the artifacts that the pool lacks. Runs on the task's thread. Holds one part in
+ * memory at a time: the next part waits until the transport has taken the last one.
  */
 final class ArtifactUpload {
   private static final int PART_BYTES = 1 << 20;
@@ -29,9 +29,9 @@ final class ArtifactUpload {
   private long bytesSent;
 
   /**
-   * Prepares an upload.
+   * Prepare an upload.
    *
-   * @param function the deferred function; empty when the command has it
+   * @param function the deferred function; empty if the command contains it
    */
   ArtifactUpload(
       ByteString function,
@@ -52,7 +52,8 @@ final class ArtifactUpload {
   }
 
   /**
-   * Sends what the pool asks for until it has everything; false when the call was lost meanwhile.
+   * Send what the pool asks for until it has everything; return false if the call was lost
+   * meanwhile.
    */
   boolean run() throws InterruptedException {
     if (!function.isEmpty() && !sendFunction()) {

@@ -5,21 +5,21 @@ import io.netty.buffer.ByteBuf;
 import io.updraft.proto.v1.BatchPart;
 
 /**
- * What one message has of a batch: all of it, or a part of its body. The last part comes with the
- * batch's IPC metadata.
+ * Slice of a batch that goes into one message: all of the batch, or a part of its body. The last
+ * slice carries the batch's IPC metadata.
  *
- * @param startByte of the body, inclusive
- * @param endByte of the body, exclusive
+ * @param startByte first byte of the slice in the body, inclusive
+ * @param endByte end of the slice in the body, exclusive
  */
 record BatchSlice(RequestBatch batch, long startByte, long endByte) {
   private static final byte[] NOTHING = {};
 
-  /** Whether the message completes the batch. */
+  /** Return whether this slice completes the batch. */
   boolean isLast() {
     return endByte == batch.bodyBytes();
   }
 
-  /** IPC metadata of the batch; empty before the last part. */
+  /** Return the IPC metadata of the batch; empty before the last slice. */
   byte[] header() {
     return isLast() ? batch.header() : NOTHING;
   }
@@ -28,15 +28,15 @@ record BatchSlice(RequestBatch batch, long startByte, long endByte) {
     return Math.toIntExact(endByte - startByte);
   }
 
-  /** Where the slice is, as it is said of a part that is not the last. */
+  /** Return the position of this slice, for the metadata of a part that is not the last. */
   BatchPart part() {
     return BatchPart.newBuilder().setBodyBytes(batch.bodyBytes()).setOffset(startByte).build();
   }
 
   /**
-   * A message of the prefix and this slice.
+   * Return a message made of the prefix and this slice.
    *
-   * @return null when the batch was closed: its exchange is over, and so is the call that asks
+   * @return null if the batch was closed: its exchange is over, and so is the call that asks
    */
   ByteBuf message(WireAllocator allocator, ByteBuf prefix) {
     return batch.message(allocator, prefix, startByte, endByte);

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-/** Cuts the batches of a call into slices of a message each: nearly always one. Not thread-safe. */
+/**
+ * Slicer that cuts the batches of a call into one slice for each message, nearly always a single
+ * one. Not thread-safe.
+ */
 final class BatchSlicer {
-  /** Parts cost little each, and leave room for others on the connection. */
+  /**
+   * Largest part: splitting costs little, and smaller parts let other exchanges use the connection
+   * in between.
+   */
   private static final int MOST_PART_BYTES = 16 << 20;
 
-  /** Of a message beside its header and body: services take metadata of up to 64 KiB. */
+  /**
+   * Bytes reserved in a message for everything but header and body: services accept metadata of up
+   * to 64 KiB.
+   */
   static final int MOST_BESIDE_BYTES = 65 << 10;
 
   private final int partBytes;
@@ -17,12 +26,12 @@ final class BatchSlicer {
     this.partBytes = Math.max(1, Math.min(MOST_PART_BYTES, (maxMessageBytes - besideBytes) / 2));
   }
 
-  /** A new call begins with a whole batch. */
+  /** Reset for a new call, which starts with a whole batch. */
   void restart() {
     sentBytes = 0;
   }
 
-  /** The next slice of a batch, of which the slices before were sent. */
+  /** Return the next slice of a batch whose earlier slices were sent. */
   BatchSlice next(RequestBatch batch) {
     long bodyBytes = batch.bodyBytes();
     boolean fits = bodyBytes + batch.header().length <= 2L * partBytes;

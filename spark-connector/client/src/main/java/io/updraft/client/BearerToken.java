@@ -8,9 +8,9 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * The bearer token of one exchange, file or action. Each of its calls looks at the token file
- * again, because the token may have been replaced since the last. Used by the task's thread only:
- * it reads files.
+ * Bearer token of one exchange, file or action. Each call rereads the token file, because the token
+ * may have been replaced since the last call. Used only by the task's thread, because it reads
+ * files.
  */
 final class BearerToken {
   private final ClientOptions options;
@@ -20,17 +20,17 @@ final class BearerToken {
     this.options = options;
   }
 
-  /** What a call is to send; empty without a token. */
+  /** Return the token for a call; empty if there is none. */
   Optional<String> value() {
     return Optional.ofNullable(value);
   }
 
   /**
-   * Looks for the token of the next call. A file that cannot be read, or is empty, is most likely
-   * being replaced: the token that was found before stays.
+   * Read the token for the next call. If the file is empty or cannot be read, it is most likely
+   * being replaced, so the previous token stays in use.
    *
-   * @return whether it is another one than before
-   * @throws IllegalArgumentException if there was none before
+   * @return whether the token has changed
+   * @throws IllegalArgumentException if the file cannot be used and there is no previous token
    */
   boolean renew() {
     String found = options.tokenFile().map(this::read).orElse(options.token().orElse(null));

@@ -9,39 +9,39 @@ import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What {@link ExchangeCore} and {@link FileCore} share: the calls that follow one another until the
+ * Logic shared by {@link ExchangeCore} and {@link FileCore}: the sequence of calls until the
  * outcome is known, and how long the task may wait for each. It never calls gRPC, waits, locks or
  * reads a clock; {@link CallShell} does.
  */
 abstract class CallCore {
-  /** What a core knows of a call. */
+  /** A core's view of a call. */
   interface Call {
-    /** Whether it has reached the wire. */
+    /** Return whether the call has reached the wire. */
     boolean connected();
 
-    /** When it was made, as {@link System#nanoTime} counts. */
+    /** Return the time at which the call was created, as {@link System#nanoTime} counts. */
     long startedNanos();
 
-    /** What is known of its endpoint. */
+    /** Return what is known of the call's endpoint. */
     Reach reach();
 
-    /** What to tell when it could not connect, beside the reason; may be empty. */
+    /** Return text to append to the reason if the call could not connect; may be empty. */
     String explanation();
 
-    /** Lets the peer send this many more messages. */
+    /** Let the peer send this many more messages. */
     void request(int messages);
   }
 
   /**
-   * A message to send.
+   * Message to send.
    *
-   * @param metadata what it says
-   * @param slice what it has of a batch, or null
-   * @param last whether nothing follows
+   * @param metadata the protocol's own message
+   * @param slice the slice of a batch in the message, or null
+   * @param last true if this is the last message
    */
   record Step<M extends MessageLite>(M metadata, BatchSlice slice, boolean last) {}
 
-  /** A wait without a limit of its own ends after this time, and begins anew. */
+  /** Longest single wait; a wait without a limit of its own is repeated after this time. */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
   private final ClientOptions options;
@@ -51,13 +51,13 @@ abstract class CallCore {
   private Call call;
   private Failure failure;
 
-  /** Why the current call fails, as the peer said in-band. */
+  /** Error of the current call as the peer reported it in-band. */
   private Failure inBand;
 
-  /** When the next call begins; only while backing off. */
+  /** Time at which the next call begins; only while backing off. */
   private long againNanos;
 
-  /** Why the next call needs another token than the last; null if it does not. */
+  /** Failure because of which the next call needs another token; null if it does not. */
   private Failure tokenRefusal;
 
   private long progressNanos;
@@ -70,10 +70,10 @@ abstract class CallCore {
     this.progressNanos = nowNanos;
   }
 
-  /** A new call has taken over: nothing that was known of the last one holds. */
+  /** Reset the state that belonged to the previous call, since a new one has taken over. */
   abstract void onBegun();
 
-  /** What follows when the current call is lost. */
+  /** Decide what to do about the loss of the current call. */
   abstract Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos);
 
   final ClientOptions options() {
@@ -88,17 +88,17 @@ abstract class CallCore {
     return phase;
   }
 
-  /** The latest call; null before the first. */
+  /** Return the latest call; null before the first. */
   final Call call() {
     return call;
   }
 
-  /** Whether a call is open. */
+  /** Return whether a call is open. */
   final boolean isRunning() {
     return phase == Phase.RUNNING;
   }
 
-  /** Whether this is the call that is open: whatever the others say comes too late. */
+  /** Return whether this is the open call; messages from any other call come too late. */
   final boolean isCurrent(Call from) {
     return from == call && phase == Phase.RUNNING;
   }
@@ -107,7 +107,7 @@ abstract class CallCore {
     return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
   }
 
-  /** Time until the deadline; zero when there is none. */
+  /** Return the time until the deadline; zero if there is none. */
   final long remainingNanos(long nowNanos) {
     if (options.deadline().isZero()) {
       return 0;
@@ -119,14 +119,14 @@ abstract class CallCore {
     return options.deadline().toNanos() - (nowNanos - openedNanos);
   }
 
-  /** The next call has no other token than the last: it is in vain if the peer refused that. */
+  /** Record that the token has not changed, and fail if the peer has already refused it. */
   final void tokenUnchanged() {
     if (tokenRefusal != null) {
       fail(tokenRefusal);
     }
   }
 
-  /** A new call takes over; false when the outcome is known. */
+  /** Start using a new call; return false if the outcome is already known. */
   final boolean begin(Call next) {
     if (phase != Phase.BACKING_OFF) {
       return false;
@@ -139,7 +139,7 @@ abstract class CallCore {
     return true;
   }
 
-  /** The task has handed over its last batch. Idempotent. */
+  /** Record that the task has handed over its last batch. Idempotent. */
   final void finishSending() {
     sendingFinished = true;
   }
@@ -148,12 +148,12 @@ abstract class CallCore {
     return sendingFinished;
   }
 
-  /** The peer has shown that it is at work. */
+  /** Record a sign of progress from the peer. */
   final void progressed(long nowNanos) {
     progressNanos = nowNanos;
   }
 
-  /** How long to wait until something has to be done or a timeout has passed. */
+  /** Return how long to wait until something has to be done or a timeout passes. */
   final long restNanos(long waitingSinceNanos, long nowNanos) {
     return switch (phase) {
       case BACKING_OFF -> Math.max(1, againNanos - nowNanos);
@@ -161,7 +161,7 @@ abstract class CallCore {
           call.connected()
               ? untilLateNanos(waitingSinceNanos, nowNanos)
               : options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
-      // Only this side has work left, and whoever does it wakes the task.
+      // Only this side has work left, and it wakes the task when done.
       case FINISHED, FAILED, CLOSED -> LONGEST_WAIT_NANOS;
     };
   }
@@ -174,7 +174,7 @@ abstract class CallCore {
     return options.replyTimeout().toNanos() - idleNanos;
   }
 
-  /** A wait ended and nothing had come. */
+  /** Handle a wait that ended without a result: fail if a timeout has passed. */
   final void expire(long waitingSinceNanos, long nowNanos) {
     if (phase != Phase.RUNNING) {
       return;
@@ -195,8 +195,8 @@ abstract class CallCore {
   }
 
   /**
-   * Takes an error that was sent in-band. A full peer's call goes on to its status, which says when
-   * to retry; any other call is lost at once.
+   * Take an error that the peer sent in-band. If the peer is full, the call continues until its
+   * status arrives, which says when to retry; any other error loses the call at once.
    */
   final void takeError(Failure error, long nowNanos) {
     inBand = orLate(error, nowNanos);
@@ -205,17 +205,20 @@ abstract class CallCore {
     }
   }
 
-  /** Whether the peer has said why the call fails: its status follows. */
+  /** Return whether the peer has reported in-band why the call fails; its status follows. */
   final boolean hasError() {
     return inBand != null;
   }
 
-  /** Why the current call ended with this status. */
+  /** Return the failure of the current call, which ended with this status. */
   final Failure reasonOf(Status status, long nowNanos) {
     return inBand != null ? inBand : orLate(Failure.ofStatus(status, options), nowNanos);
   }
 
-  /** Both sides watch the deadline: whichever is first ends the call, with words of its own. */
+  /**
+   * Return our own deadline failure if the deadline has passed: both sides watch it, and the
+   * message must not depend on which one acts first.
+   */
   private Failure orLate(Failure said, long nowNanos) {
     boolean late =
         said.kind() == ErrorKind.ERROR_KIND_DEADLINE
@@ -224,21 +227,21 @@ abstract class CallCore {
     return late ? Failure.late(options) : said;
   }
 
-  /** A call broke the protocol, or cannot be read. */
+  /** Handle a call that broke the protocol or cannot be read. */
   void onBroken(Call from, Failure broken) {
     if (isCurrent(from)) {
       fail(broken);
     }
   }
 
-  /** A call ended with a status. */
+  /** Handle a call that ended with a status. */
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
     if (isCurrent(from)) {
       lose(reasonOf(status, nowNanos), Failure.retryAfterMilliseconds(trailers), nowNanos);
     }
   }
 
-  /** The current call is lost: another one takes its place, or the outcome is a failure. */
+  /** Replace the lost call by another one, or fail if that is not possible. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
     boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
     Failure told = unconnected ? reason.withMessage(reason.message() + call.explanation()) : reason;
@@ -247,7 +250,8 @@ abstract class CallCore {
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos + again.pause().toNanos();
     } else if (decision instanceof Recovery.Decision.WithAnotherToken needed) {
-      // The task's thread looks for one: this may be gRPC's event loop, which reads no files.
+      // The task's thread reads the token file: this may be gRPC's event loop, which must not read
+      // files.
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos;
       tokenRefusal = needed.failure();
@@ -256,30 +260,30 @@ abstract class CallCore {
     }
   }
 
-  /** The peer has finished, and the counts of both sides agree. */
+  /** Record that the peer has finished and the counts of both sides agree. */
   final void finish() {
     phase = phase.after(Phase.Event.FINISHED);
   }
 
-  /** Fails what has no outcome yet; the first reason stays. */
+  /** Fail unless the outcome is already known; the first reason stays. */
   void fail(Failure reason) {
     if (phase.isUndecided()) {
       failWith(reason);
     }
   }
 
-  /** The outcome is this failure. */
+  /** Set this failure as the outcome. */
   final void failWith(Failure reason) {
     phase = phase.after(Phase.Event.FAILED);
     failure = reason;
   }
 
-  /** Why it failed; only in phase {@link Phase#FAILED}. */
+  /** Return the failure as an exception; only in phase {@link Phase#FAILED}. */
   final ExchangeException failure() {
     return failure.toException();
   }
 
-  /** Releases what is held; nothing is accepted any more. */
+  /** Release everything; nothing is accepted afterwards. */
   void close() {
     phase = phase.after(Phase.Event.CLOSED);
   }

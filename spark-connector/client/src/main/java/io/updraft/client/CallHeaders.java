@@ -3,7 +3,7 @@ package io.updraft.client;
 
 import io.grpc.Metadata;
 
-/** What every call says of its client: the section "Headers" of proto/README.md. */
+/** Request headers of every call: the section "Headers" of proto/README.md. */
 final class CallHeaders {
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);

@@ -12,19 +12,19 @@ import java.util.function.Supplier;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
- * What {@link Exchange} and {@link FileExchange} share: the lock and the clock of a {@link
- * CallCore}, and the call that is open. Whoever looks at the core or changes it, the task's thread
- * or gRPC's event loop, holds the lock; the task's thread waits on it. Messages are sent under the
- * lock, which calls nobody back; calls are opened and cancelled outside it.
+ * Shell shared by {@link Exchange} and {@link FileExchange}: the lock and the clock of a {@link
+ * CallCore}, and the open call. The task's thread and gRPC's event loop hold the lock while they
+ * read or change the core; the task's thread waits on it. Messages are sent under the lock, which
+ * is safe because sending calls nothing back; calls are opened and cancelled outside it.
  */
 abstract class CallShell<C extends CallCore> implements AutoCloseable {
-  /** How long a close waits for the transport to give sent buffers back. */
+  /** Time that a close waits for the transport to release sent buffers. */
   private static final long CLOSE_MILLISECONDS = 500;
 
   final ClientOptions options;
   final C core;
 
-  /** Whoever looks at the core or changes it holds it. */
+  /** Lock to hold while reading or changing the core. */
   final ReentrantLock lock = new ReentrantLock();
 
   private final TaskIdentity task;
@@ -33,12 +33,12 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   private final Condition changed = lock.newCondition();
   private final LongPredicate recoveryDue;
 
-  /** Only for the task's thread. */
+  /** Used only by the task's thread. */
   private final BearerToken token;
 
   private volatile FlightCall call;
 
-  /** Bytes of the messages that the core wanted sent; only under the lock. */
+  /** Bytes of messages sent on the core's behalf; only under the lock. */
   private long sentBytes;
 
   CallShell(ClientOptions options, TaskIdentity task, BufferAllocator allocator, C core) {
@@ -51,7 +51,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     this.recoveryDue = core::isRecoveryDue;
   }
 
-  /** One of the shell's calls. */
+  /** Call of this shell. */
   abstract class ShellCall extends FlightCall {
     ShellCall() {
       super(options, token, task, allocator, core.remainingNanos(System.nanoTime()));
@@ -68,16 +68,16 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** A call that was not started. */
+  /** Create a call without starting it. */
   abstract FlightCall newCall();
 
-  /** Starts a call that the core has taken on, and tells the core when more may follow. */
+  /** Start a call that the core has accepted, and tell the core when more may follow. */
   abstract void start(FlightCall next);
 
-  /** What the core wants sent now; null when it has to wait. Only under the lock. */
+  /** Return the next message of the core; null if it has to wait. Only under the lock. */
   abstract CallCore.Step<?> nextToSend();
 
-  /** Starts the first call of a shell; closes the shell when that fails. */
+  /** Start the first call of a shell; close the shell if that fails. */
   static <S extends CallShell<?>> S opened(S shell) {
     try {
       shell.startCall();
@@ -88,7 +88,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Starts a call in place of the one that was lost. */
+  /** Start a call that replaces the lost one. */
   final void startCall() {
     if (call != null) {
       call.leave("another call takes its place");
@@ -109,12 +109,12 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     start(next);
   }
 
-  /** The latest call; null before the first. */
+  /** Return the latest call; null before the first. */
   final FlightCall call() {
     return call;
   }
 
-  /** Runs an action under the lock, sends what may be sent after it and wakes the task's thread. */
+  /** Run an action under the lock, send what may be sent after it and wake the task's thread. */
   final void locked(Runnable action) {
     lock.lock();
     try {
@@ -125,7 +125,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** The answer to a question to the core. */
+  /** Read a value from the core under the lock. */
   final <T> T read(Supplier<T> question) {
     lock.lock();
     try {
@@ -135,7 +135,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Sends what may be sent and lets the task's thread look again; only under the lock. */
+  /** Send what may be sent and wake the task's thread; only under the lock. */
   final void advance() {
     for (CallCore.Step<?> step = nextToSend(); step != null; step = nextToSend()) {
       send(step);
@@ -143,7 +143,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     changed.signalAll();
   }
 
-  /** Sends a message; only under the lock. */
+  /** Send a message; only under the lock. */
   void send(CallCore.Step<?> step) {
     sentBytes += call.send(OutgoingMessage.of(step, wire));
     if (step.last()) {
@@ -151,19 +151,19 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Bytes of what the core wanted sent: batches and what is said about them. */
+  /** Return the bytes sent on the core's behalf: batches and their metadata. */
   final long sentBytes() {
     return read(() -> sentBytes);
   }
 
-  /** Waits until something is found; starts calls in place of those that are lost meanwhile. */
+  /** Wait until the condition holds, replacing calls that are lost meanwhile. */
   final void await(BooleanSupplier found) throws InterruptedException {
     while (!await(found, recoveryDue)) {
       startCall();
     }
   }
 
-  /** Waits until something is found; false when the call is over. */
+  /** Wait until the condition holds; return false if the call ends first. */
   final boolean awaitInCall(BooleanSupplier found) throws InterruptedException {
     return await(() -> core.isRunning() && found.getAsBoolean(), now -> !core.isRunning());
   }
@@ -190,12 +190,12 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Waits, at most so long, for something that follows the outcome; only under the lock. */
+  /** Wait, at most this long, for a condition after the outcome is known; only under the lock. */
   final void awaitAfterwards(BooleanSupplier found, long milliseconds) {
     Patience.await(found, milliseconds, changed::awaitNanos);
   }
 
-  /** Starts a call in place of one that is lost, when its time has come. */
+  /** Start the replacement of a lost call if its time has come. */
   final void recoverIfDue() {
     boolean due;
     lock.lock();
@@ -210,8 +210,8 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   }
 
   /**
-   * Releases everything; cancels what has not finished. Afterwards nothing of it is allocated in
-   * the task's allocator. Idempotent.
+   * Cancel whatever has not finished and release everything. Afterwards the task's allocator holds
+   * no memory of this exchange or file. Idempotent.
    */
   @Override
   public void close() {

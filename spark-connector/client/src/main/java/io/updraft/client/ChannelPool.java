@@ -19,10 +19,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 
 /**
- * The JVM's connections, by endpoint and credentials. Making one costs tens of milliseconds, so
- * they are kept; one that nobody uses closes its socket by itself. Large executors spread their
- * exchanges over several connections, because one connection has one thread. Where the endpoint's
- * name has the addresses of several pods, {@link Replicas} chooses one for each call.
+ * Connections of this JVM, by endpoint and credentials. Creating one takes tens of milliseconds, so
+ * they are kept; an unused connection closes its socket by itself. Large executors spread their
+ * exchanges over several connections, because one connection has one thread. If the endpoint's name
+ * resolves to several pods, {@link Replicas} chooses one for each call.
  */
 final class ChannelPool {
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
@@ -30,9 +30,9 @@ final class ChannelPool {
   private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
-   * What exchanges on one connection have in common. Renewed files make a new connection.
+   * Properties shared by all exchanges on one connection. Renewed files make a new connection.
    *
-   * @param pod null where the endpoint's name is enough
+   * @param pod the pod to connect to; null if the endpoint's name is enough
    */
   private record Key(
       Known known,
@@ -41,7 +41,7 @@ final class ChannelPool {
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** An endpoint and the TLS files it was called with: with others it may never answer. */
+  /** Endpoint and the TLS files used to call it: with other files it may never answer. */
   private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
       return new Known(options.endpoint(), options.tls());
@@ -58,14 +58,15 @@ final class ChannelPool {
     this.pod = pod;
   }
 
-  /** A connection for one more exchange; the caller releases it. */
+  /** Return a connection for one more exchange; the caller releases it. */
   static Connection acquire(ClientOptions options, String task) {
     return acquire(options, task, ChannelPool::leastLoaded);
   }
 
   /**
-   * A connection for a question of what there is now: none whose last attempt has failed, on which
-   * a call fails until gRPC has connected it, whatever has started to listen meanwhile.
+   * Return a connection for a question about the peer's current state. It never reuses a connection
+   * whose last attempt failed: calls on it would fail until gRPC reconnects, even if the peer is
+   * listening by now.
    */
   static Connection acquireForQuestion(ClientOptions options) {
     return acquire(options, null, ChannelPool::leastLoadedThatHasNotFailed);
@@ -91,7 +92,7 @@ final class ChannelPool {
     }
   }
 
-  /** An endpoint has answered a call of this JVM. */
+  /** Record that an endpoint has answered a call of this JVM. */
   static void answered(ClientOptions options) {
     ANSWERED.add(Known.of(options));
   }
@@ -120,7 +121,7 @@ final class ChannelPool {
     return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)));
   }
 
-  /** Closes unused connections to pods that the endpoint no longer has. */
+  /** Close unused connections to pods that the endpoint no longer has. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()
@@ -140,7 +141,10 @@ final class ChannelPool {
     return true;
   }
 
-  /** Addresses of one family: a pod may have one of each. The JVM caches them. */
+  /**
+   * Return the endpoint's addresses, of one family only, because a pod may have one of each. The
+   * JVM caches them.
+   */
   private static List<InetAddress> addresses(Endpoint endpoint) {
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
       return List.of();
@@ -149,7 +153,7 @@ final class ChannelPool {
       InetAddress[] all = InetAddress.getAllByName(endpoint.host());
       return Arrays.stream(all).filter(all[0].getClass()::isInstance).toList();
     } catch (UnknownHostException e) {
-      // The call fails with the reason.
+      // The call will fail and report the reason.
       return List.of();
     }
   }
@@ -157,7 +161,7 @@ final class ChannelPool {
   private synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
-    // A second connection to an address that is dead would be one more attempt.
+    // A second connection to a dead address would only be one more attempt.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
@@ -172,7 +176,7 @@ final class ChannelPool {
     return leastLoaded();
   }
 
-  /** A connection and how many exchanges use it. */
+  /** Connection with the number of exchanges that use it. */
   final class SharedChannel {
     private final ManagedChannel channel;
     private int exchanges;
@@ -189,7 +193,7 @@ final class ChannelPool {
       return circuit.explanation();
     }
 
-    /** Skips gRPC's own pause after a connection that failed, which grows to minutes. */
+    /** Skip gRPC's own backoff after a failed connection, which grows to minutes. */
     private void wake() {
       if (hasFailed() && circuit.mayAttempt(System.nanoTime())) {
         channel.resetConnectBackoff();
@@ -216,10 +220,10 @@ final class ChannelPool {
   }
 
   /**
-   * One exchange's part of a connection.
+   * Share of one exchange in a connection.
    *
-   * @param place the pod among several; null where the endpoint's name is enough
-   * @param reach what was known of the endpoint when the connection was asked for
+   * @param place the chosen pod; null if the endpoint's name is enough
+   * @param reach what was known of the endpoint when the connection was requested
    */
   record Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
     ManagedChannel channel() {
@@ -227,31 +231,34 @@ final class ChannelPool {
     }
 
     /**
-     * Before a call: a connection that was refused a moment ago is tried again now, unless the
-     * circuit is open.
+     * Reconnect now if the connection was just refused, unless the circuit is open. Called before a
+     * call.
      */
     void wake() {
       shared.wake();
     }
 
-    /** A call has reached the peer. */
+    /** Record that a call has reached the peer. */
     void connected() {
       shared.connected();
     }
 
-    /** What to tell of a call that could not connect; empty while the circuit is closed. */
+    /**
+     * Return text to append to the error of a call that could not connect; empty while the circuit
+     * is closed.
+     */
     String explanation() {
       return shared.explanation();
     }
 
-    /** The exchange goes on at another pod, if there is one. */
+    /** Move the exchange's next call to another pod, if there is one. */
     void avoid() {
       if (place != null) {
         place.avoid(System.nanoTime());
       }
     }
 
-    /** The exchange is over; once for each {@link #acquire}. */
+    /** Release the connection; once for each {@link #acquire}. */
     void release() {
       shared.release();
       if (place != null) {

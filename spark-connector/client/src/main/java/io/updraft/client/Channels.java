@@ -23,14 +23,18 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 import javax.net.ssl.SSLException;
 
-/** Makes gRPC channels: sockets, TLS, flow control, keepalive. {@link ChannelPool} keeps them. */
+/**
+ * Factory of gRPC channels: sockets, TLS, flow control, keepalive. {@link ChannelPool} keeps them.
+ */
 final class Channels {
-  /** HTTP/2 window of a connection and of each stream: some batches, not a memory bound. */
+  /**
+   * HTTP/2 window of a connection and of each stream: room for a few batches, not a memory limit.
+   */
   private static final int FLOW_CONTROL_BYTES = 4 << 20;
 
   /**
-   * What a connection hands to its socket at once. By default that is 64 KiB, so that a batch of a
-   * file takes 64 system calls here and wakes its reader as often.
+   * Bytes that a connection hands to its socket at once. The default is 64 KiB, with which a batch
+   * of a file takes 64 system calls here and wakes its reader as often.
    */
   private static final WriteBufferWaterMark WRITE_BYTES =
       new WriteBufferWaterMark(FLOW_CONTROL_BYTES / 2, FLOW_CONTROL_BYTES);
@@ -44,7 +48,10 @@ final class Channels {
   private static final DecompressorRegistry UNCOMPRESSED =
       DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
-  /** Held here, or its level is forgotten: it logs each reply that arrives after a cancel. */
+  /**
+   * Strong reference, without which the level would be lost: this logger reports each reply that
+   * arrives after a cancel.
+   */
   private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
 
   static {
@@ -53,13 +60,16 @@ final class Channels {
 
   private Channels() {}
 
-  /** A pod among several has to answer so soon that there is time to try another. */
+  /**
+   * Divisor of the connect timeout for one pod among several, so that there is time to try another.
+   */
   private static final int TRIES_WHILE_CONNECTING = 3;
 
   /**
-   * A channel to the options' endpoint; connects with its first call.
+   * Return a channel to the options' endpoint; it connects with its first call.
    *
-   * @param pod the one to take of those behind the endpoint's name; null leaves that to gRPC
+   * @param pod the pod to use among those behind the endpoint's name; null leaves the choice to
+   *     gRPC
    */
   static ManagedChannel open(ClientOptions options, InetAddress pod) {
     Endpoint endpoint = options.endpoint();
@@ -88,7 +98,8 @@ final class Channels {
         .idleTimeout(IDLE_MINUTES, TimeUnit.MINUTES)
         .decompressorRegistry(UNCOMPRESSED)
         .disableServiceConfigLookUp()
-        // Retries are the exchange's: gRPC would hold every message to be able to send it again.
+        // The exchange retries by itself: gRPC would hold every message to be able to send it
+        // again.
         .disableRetry()
         .build();
   }
@@ -96,9 +107,10 @@ final class Channels {
   private static NettyChannelBuilder unix(Endpoint endpoint) {
     return NettyChannelBuilder.forAddress(EventLoops.unixAddress(endpoint.path()))
         .channelType(EventLoops.unixChannel())
-        // gRPC asks for it on every socket, and netty warns of it on each that has no such option.
+        // gRPC sets it on every socket, and Netty warns about each socket without this option.
         .withOption(ChannelOption.SO_KEEPALIVE, null)
-        // TCP's buffers grow by themselves; a Unix socket's hold a fraction of a batch unless told.
+        // TCP's buffers grow by themselves; by default a Unix socket's buffer holds a fraction of a
+        // batch.
         .withOption(ChannelOption.SO_SNDBUF, UNIX_SEND_BUFFER_BYTES)
         .overrideAuthority("localhost");
   }
@@ -106,7 +118,7 @@ final class Channels {
   private static NettyChannelBuilder network(Endpoint endpoint, InetAddress pod) {
     return to(endpoint, pod)
         .channelType(EventLoops.tcpChannel())
-        // Pools and writers are neighbours: the JVM's proxy is for the world outside.
+        // Pools and writers are inside the cluster: the JVM's proxy is for the outside.
         .proxyDetector(address -> null);
   }
 
@@ -151,7 +163,10 @@ final class Channels {
     }
   }
 
-  /** Netty says of a file that it cannot open that nothing valid is in it. */
+  /**
+   * Return the file, or raise an error if it cannot be opened: Netty would only report that it
+   * contains nothing valid.
+   */
   private static File readable(Path file) {
     if (!Files.exists(file)) {
       throw new IllegalArgumentException("no such file: " + file);

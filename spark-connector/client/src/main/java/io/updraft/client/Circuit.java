@@ -6,20 +6,22 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongBinaryOperator;
 
 /**
- * How often the tasks of this JVM together try to connect to an address that is dead. After some
- * attempts in vain the circuit is open: calls fail at once, as gRPC's channel fails them, and one
- * attempt at growing, jittered intervals finds out whether the address is back; a connection closes
- * the circuit. Tasks wait and give up as {@link Recovery} says: the circuit only saves attempts.
- * Callers read the clock.
+ * Circuit breaker that limits how often the tasks of this JVM together try to connect to a dead
+ * address. After some failed attempts the circuit opens: calls fail at once, as gRPC's channel
+ * fails them, and single attempts at growing, jittered intervals find out whether the address is
+ * back. A connection closes the circuit. {@link Recovery} decides how long tasks wait and when they
+ * give up; the circuit only saves attempts. Callers read the clock.
  */
 final class Circuit {
-  /** Attempts that need not wait for one another: a process that was killed is back soon. */
+  /** Attempts without a wait in between: a killed process is usually back soon. */
   static final int FREE_ATTEMPTS = 5;
 
-  /** The least time between two attempts of an open circuit, at first. */
+  /** First interval between two attempts of an open circuit. */
   static final long FIRST_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
 
-  /** At most so long: less than tasks wait between their tries, so that none is in vain. */
+  /**
+   * Longest interval: shorter than the wait of a task between its tries, so that no try is wasted.
+   */
   static final long LONGEST_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private static final int DOUBLINGS = 4;
@@ -33,15 +35,17 @@ final class Circuit {
   }
 
   /**
-   * A closed circuit.
+   * Create a closed circuit.
    *
-   * @param between a number from the first to the second, both included
+   * @param between returns a random number from the first argument to the second, both included
    */
   Circuit(LongBinaryOperator between) {
     this.between = between;
   }
 
-  /** Whether a call whose connection has failed may try again now; counts the attempt if so. */
+  /**
+   * Return whether a call whose connection has failed may try again now; count the attempt if so.
+   */
   synchronized boolean mayAttempt(long nowNanos) {
     if (isOpen() && nowNanos - nextNanos < 0) {
       return false;
@@ -57,17 +61,20 @@ final class Circuit {
     return true;
   }
 
-  /** The address has answered. */
+  /** Record that the address has answered. */
   synchronized void connected() {
     attempts = 0;
   }
 
-  /** Whether attempts wait for one another. */
+  /** Return whether the circuit is open, so that attempts have to wait. */
   synchronized boolean isOpen() {
     return attempts >= FREE_ATTEMPTS;
   }
 
-  /** What to tell of a call that could not connect; empty while the circuit is closed. */
+  /**
+   * Return text to append to the error of a call that could not connect; empty while the circuit is
+   * closed.
+   */
   synchronized String explanation() {
     return isOpen()
         ? "; the circuit is open after %d attempts to connect, and the tasks of this JVM share the next"

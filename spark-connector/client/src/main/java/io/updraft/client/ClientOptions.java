@@ -7,8 +7,8 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * How a task reaches its pool or writer and what it may hold. Immutable; options with the same
- * endpoint and credentials share a connection in one JVM.
+ * Connection options and limits of a task's exchange with a pool or writer. Immutable; options with
+ * the same endpoint and credentials share a connection in one JVM.
  */
 public final class ClientOptions {
   private static final int REPLAY_WINDOWS = 4;
@@ -21,7 +21,7 @@ public final class ClientOptions {
   }
 
   /**
-   * Starts from the defaults for an endpoint.
+   * Return a builder with the defaults for an endpoint.
    *
    * @throws NullPointerException if the endpoint is null
    */
@@ -29,55 +29,58 @@ public final class ClientOptions {
     return new Builder(endpoint);
   }
 
-  /** A builder with these values. */
+  /** Return a builder with these values. */
   public Builder toBuilder() {
     return values.copy();
   }
 
-  /** Whom the calls are for; named in errors. Default: {@link Peer#POOL}. */
+  /** Return the kind of peer that the calls are for; errors name it. Default: {@link Peer#POOL}. */
   public Peer peer() {
     return values.peer;
   }
 
-  /** Where the pool or the writer listens. Has no default and is never null. */
+  /** Return the address of the pool or the writer. Has no default and is never null. */
   public Endpoint endpoint() {
     return values.endpoint;
   }
 
   /**
-   * The bearer token, sent with each call as {@code authorization}. Default: empty, which sends
-   * none; a service that wants one then fails calls with {@code UNAUTHENTICATED}.
+   * Return the bearer token, sent with each call as {@code authorization}. Default: empty, no
+   * token; a service that requires one then fails calls with {@code UNAUTHENTICATED}.
    */
   public Optional<String> token() {
     return Optional.ofNullable(values.token);
   }
 
   /**
-   * The file with the bearer token; it wins over {@link #token}. Each call reads it, and an
-   * exchange that is refused before any work was done is opened once more if it holds another token
-   * by then. Default: empty.
+   * Return the file with the bearer token; it takes precedence over {@link #token}. Each call reads
+   * it. An exchange that was refused before any work was done is opened once more if the file has
+   * another token by then. Default: empty.
    */
   public Optional<Path> tokenFile() {
     return Optional.ofNullable(values.tokenFile);
   }
 
-  /** The files of TLS; only used with {@code grpc+tls}. Default: {@link TlsFiles#NONE}. */
+  /** Return the TLS files; used only with {@code grpc+tls}. Default: {@link TlsFiles#NONE}. */
   public TlsFiles tls() {
     return values.tls;
   }
 
-  /** Tenant used for fair scheduling in the pool's queue. Default: empty, the application's. */
+  /**
+   * Return the tenant used for fair scheduling in the pool's queue. Default: empty, which means the
+   * application.
+   */
   public Optional<String> tenant() {
     return Optional.ofNullable(values.tenant);
   }
 
-  /** W3C trace context, sent with each call as {@code traceparent}. Default: empty. */
+  /** Return the W3C trace context, sent with each call as {@code traceparent}. Default: empty. */
   public Optional<String> traceParent() {
     return Optional.ofNullable(values.traceParent);
   }
 
   /**
-   * How long a connection may take to be made; positive. Default: 10 s. A call that takes longer
+   * Return the longest time to make a connection; positive. Default: 10 s. A call that takes longer
    * counts as an unreachable endpoint: see {@link #acquireTimeout}.
    */
   public Duration connectTimeout() {
@@ -85,24 +88,24 @@ public final class ClientOptions {
   }
 
   /**
-   * How long a full, draining or restarting pool is asked again before any work was done; zero: it
-   * is asked once. Default: 120 s. An endpoint that has never answered and refuses no connection is
-   * given up after {@link #connectTimeout} already.
+   * Return how long an exchange keeps asking a full, draining or restarting pool before any work
+   * was done; zero: it asks once. Default: 120 s. For an endpoint that has never answered and does
+   * not refuse connections, the limit is {@link #connectTimeout}.
    */
   public Duration acquireTimeout() {
     return values.acquireTimeout;
   }
 
   /**
-   * How long a wait for the pool may see no progress; then the exchange fails with {@code
-   * DEADLINE_EXCEEDED}. Default: zero, no limit but the deadline.
+   * Return the longest wait for the pool without progress, after which the exchange fails with
+   * {@code DEADLINE_EXCEEDED}. Default: zero, no limit but the deadline.
    */
   public Duration replyTimeout() {
     return values.replyTimeout;
   }
 
   /**
-   * How long a call with nothing to send is silent before it says that it is still there; positive.
+   * Return how long a call with nothing to send stays silent before it sends a keepalive; positive.
    * Default: 30 s.
    */
   public Duration keepAlive() {
@@ -110,30 +113,30 @@ public final class ClientOptions {
   }
 
   /**
-   * How long an exchange or a file may last in all, its recoveries included; then it fails with
-   * {@code DEADLINE_EXCEEDED}. Default: zero, no limit.
+   * Return the longest total time of an exchange or a file, its recoveries included, after which it
+   * fails with {@code DEADLINE_EXCEEDED}. Default: zero, no limit.
    */
   public Duration deadline() {
     return values.deadline;
   }
 
-  /** Batches that may be in flight in one exchange; at least 1. Default: 4. */
+  /** Return how many batches may be in flight in one exchange; at least 1. Default: 4. */
   public int windowBatches() {
     return values.windowBatches;
   }
 
   /**
-   * Bytes of batches that may be in flight in one exchange, or wait here for a file; at least 1. A
-   * single larger batch goes alone. Default: 16 MiB.
+   * Return how many bytes of batches may be in flight in one exchange, or wait here for a file; at
+   * least 1. A single larger batch goes alone. Default: 16 MiB.
    */
   public long windowBytes() {
     return values.windowBytes;
   }
 
   /**
-   * Bytes of batches that a function has taken and not answered, kept to be sent again; at least 1.
-   * A function that takes more is not replayed; a single larger batch is kept. Comes on top of the
-   * window. Default: four windows, at least 64 MiB.
+   * Return how many bytes of consumed but unanswered batches the exchange keeps for a replay; at
+   * least 1. It is not replayed if the function has consumed more; a single larger batch is kept.
+   * This memory comes on top of the window. Default: four windows, at least 64 MiB.
    */
   public long replayBytes() {
     return values.replayBytes > 0
@@ -142,30 +145,30 @@ public final class ClientOptions {
   }
 
   /**
-   * Bytes that one message may have, in either direction; at least 1. Larger batches go and come in
-   * parts. Default: 64 MiB.
+   * Return the size limit of one message in bytes, in either direction; at least 1. Larger batches
+   * travel in parts. Default: 64 MiB.
    */
   public int maxMessageBytes() {
     return values.maxMessageBytes;
   }
 
   /**
-   * Bytes that the body of a batch may have, in either direction; at least 1. A larger batch fails
-   * with {@code ERROR_KIND_LIMIT}. Default: 1 GiB.
+   * Return the size limit of a batch's body in bytes, in either direction; at least 1. A larger
+   * batch fails with {@code ERROR_KIND_LIMIT}. Default: 1 GiB.
    */
   public int maxBatchBytes() {
     return values.maxBatchBytes;
   }
 
   /**
-   * How often in a row an exchange may move to another worker with no batch answered in between;
-   * zero: never. Not with {@link Replay#NEVER}. Default: 3.
+   * Return how many times in a row an exchange may move to another worker with no batch answered in
+   * between; zero: never. Unused with {@link Replay#NEVER}. Default: 3.
    */
   public int maxReplays() {
     return values.maxReplays;
   }
 
-  /** Collects options; every setter returns the builder. */
+  /** Builder of options; every setter returns the builder. */
   public static final class Builder implements Cloneable {
     private Endpoint endpoint;
     private Peer peer = Peer.POOL;
@@ -199,7 +202,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#endpoint}.
+     * Set {@link ClientOptions#endpoint}.
      *
      * @throws NullPointerException if the value is null
      */
@@ -208,44 +211,44 @@ public final class ClientOptions {
       return this;
     }
 
-    /** See {@link ClientOptions#peer}. */
+    /** Set {@link ClientOptions#peer}. */
     public Builder peer(Peer value) {
       peer = Objects.requireNonNull(value);
       return this;
     }
 
-    /** See {@link ClientOptions#token}. */
+    /** Set {@link ClientOptions#token}. */
     public Builder token(String value) {
       token = value;
       return this;
     }
 
-    /** See {@link ClientOptions#tokenFile}. */
+    /** Set {@link ClientOptions#tokenFile}. */
     public Builder tokenFile(Path value) {
       tokenFile = value;
       return this;
     }
 
-    /** See {@link ClientOptions#tls}. */
+    /** Set {@link ClientOptions#tls}. */
     public Builder tls(TlsFiles value) {
       tls = Objects.requireNonNull(value);
       return this;
     }
 
-    /** See {@link ClientOptions#tenant}. */
+    /** Set {@link ClientOptions#tenant}. */
     public Builder tenant(String value) {
       tenant = value;
       return this;
     }
 
-    /** See {@link ClientOptions#traceParent}. */
+    /** Set {@link ClientOptions#traceParent}. */
     public Builder traceParent(String value) {
       traceParent = value;
       return this;
     }
 
     /**
-     * See {@link ClientOptions#connectTimeout}.
+     * Set {@link ClientOptions#connectTimeout}.
      *
      * @throws IllegalArgumentException if the value is zero or negative
      */
@@ -255,7 +258,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#acquireTimeout}.
+     * Set {@link ClientOptions#acquireTimeout}.
      *
      * @throws IllegalArgumentException if the value is negative
      */
@@ -265,7 +268,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#replyTimeout}.
+     * Set {@link ClientOptions#replyTimeout}.
      *
      * @throws IllegalArgumentException if the value is negative
      */
@@ -275,7 +278,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#deadline}.
+     * Set {@link ClientOptions#deadline}.
      *
      * @throws IllegalArgumentException if the value is negative
      */
@@ -285,7 +288,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#keepAlive}.
+     * Set {@link ClientOptions#keepAlive}.
      *
      * @throws IllegalArgumentException if the value is zero or negative
      */
@@ -295,7 +298,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#windowBatches}.
+     * Set {@link ClientOptions#windowBatches}.
      *
      * @throws IllegalArgumentException if the value is less than 1
      */
@@ -305,7 +308,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#windowBytes}.
+     * Set {@link ClientOptions#windowBytes}.
      *
      * @throws IllegalArgumentException if the value is less than 1
      */
@@ -315,7 +318,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#replayBytes}.
+     * Set {@link ClientOptions#replayBytes}.
      *
      * @throws IllegalArgumentException if the value is less than 1
      */
@@ -325,7 +328,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#maxMessageBytes}.
+     * Set {@link ClientOptions#maxMessageBytes}.
      *
      * @throws IllegalArgumentException if the value is less than 1
      */
@@ -335,7 +338,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#maxBatchBytes}.
+     * Set {@link ClientOptions#maxBatchBytes}.
      *
      * @throws IllegalArgumentException if the value is less than 1
      */
@@ -345,7 +348,7 @@ public final class ClientOptions {
     }
 
     /**
-     * See {@link ClientOptions#maxReplays}.
+     * Set {@link ClientOptions#maxReplays}.
      *
      * @throws IllegalArgumentException if the value is negative
      */
@@ -358,7 +361,7 @@ public final class ClientOptions {
     }
 
     /**
-     * The options as they stand; the builder may be used further.
+     * Return options with the current values; the builder remains usable.
      *
      * @throws IllegalArgumentException if TLS has a certificate without its key, or a key alone
      */

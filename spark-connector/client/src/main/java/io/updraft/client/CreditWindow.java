@@ -7,16 +7,16 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The batches of a file, numbered from 1: which wait here, for which credit was asked for or given,
- * and which were sent and stored. Not thread-safe.
+ * Batches of a file, numbered from 1, and how far each has come: waiting here, credit requested,
+ * credit given, sent, stored. Not thread-safe.
  */
 final class CreditWindow implements AutoCloseable {
-  /** How many asks may be unanswered: the protocol's limit. */
+  /** Limit on unanswered requests for credit, from the protocol. */
   private static final int MOST_UNANSWERED_ASKS = 16;
 
   private final long windowBytes;
 
-  /** Batches that were not sent yet. */
+  /** Batches that are not sent yet. */
   private final List<RequestBatch> waiting = new ArrayList<>();
 
   private final BatchSlicer slicer;
@@ -41,17 +41,17 @@ final class CreditWindow implements AutoCloseable {
     return sentRows;
   }
 
-  /** Whether everything that was taken over was sent. */
+  /** Return whether every batch taken over was sent. */
   boolean isEmpty() {
     return waiting.isEmpty();
   }
 
-  /** Whether everything that was taken over is stored. */
+  /** Return whether every batch taken over is stored. */
   boolean isStored() {
     return waiting.isEmpty() && stored == sent;
   }
 
-  /** Whether one more batch of this size may wait here; a single one always may. */
+  /** Return whether one more batch of this size may wait here; a single batch always may. */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= windowBytes;
   }
@@ -61,14 +61,14 @@ final class CreditWindow implements AutoCloseable {
     waitingBytes += batch.bodyBytes();
   }
 
-  /** A new call begins, which knows of no batch. */
+  /** Reset for a new call, which has asked for no batch yet. */
   void restart() {
     asked = 0;
     credit = 0;
     slicer.restart();
   }
 
-  /** The next request for credit; null when none may be sent. */
+  /** Return the next request for credit; null if none may be sent. */
   Ask nextAsk() {
     if (asked >= sent + waiting.size() || asked - credit >= MOST_UNANSWERED_ASKS) {
       return null;
@@ -78,13 +78,14 @@ final class CreditWindow implements AutoCloseable {
     return Ask.newBuilder().setBodyBytes(batch.bodyBytes()).build();
   }
 
-  /** Whether there is credit for the next batch. */
+  /** Return whether there is credit for the next batch. */
   boolean hasCredit() {
     return sent < credit;
   }
 
   /**
-   * The next slice of the next batch, which is sent now; with the last one the batch is taken out.
+   * Return the next slice of the next batch, which the caller sends now. With its last slice, the
+   * batch leaves the window.
    */
   BatchSlice send() {
     BatchSlice slice = slicer.next(waiting.get(0));
@@ -97,12 +98,12 @@ final class CreditWindow implements AutoCloseable {
     return slice;
   }
 
-  /** What was sent in all. */
+  /** Return the totals of what was sent. */
   Finish finish() {
     return Finish.newBuilder().setBatches(sent).setRows(sentRows).build();
   }
 
-  /** Takes credit up to a batch; zero means that the message had no such field. */
+  /** Take credit up to a batch; zero means that the message has no such field. */
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(
@@ -112,7 +113,10 @@ final class CreditWindow implements AutoCloseable {
     credit = Math.max(credit, number);
   }
 
-  /** The writer has stored every batch up to this one; zero means that it did not say. */
+  /**
+   * Record that the writer has stored every batch up to this one; zero means that the message has
+   * no such field.
+   */
   void takeStored(long number) throws MalformedReplyException {
     if (number > sent) {
       throw new MalformedReplyException(
@@ -121,7 +125,7 @@ final class CreditWindow implements AutoCloseable {
     stored = Math.max(stored, number);
   }
 
-  /** Releases what was not sent. */
+  /** Release the batches that were not sent. */
   @Override
   public void close() {
     waiting.forEach(RequestBatch::close);

@@ -8,10 +8,10 @@ import java.net.UnknownHostException;
 import java.util.Objects;
 
 /**
- * Where a pool or a writer listens: {@code grpc://host:port}, {@code grpc+tls://host:port} or
- * {@code grpc+unix:///path}. {@link #parse} makes it.
+ * Address of a pool or a writer: {@code grpc://host:port}, {@code grpc+tls://host:port} or {@code
+ * grpc+unix:///path}. {@link #parse} creates it.
  *
- * @param transport how the bytes travel
+ * @param transport transport of the connection
  * @param host host name or address; empty for a Unix socket
  * @param port TCP port; zero for a Unix socket
  * @param path path of the Unix socket; empty for the others
@@ -20,20 +20,20 @@ public record Endpoint(Transport transport, String host, int port, String path) 
   private static final String EXPECTED =
       "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
 
-  /** How the bytes travel. */
+  /** Transport of a connection. */
   public enum Transport {
     /** TCP without encryption. */
     TCP,
     /** TCP with TLS. */
     TLS,
-    /** A Unix domain socket of this host. */
+    /** Unix domain socket of this host. */
     UNIX
   }
 
   /**
-   * Parses an endpoint.
+   * Parse an endpoint.
    *
-   * @throws IllegalArgumentException naming the value, if it is not an endpoint
+   * @throws IllegalArgumentException if the text is not an endpoint; the message contains it
    */
   public static Endpoint parse(String text) {
     URI uri;
@@ -75,7 +75,7 @@ public record Endpoint(Transport transport, String host, int port, String path) 
     return new IllegalArgumentException("\"" + text + "\" is not an endpoint: " + EXPECTED, cause);
   }
 
-  /** Whether its name has an address now; a Unix socket needs none. */
+  /** Return whether the host name resolves to an address now; always true for a Unix socket. */
   public boolean hasAddress() {
     try {
       return transport == Transport.UNIX || InetAddress.getByName(host) != null;
@@ -84,12 +84,12 @@ public record Endpoint(Transport transport, String host, int port, String path) 
     }
   }
 
-  /** Host and port, or the path of the socket. */
+  /** Return host and port, or the path of the socket. */
   String address() {
     return transport == Transport.UNIX ? path : host + ":" + port;
   }
 
-  /** The endpoint as it is written in settings. */
+  /** Return the endpoint as written in settings. */
   @Override
   public String toString() {
     return switch (transport) {

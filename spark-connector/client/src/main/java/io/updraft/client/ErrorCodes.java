@@ -4,7 +4,7 @@ package io.updraft.client;
 import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
 
-/** The one mapping between kinds of errors and gRPC codes: the table in proto/README.md. */
+/** Mapping between kinds of errors and gRPC codes: the table in proto/README.md. */
 final class ErrorCodes {
   private ErrorCodes() {}
 
@@ -26,7 +26,10 @@ final class ErrorCodes {
     };
   }
 
-  /** UNKNOWN without a word in-band is no user's error: those are always told in-band. */
+  /**
+   * Return the kind of error for a code without an in-band error. UNKNOWN maps to INTERNAL, because
+   * a user's error always comes in-band.
+   */
   static ErrorKind kindOf(Status.Code code) {
     return switch (code) {
       case ABORTED -> ErrorKind.ERROR_KIND_WORKER;

@@ -18,27 +18,30 @@ import java.net.UnixDomainSocketAddress;
 import java.util.concurrent.ThreadFactory;
 
 /**
- * The JVM's threads for connections, and the kinds of sockets that go with them: epoll where
- * Netty's native library loads, NIO elsewhere. Daemon threads, started with the first connection
- * that needs one; they live as long as the JVM.
+ * Event loop threads for all connections of this JVM, and the matching socket types: epoll if
+ * Netty's native library loads, NIO otherwise. The threads are daemons, start with the first
+ * connection that needs one, and live as long as the JVM.
  */
 final class EventLoops {
   private static final boolean EPOLL = Epoll.isAvailable();
 
   private static final int CORES_PER_THREAD = 4;
 
-  /** How many there are, and so how many connections are of use to one endpoint. */
+  /** Number of threads, and so the number of useful connections to one endpoint. */
   static final int THREADS =
       Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_THREAD));
 
   static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
 
-  /** The one that looks after silent calls: asking for the next would move connections together. */
+  /**
+   * Event loop that checks for silent calls. It is fixed, because asking the group for the next one
+   * would make connections share threads.
+   */
   static final EventExecutor TIMER = GROUP.iterator().next();
 
   private EventLoops() {}
 
-  // What replaces these two in Netty 4.2 is not in 4.1, which Spark 4.0 brings.
+  // The replacements of these two classes in Netty 4.2 do not exist in 4.1, which Spark 4.0 ships.
   @SuppressWarnings("deprecation")
   private static EventLoopGroup group(ThreadFactory factory) {
     return EPOLL

@@ -14,27 +14,26 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * One exchange with a pool: request batches go out within a window, reply batches come back in
- * order. Used by one task thread; only {@link #cancel} may be called from any thread.
+ * Exchange with a pool: request batches go out within a window, reply batches come back in order.
+ * Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The exchange recovers by itself where that is safe: a full or unreachable pool is asked again
- * before any work was done, and batches move to another worker as far as {@link Replay} allows. It
- * starts no thread: the task's thread opens and recovers, gRPC's event loop receives, and either
- * sends what may be sent: a batch that waits for admission is not held up by a task that is busy
- * elsewhere.
+ * <p>The exchange recovers by itself if that is safe: it asks a full or unreachable pool again
+ * before any work was done, and moves batches to another worker as far as {@link Replay} allows. It
+ * starts no thread: the task's thread opens and recovers, gRPC's event loop receives, and both
+ * send, so that a batch waiting for admission is not held up by a task that is busy elsewhere.
  */
 public final class Exchange extends CallShell<ExchangeCore> {
-  /** The version of proto/README.md that this client speaks. */
+  /** Version of the protocol (proto/README.md) that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
 
   private final ExchangeRequest request;
   private final Collection<? extends Artifact> artifacts;
   private final BooleanSupplier replyFound = this::findReply;
 
-  /** What {@link #findReply} has found. */
+  /** Reply found by {@link #findReply}. */
   private ReplyQueue.Entry found;
 
-  /** Bytes of commands and of what was uploaded with them. */
+  /** Bytes of commands and the uploads that followed them. */
   private long openingBytes;
 
   private Exchange(
@@ -50,8 +49,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Opens an exchange and returns at once; the first failure surfaces in {@link #send}, {@link
-   * #poll} or {@link #take}.
+   * Open an exchange and return at once; the first failure surfaces in {@link #send}, {@link #poll}
+   * or {@link #take}.
    *
    * @param allocator holds the replies; request batches must come from its root
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
@@ -66,11 +65,11 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Opens an exchange whose function needs artifacts; returns when the pool has them, and so does
+   * Open an exchange whose function needs artifacts. Blocks until the pool has them, and so does
    * every call of this class that moves the exchange to another worker. A large function is sent in
    * the same way.
    *
-   * @param artifacts those that the command lists
+   * @param artifacts the artifacts listed in the command
    * @throws ExchangeException if an artifact cannot be read
    */
   public static Exchange open(
@@ -84,12 +83,12 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
   }
 
-  /** The {@code data_header} of the first message of an exchange with this schema. */
+  /** Return the {@code data_header} of the first message of an exchange with this schema. */
   public static byte[] schemaHeader(Schema schema) {
     return RequestBatch.header(schema);
   }
 
-  /** Whether the window has room for one more batch. */
+  /** Return whether the window has room for one more batch. */
   public boolean hasRoom() {
     lock.lock();
     try {
@@ -100,24 +99,24 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Sends a batch and takes it over: the exchange closes it, also when it throws. Never blocks; a
-   * large batch goes out when the pool has admitted the exchange, which is when it has a worker.
-   * Once {@link Reply.Kind#END} has come, batches are dropped: the function wanted no more.
+   * Send a batch and take it over: the exchange closes it, even if this throws. Never blocks; a
+   * large batch goes out once the pool has admitted the exchange, that is, assigned it a worker.
+   * After {@link Reply.Kind#END}, batches are dropped, because the function wants no more.
    *
    * @param rows the batch's rows
    * @throws IllegalArgumentException if the batch has another number of rows
    * @throws ExchangeException if the exchange already failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
-   * @throws IllegalStateException if the window has no room or the sending was finished
+   * @throws IllegalStateException if the window has no room or sending was finished
    */
   public void send(ArrowRecordBatch batch, int rows) {
     send(batch, rows, BatchGroups.NONE);
   }
 
   /**
-   * The same for a function over groups.
+   * Send a batch for a function over groups; otherwise like {@link #send(ArrowRecordBatch, int)}.
    *
-   * @param groups where the batch's groups end
+   * @param groups the ends of the groups in the batch
    */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     if (rows != batch.getLength()) {
@@ -139,15 +138,15 @@ public final class Exchange extends CallShell<ExchangeCore> {
     }
   }
 
-  /** Says that every batch was sent. Idempotent. */
+  /** Announce that every batch was sent. Idempotent. */
   public void finishSending() {
     locked(core::finishSending);
   }
 
   /**
-   * The next batch of results or the end, or null when there is none yet. Never blocks.
+   * Return the next batch of results or the end, or null if neither has arrived yet. Never blocks.
    *
-   * @throws ExchangeException if the exchange failed; replies that came before are given out first
+   * @throws ExchangeException if the exchange failed and all earlier replies were returned
    */
   public Reply poll() {
     recoverIfDue();
@@ -155,11 +154,12 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * The next batch of results, the end, or {@link Reply#ROOM} when a window that was full has
-   * opened; waits for it.
+   * Wait for the next batch of results, the end, or {@link Reply#ROOM} after a full window has
+   * opened, and return it.
    *
-   * @throws ExchangeException if the exchange failed; replies that came before are given out first
-   * @throws InterruptedException if the thread was interrupted; the exchange is still to be closed
+   * @throws ExchangeException if the exchange failed and all earlier replies were returned
+   * @throws InterruptedException if the thread was interrupted; the caller still has to close the
+   *     exchange
    */
   public Reply take() throws InterruptedException {
     recoverIfDue();
@@ -174,7 +174,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return found != null;
   }
 
-  /** Lets the pool send one more reply in place of the one that is handed out. */
+  /** Let the pool send one more reply in place of the one returned now. */
   private static Reply credited(ReplyQueue.Entry entry) {
     if (entry == null) {
       return null;
@@ -204,7 +204,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return core.nextToSend();
   }
 
-  /** Sends what the pool asks for before the first batch; false when the call was lost. */
+  /** Send what the pool asks for before the first batch; return false if the call was lost. */
   private boolean upload(FlightCall to) {
     if (request.deferredPayload().isEmpty() && artifacts.isEmpty()) {
       return true;
@@ -221,53 +221,55 @@ public final class Exchange extends CallShell<ExchangeCore> {
     }
   }
 
-  /** The schema of the results; null until the pool has sent it. */
+  /** Return the schema of the results; null until the pool has sent it. */
   public Schema resultSchema() {
     return read(core::resultSchema);
   }
 
   /**
-   * What the worker measured.
+   * Return the worker's measurements.
    *
-   * @throws IllegalStateException before {@link Reply.Kind#END}
+   * @throws IllegalStateException if called before {@link Reply.Kind#END}
    */
   public Report report() {
     return read(core::report);
   }
 
-  /** Bytes of request messages, those sent again included. */
+  /** Return the bytes of request messages, including those sent again. */
   public long bytesSent() {
     return openingBytes + sentBytes();
   }
 
-  /** Bytes of reply messages. */
+  /** Return the bytes of reply messages. */
   public long bytesReceived() {
     return read(core::bytesReceived);
   }
 
   /**
-   * How many times it was sent again to another worker, as {@link Replay} allows, after its worker
-   * or connection was lost. A pool that is asked again because it was full or away does not count.
+   * Return how many times the exchange was replayed on another worker, as {@link Replay} allows,
+   * after its worker or connection was lost. Asking a full or unavailable pool again does not
+   * count.
    */
   public int replays() {
     return read(core::replays);
   }
 
   /**
-   * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
+   * End the exchange; a waiting task thread wakes with the reason. Idempotent, callable from any
+   * thread.
    */
   public void cancel(String reason) {
     locked(() -> core.cancel(reason));
     call().cancel(reason);
   }
 
-  /** One call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
+  /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
     private final ReplyProtocol protocol = new ReplyProtocol(options);
 
     @Override
     void onReady(boolean first) {
-      // Only artifacts wait for it again: batches have a window of their own.
+      // Only artifacts wait for this event again: batches have a window of their own.
       if (first || protocol.state() == ReplyProtocol.State.INIT) {
         locked(() -> {});
       }

@@ -12,8 +12,8 @@ import java.util.OptionalLong;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * An exchange as a state machine: what the task asks for, what its calls report, and what follows.
- * {@link Exchange} locks it, sends for it and waits.
+ * State machine of an exchange: the task's requests, the events of its calls, and the reactions to
+ * them. {@link Exchange} locks it, sends for it and waits.
  */
 final class ExchangeCore extends CallCore {
   private final RequestLog log;
@@ -22,13 +22,13 @@ final class ExchangeCore extends CallCore {
   private final Admission admission = new Admission();
   private final BatchSlicer slicer;
 
-  /** Number of the last batch before the current call. */
+  /** Number of the last batch before the current call's first. */
   private long base;
 
-  /** Rows of the batches that the current call has sent. */
+  /** Rows in the batches sent by the current call. */
   private long sentRows;
 
-  /** Number, in the current call, of the last batch that the function took. */
+  /** Number, within the current call, of the last batch that the function took. */
   private long consumed;
 
   private List<ByteString> wanted;
@@ -37,7 +37,7 @@ final class ExchangeCore extends CallCore {
   private boolean roomWanted;
   private Schema resultSchema;
 
-  /** What the worker measured, once the pool has sent every result of the current call. */
+  /** The worker's measurements, set once the pool has sent every result of the current call. */
   private Report report;
 
   private long bytesReceived;
@@ -70,17 +70,22 @@ final class ExchangeCore extends CallCore {
     return recovery.replays();
   }
 
-  /** Whether the pool has asked for the deferred function. */
+  /** Return whether the pool has asked for the deferred function. */
   boolean isPayloadWanted() {
     return payloadWanted;
   }
 
-  /** Whether the pool has said which artifacts it lacks, since {@link #takeWanted}. */
+  /**
+   * Return whether the pool has reported which artifacts it lacks since the last {@link
+   * #takeWanted}.
+   */
   boolean isWantedKnown() {
     return wanted != null;
   }
 
-  /** The artifacts that the pool has asked for; null when it has not, or the call is over. */
+  /**
+   * Take the artifacts that the pool has asked for; null if it has not asked, or the call is over.
+   */
   List<ByteString> takeWanted() {
     List<ByteString> asked = wanted;
     wanted = null;
@@ -101,12 +106,12 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  /** The call has sent its command, and what the pool asked for: batches may follow. */
+  /** Record that the call has sent its command and what the pool asked for: batches may follow. */
   void opened(long commandBytes, long nowNanos) {
     admission.opened(commandBytes, nowNanos);
   }
 
-  /** What the current call is to send next; null when it has to wait. */
+  /** Return the next message of the current call; null if it has to wait. */
   Step<RequestMetadata> nextToSend() {
     if (!isRunning()) {
       return null;
@@ -137,7 +142,7 @@ final class ExchangeCore extends CallCore {
     return new Step<>(batch.groups().metadata(transmitted()), slice, false);
   }
 
-  /** Batches that the current call has sent. */
+  /** Return how many batches the current call has sent. */
   private long transmitted() {
     return log.transmitted() - base;
   }
@@ -148,7 +153,7 @@ final class ExchangeCore extends CallCore {
     return room;
   }
 
-  /** Takes a batch over, and closes it when it throws; false when there is no call. */
+  /** Take a batch over, closing it if this throws; return false if no call is open. */
   boolean admit(RequestBatch batch) {
     try {
       switch (phase()) {
@@ -173,7 +178,7 @@ final class ExchangeCore extends CallCore {
     roomWanted = !log.hasRoom();
   }
 
-  /** The next reply or the end; null when there is none yet. */
+  /** Return the next reply or the end; null if neither has arrived yet. */
   ReplyQueue.Entry next() {
     if (phase() == Phase.CLOSED) {
       throw new IllegalStateException("the exchange is closed");
@@ -188,7 +193,10 @@ final class ExchangeCore extends CallCore {
     return entry == null && phase() == Phase.FINISHED ? ReplyQueue.END : entry;
   }
 
-  /** The same, or {@link ReplyQueue#ROOM} once when a window that was full has opened. */
+  /**
+   * Return the next reply or the end, or {@link ReplyQueue#ROOM} once after a full window has
+   * opened.
+   */
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
     if (entry != null || !roomWanted || isSendingFinished() || !log.hasRoom()) {
@@ -198,7 +206,7 @@ final class ExchangeCore extends CallCore {
     return ReplyQueue.ROOM;
   }
 
-  /** Fails the exchange unless it has ended. */
+  /** Fail the exchange unless it has ended. */
   void cancel(String reason) {
     if (phase().isUndecided()) {
       replies.close();
@@ -214,9 +222,9 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * A message of a call, in order.
+   * Handle the next message of a call.
    *
-   * @param consumedInCall number, in that call, of the last batch that the function took
+   * @param consumedInCall number, within that call, of the last batch that the function took
    */
   void onEvent(Call from, ReplyEvent event, long consumedInCall, int sizeBytes, long nowNanos)
       throws MalformedReplyException {
@@ -289,7 +297,7 @@ final class ExchangeCore extends CallCore {
 
   @Override
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
-    // All results have arrived and were counted: a connection that breaks now does no harm.
+    // All results have arrived and were counted, so a connection that breaks now does no harm.
     boolean complete = isCurrent(from) && report != null;
     if (complete && reasonOf(status, nowNanos).origin() == Failure.Origin.CONNECTION) {
       finish();
@@ -301,7 +309,7 @@ final class ExchangeCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     boolean connected = call().connected();
-    // A call that was sent no batch has done no work: it waited for a worker or for its input.
+    // A call without a batch has done no work: it was waiting for a worker or for its input.
     boolean lostOnTheWire =
         reason.origin() == Failure.Origin.CONNECTION && connected && admission.hasHandedOver();
     if (admission.isOpen() && connected) {
@@ -315,13 +323,15 @@ final class ExchangeCore extends CallCore {
       return new Recovery.Decision.GiveUp(explained(last.failure()));
     }
     if (!log.oneToOne()) {
-      // Now, not when the next call begins: the task could take one before.
+      // Drop them now, not when the next call begins: the task could take one in between.
       replies.dropBatches();
     }
     return decision;
   }
 
-  /** The failure, and why another worker was not asked where its cause would have allowed that. */
+  /**
+   * Add to the failure why the exchange was not replayed, if its cause would have allowed a replay.
+   */
   private Failure explained(Failure failure) {
     if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {
       return failure;
@@ -335,7 +345,10 @@ final class ExchangeCore extends CallCore {
                 options().peer().replayBytesSetting()));
   }
 
-  /** Zero if the worker gave no sign: it may have died before it saw its first batch. */
+  /**
+   * Return the number of the batch that the function has started; zero if unknown: the worker may
+   * have died before it saw its first batch.
+   */
   private long startedBatch() {
     if (!log.oneToOne()) {
       return consumed;

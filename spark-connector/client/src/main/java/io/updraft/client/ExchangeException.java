@@ -6,9 +6,9 @@ import io.updraft.proto.v1.ErrorKind;
 import java.util.Optional;
 
 /**
- * Raised when an exchange or a file has failed for good: what could be recovered is not raised. The
- * message says what happened, where, and which setting to look at. The {@linkplain #getCause cause}
- * is what this side saw, such as a broken connection; null when the pool or the writer said it.
+ * Raised when an exchange or a file has failed for good, after all recovery. The message says what
+ * happened, where, and which setting to check. The {@linkplain #getCause cause} is what this side
+ * saw, such as a broken connection; null if the pool or the writer reported the failure.
  */
 public final class ExchangeException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -25,21 +25,22 @@ public final class ExchangeException extends RuntimeException {
   }
 
   /**
-   * Whose fault it is and whether a retry can help: see the table of errors in proto/README.md.
-   * {@code ERROR_KIND_UNSPECIFIED} after {@link Exchange#cancel}.
+   * Return the kind of error, which says who caused it and whether a retry can help: see the table
+   * of errors in proto/README.md. {@code ERROR_KIND_UNSPECIFIED} after {@link Exchange#cancel}.
    */
   public ErrorKind kind() {
     return kind;
   }
 
-  /** The name of the gRPC status code that goes with {@link #kind}, such as {@code UNAVAILABLE}. */
+  /** Return the name of the gRPC status code for {@link #kind}, such as {@code UNAVAILABLE}. */
   public String code() {
     return code;
   }
 
   /**
-   * What the pool said in its last message, with the class and the Python traceback of a user's
-   * exception; empty when it died before, or the failure is local, and after serialisation.
+   * Return the pool's last message, with the class and the Python traceback of a user's exception.
+   * Empty if the pool died before it could send one, if the failure is local, and after
+   * serialisation.
    */
   public Optional<Error> details() {
     return Optional.ofNullable(details);

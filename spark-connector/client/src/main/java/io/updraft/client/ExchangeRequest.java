@@ -8,15 +8,15 @@ import io.updraft.proto.v1.Limits;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * What opens each call of an exchange.
+ * Opening messages of each call of an exchange.
  *
- * @param command the command, encoded
- * @param deferredPayload the payload of a session function that is too large to be sent before the
- *     pool has room for it; empty when the command has the payload
+ * @param command the encoded command
+ * @param deferredPayload the payload of a session function that is too large to send before the
+ *     pool has room for it; empty if the command contains the payload
  * @param schemaHeader IPC metadata of the batches
  */
 record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] schemaHeader) {
-  /** What the command asks for, with the client's own limit of what it takes. */
+  /** Return the request for a command, adding the client's own limit on reply batches. */
   static ExchangeRequest of(ExchangeCommand asked, Schema schema, ClientOptions options) {
     byte[] schemaHeader = RequestBatch.header(schema);
     Limits.Builder limits = asked.getLimits().toBuilder();

@@ -18,25 +18,25 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * Why a call or the whole exchange ended: the table of errors in proto/README.md, read from the
+ * Reason why a call or a whole exchange ended: the table of errors in proto/README.md from the
  * client's side.
  *
- * @param kind whose fault it is
+ * @param kind kind of error, which says who caused it
  * @param code name of the gRPC status code
- * @param message for the user
- * @param details what the pool said in-band, or null
- * @param cause what this side saw, or null
- * @param origin who found it out
+ * @param message message for the user
+ * @param details the pool's in-band error, or null
+ * @param cause exception seen by this side, or null
+ * @param origin side that found the failure
  */
 record Failure(
     ErrorKind kind, String code, String message, Error details, Throwable cause, Origin origin) {
-  /** Who said that a call failed. */
+  /** Side that reported a failed call. */
   enum Origin {
-    /** The pool or the writer, in-band or by a status. */
+    /** The pool or the writer, in-band or through a status. */
     POOL,
     /** The connection: it could not be made, or it broke. */
     CONNECTION,
-    /** This side: cancelled, timed out, or the protocol was broken. */
+    /** This side: it cancelled, timed out, or found a violation of the protocol. */
     CLIENT
   }
 
@@ -44,24 +44,25 @@ record Failure(
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
   /**
-   * How gRPC in Java and gRPC in C say that a message is too large: with the code of a full pool.
+   * Messages by which gRPC in Java and in C report that a message is too large; they use the same
+   * code as for a full pool.
    */
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");
 
-  /** A failure with the code that goes with its kind. */
+  /** Create a failure with the code that belongs to its kind. */
   private Failure(ErrorKind kind, String message, Throwable cause, Origin origin) {
     this(kind, ErrorCodes.codeOf(kind).name(), message, null, cause, origin);
   }
 
-  /** What the pool said in-band. */
+  /** Return the failure for an in-band error. */
   static Failure inBand(Error error) {
     ErrorKind kind = error.getKind();
     String code = ErrorCodes.codeOf(kind).name();
     return new Failure(kind, code, error.getMessage(), error, null, Origin.POOL);
   }
 
-  /** What a status says, when nothing was said in-band. */
+  /** Return the failure for a status without an in-band error. */
   static Failure ofStatus(Status status, ClientOptions options) {
     String peer = "the " + options.peer().noun() + " at " + options.endpoint();
     String text = String.valueOf(status.getDescription());
@@ -77,7 +78,7 @@ record Failure(
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
     if (refusal.isPresent()) {
-      // Netty's message about other bytes than TLS's is all of them.
+      // Netty's message is a dump of the bytes that are not TLS.
       String seen =
           refusal.get() instanceof NotSslRecordException
               ? "what it sends is not TLS"
@@ -105,7 +106,7 @@ record Failure(
     return new Failure(kind, code, message, null, cause, origin);
   }
 
-  /** How to give the peer a token that it accepts. */
+  /** Return advice on how to provide a token that the peer accepts. */
   private static String acceptedToken(ClientOptions options) {
     Peer peer = options.peer();
     if (options.tokenFile().isPresent()) {
@@ -121,8 +122,9 @@ record Failure(
   }
 
   /**
-   * Why this side does not talk to the peer: its certificate, or bytes that are no TLS. A handshake
-   * that merely broke off is not meant: the pool may have died in it.
+   * Return the exception because of which this side refuses to talk to the peer: a bad certificate,
+   * or bytes that are not TLS. A handshake that merely broke off does not count, because the pool
+   * may have died during it.
    */
   private static Optional<Throwable> refusedByTls(Throwable cause) {
     return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
@@ -138,7 +140,7 @@ record Failure(
             || text.startsWith("Keepalive failed"));
   }
 
-  /** The peer's bytes break the protocol, or cannot be read. */
+  /** Return the failure for bytes of the peer that break the protocol or cannot be read. */
   static Failure malformed(String message, Throwable cause) {
     return new Failure(
         ErrorKind.ERROR_KIND_PROTOCOL, "INTERNAL", message, null, cause, Origin.CLIENT);
@@ -151,7 +153,7 @@ record Failure(
     return new Failure(ErrorKind.ERROR_KIND_LIMIT, message, null, Origin.CLIENT);
   }
 
-  /** This side has lost what it announced. */
+  /** Return the failure for an announced artifact that this side can no longer read. */
   static Failure unreadable(Artifact artifact, IOException cause) {
     String message =
         "an artifact of %d bytes that the function needs cannot be read: %s"
@@ -159,13 +161,13 @@ record Failure(
     return new Failure(ErrorKind.ERROR_KIND_INTERNAL, message, cause, Origin.CLIENT);
   }
 
-  /** This side could not store what came back. */
+  /** Return the failure for returned bytes that this side could not store. */
   static Failure notKept(Throwable cause) {
     String message = "the bytes that the writer returned could not be stored: " + cause;
     return new Failure(ErrorKind.ERROR_KIND_SINK, message, cause, Origin.CLIENT);
   }
 
-  /** No connection was made in time. */
+  /** Return the failure for a connection that was not made in time. */
   static Failure unconnected(Endpoint endpoint) {
     String message = "no answer from " + endpoint.address();
     return new Failure(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, message, null, Origin.CONNECTION);
@@ -177,7 +179,7 @@ record Failure(
         ErrorKind.ERROR_KIND_UNSPECIFIED, "CANCELLED", message, null, null, Origin.CLIENT);
   }
 
-  /** The exchange, with all of its calls, took longer than it may. */
+  /** Return the failure for an exchange that, over all its calls, exceeded its deadline. */
   static Failure late(ClientOptions options) {
     Peer peer = options.peer();
     return deadline(
@@ -194,7 +196,8 @@ record Failure(
   }
 
   /**
-   * Whether nobody listened, which is how a peer that restarts looks; not a handshake that broke.
+   * Return whether nothing listened at the endpoint, as when a peer restarts; false for a broken
+   * handshake.
    */
   boolean isRefusedConnection() {
     return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
@@ -206,8 +209,9 @@ record Failure(
   }
 
   /**
-   * Whether something else than the peer may have caused it: another service, another port, TLS on
-   * one side only. The peer itself answers in other ways, but for a connection that breaks.
+   * Return whether a listener other than the peer may have caused the failure: another service,
+   * another port, or TLS on one side only. The peer itself fails in other ways, except for a broken
+   * connection.
    */
   boolean mayBeOfAnotherListener() {
     return switch (code) {
@@ -217,17 +221,17 @@ record Failure(
     };
   }
 
-  /** Whether there was no room: the status, which comes last, says when to come again. */
+  /** Return whether the peer was full; its status, which comes last, says when to retry. */
   boolean isWithoutRoom() {
     return kind == ErrorKind.ERROR_KIND_POOL_FULL || kind == ErrorKind.ERROR_KIND_QUOTA;
   }
 
-  /** The same failure, told in other words. */
+  /** Return the same failure with another message. */
   Failure withMessage(String other) {
     return new Failure(kind, code, other, details, cause, origin);
   }
 
-  /** When the pool wants to be asked again, in milliseconds. */
+  /** Return the pool's retry hint in milliseconds. */
   static OptionalLong retryAfterMilliseconds(Metadata trailers) {
     String value = trailers == null ? null : trailers.get(RETRY_AFTER);
     try {

@@ -13,29 +13,29 @@ import java.util.OptionalLong;
 import java.util.Set;
 
 /**
- * A file being written, as a state machine: what to send next, what the writer may say when, and
- * what follows when a call is lost. {@link FileExchange} locks it, sends for it and waits.
+ * State machine of a file being written: what to send next, what the writer may send when, and what
+ * to do when a call is lost. {@link FileExchange} locks it, sends for it and waits.
  */
 final class FileCore extends CallCore {
-  /** How far this side has come in a call. */
+  /** Stage of this side of a call. */
   enum Stage {
-    /** The command was not sent yet; nothing may go before it. */
+    /** The command is not sent yet; nothing may precede it. */
     OPENING,
-    /** Asks and batches may follow. */
+    /** Requests for credit and batches may follow. */
     OPEN,
-    /** The writer was told to finish the file; nothing follows. */
+    /** This side has asked the writer to finish the file; nothing follows. */
     FINISHED,
-    /** The writer was told to give the file up; nothing follows. */
+    /** This side has told the writer to abandon the file; nothing follows. */
     ABORTED;
 
-    /** What moves it on: the message that was sent. */
+    /** Event that advances the stage: the message that was sent. */
     enum Event {
       OPENED,
       FINISHED,
       ABORTED
     }
 
-    /** The stage that follows; an event that comes too early or too late changes nothing. */
+    /** Return the next stage; an event that comes too early or too late changes nothing. */
     Stage after(Event event) {
       return switch (event) {
         case OPENED -> this == OPENING ? OPEN : this;
@@ -45,7 +45,10 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** Failures after which the writer may have published the file: it did not say. */
+  /**
+   * Failures after which the file may have been published, because the writer did not report its
+   * fate.
+   */
   private static final Set<ErrorKind> UNANSWERED =
       EnumSet.of(
           ErrorKind.ERROR_KIND_DEADLINE,
@@ -73,7 +76,7 @@ final class FileCore extends CallCore {
     this.window = new CreditWindow(options);
   }
 
-  /** Throws if the file has failed or was closed. */
+  /** Throw if the file has failed or was closed. */
   void check() {
     if (phase() == Phase.FAILED) {
       throw failure();
@@ -84,7 +87,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Whether one more batch of this size may wait here; a single one always may.
+   * Return whether one more batch of this size may wait here; a single batch always may.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -94,7 +97,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Whether the writer has stored every batch; it only says so with a synchronous pace.
+   * Return whether the writer has stored every batch; it reports that only with a synchronous pace.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -104,7 +107,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Whether the receipt is here and every byte of a returned file is stored.
+   * Return whether the receipt has arrived and every byte of a returned file is stored.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -117,12 +120,12 @@ final class FileCore extends CallCore {
     return phase() == Phase.FINISHED && receivedBytes == storedBytes;
   }
 
-  /** The receipt; null until the file is whole. */
+  /** Return the receipt; null until the file is whole. */
   Receipt receipt() {
     return isReceived() ? receipt : null;
   }
 
-  /** Takes a batch over; closes one that comes too late. */
+  /** Take a batch over; close it and throw if it comes too late. */
   void admit(RequestBatch batch) {
     if (isSendingFinished() || phase() == Phase.CLOSED) {
       batch.close();
@@ -137,15 +140,15 @@ final class FileCore extends CallCore {
     window.restart();
   }
 
-  /** The command was sent. */
+  /** Record that the command was sent. */
   void opened() {
     stage = stage.after(Stage.Event.OPENED);
   }
 
   /**
-   * The next message; null when nothing may be sent now.
+   * Return the next message; null if nothing may be sent now.
    *
-   * @param ready whether the transport takes a batch without queueing it
+   * @param ready true if the transport takes a batch without queueing it
    */
   Step<WriteRequestMetadata> nextToSend(boolean ready) {
     if (!isRunning() || stage != Stage.OPEN) {
@@ -173,7 +176,7 @@ final class FileCore extends CallCore {
     return null;
   }
 
-  /** Gives the file up; returns the message that says so, or null when it is too late for one. */
+  /** Abandon the file; return the message that says so, or null if it is too late for one. */
   Step<WriteRequestMetadata> abort(String reason) {
     if (stage != Stage.OPEN) {
       return null;
@@ -183,7 +186,7 @@ final class FileCore extends CallCore {
     return new Step<>(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
   }
 
-  /** Fails the file unless it is whole. */
+  /** Fail the file unless it is whole. */
   @Override
   void fail(Failure reason) {
     boolean unstored = phase() == Phase.FINISHED && !isReceived();
@@ -192,7 +195,7 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** Whether the writer was told to finish the file and has not said what became of it. */
+  /** Return whether the writer was asked to finish the file and has not reported the result. */
   private boolean isInDoubt(Failure reason) {
     boolean unanswered = reason.details() == null && UNANSWERED.contains(reason.kind());
     boolean told = isRunning() && stage == Stage.FINISHED;
@@ -200,10 +203,10 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * A message of a call.
+   * Handle a message of a call.
    *
-   * @param partBytes bytes of the file that are in it
-   * @return whether they are to be stored
+   * @param partBytes number of the file's bytes in the message
+   * @return whether the caller has to store these bytes
    */
   boolean onReply(Call from, WriteReplyMetadata reply, long partBytes, long nowNanos)
       throws MalformedReplyException {
@@ -253,13 +256,13 @@ final class FileCore extends CallCore {
     finish();
   }
 
-  /** Bytes that came back are stored. */
+  /** Record that returned bytes are stored. */
   void onStored(int bytes, long nowNanos) {
     progressed(nowNanos);
     storedBytes += bytes;
   }
 
-  /** Until every part is stored, a broken call fails the file. */
+  /** Fail the file if a call breaks before every part is stored. */
   @Override
   void onBroken(Call from, Failure broken) {
     if (from == call()) {
@@ -268,13 +271,13 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * As long as no batch was sent and no part came back, another call can take the place of one that
-   * is lost.
+   * Allow another call to replace a lost one as long as no batch was sent and no part came back.
    */
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
-      // The first batch may come long after the file was opened: only then a full writer matters.
+      // The first batch may come long after the file was opened; a full writer matters only from
+      // then on.
       recovery =
           new Recovery(
               options(),

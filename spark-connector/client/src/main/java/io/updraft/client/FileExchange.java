@@ -16,18 +16,18 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * One file that a writer writes for us: batches go out as the writer gives credit, a receipt comes
- * back. Used by one task thread; only {@link #cancel} may be called from any thread.
+ * File written by a remote writer: batches go out as the writer gives credit, a receipt comes back.
+ * Used by one task thread; only {@link #cancel} may be called from any thread.
  *
  * <p>The task's thread hands batches over and waits; gRPC's event loop sends them when credit
- * comes, so that none is held up by a task that is busy elsewhere. What happens when is decided by
- * {@link FileCore}.
+ * comes, so that no batch is held up by a task that is busy elsewhere. {@link FileCore} decides
+ * what happens when.
  */
 public final class FileExchange extends CallShell<FileCore> {
-  /** Messages that the writer may send before they were handled: credit, parts, the receipt. */
+  /** Messages that the writer may send ahead of their handling: credit, parts, the receipt. */
   private static final int REPLIES_AHEAD = 4;
 
-  /** How long an abort waits for the writer to end the call. */
+  /** Time that an abort waits for the writer to end the call. */
   private static final long ABORT_MILLISECONDS = 5_000;
 
   private final Pace pace;
@@ -54,11 +54,10 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Opens a file and returns at once; the first failure surfaces in {@link #send} or {@link
-   * #finish}.
+   * Open a file and return at once; the first failure surfaces in {@link #send} or {@link #finish}.
    *
-   * @param allocator holds what comes back; batches must come from its root
-   * @param sink where the bytes of a returned file go; with direct delivery it gets none
+   * @param allocator holds returned bytes; batches must come from its root
+   * @param sink receives the bytes of a returned file; unused with direct delivery
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    */
   public static FileExchange open(
@@ -72,12 +71,13 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Sends a batch and takes it over: it is closed, also when this throws. Waits while more bytes
-   * than the window's are here, and with a synchronous pace until the batch is stored.
+   * Send a batch and take it over: it is closed, even if this throws. Wait while more bytes than
+   * the window's are queued here, and with a synchronous pace until the batch is stored.
    *
    * @throws ExchangeException if the file has failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
-   * @throws InterruptedException if the thread was interrupted; the file is still to be closed
+   * @throws InterruptedException if the thread was interrupted; the caller still has to close the
+   *     file
    */
   public void send(ArrowRecordBatch batch) throws InterruptedException {
     RequestBatch request = RequestBatch.takeOver(batch, BatchGroups.NONE, options);
@@ -94,11 +94,12 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Says that every batch was sent and waits for the receipt.
+   * Announce that every batch was sent and wait for the receipt.
    *
-   * @throws ExchangeException if the file has failed; the message says when the writer may have
-   *     published it all the same
-   * @throws InterruptedException if the thread was interrupted; the file is still to be closed
+   * @throws ExchangeException if the file has failed; the message says if the writer may have
+   *     published it anyway
+   * @throws InterruptedException if the thread was interrupted; the caller still has to close the
+   *     file
    */
   public Receipt finish() throws InterruptedException {
     locked(core::finishSending);
@@ -106,7 +107,7 @@ public final class FileExchange extends CallShell<FileCore> {
     return read(core::receipt);
   }
 
-  /** Gives the file up and waits, for a bounded time, until the writer has let go of it. */
+  /** Abandon the file and wait, for a bounded time, until the writer has released it. */
   public void abort(String reason) {
     lock.lock();
     try {
@@ -123,7 +124,7 @@ public final class FileExchange extends CallShell<FileCore> {
     close();
   }
 
-  /** Time that the task has waited for the writer. */
+  /** Return how long the task has waited for the writer. */
   public long waitedNanos() {
     return waitedNanos;
   }
@@ -159,14 +160,14 @@ public final class FileExchange extends CallShell<FileCore> {
       super.send(step);
     } finally {
       if (step.slice() != null && step.slice().isLast()) {
-        // The transport keeps references of its own to what it has not written yet.
+        // The transport holds its own references to bytes that it has not written yet.
         step.slice().batch().close();
       }
     }
   }
 
   /**
-   * Ends the file without a receipt; a waiting task thread wakes with the reason, to {@link #abort}
+   * End the file without a receipt; a waiting task thread wakes with the reason, to {@link #abort}
    * or {@link #close} it. Idempotent.
    */
   public void cancel(String reason) {
@@ -200,7 +201,7 @@ public final class FileExchange extends CallShell<FileCore> {
           parts.add(body);
         }
         advance();
-        // The next part of a file comes when this one is stored.
+        // The writer may send the next part once this one is stored.
         return !part;
       } finally {
         lock.unlock();

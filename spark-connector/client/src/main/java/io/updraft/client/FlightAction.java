@@ -9,16 +9,16 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 
 /**
- * Flight's {@code Action}: the request of {@code DoAction}.
+ * Flight's {@code Action} message, the request of {@code DoAction}.
  *
  * @param type the action's name
- * @param body what the action is given
+ * @param body argument of the action
  */
 record FlightAction(String type, ByteString body) {
   private static final int TYPE_FIELD = 1;
   private static final int BODY_FIELD = 2;
 
-  /** Its bytes. */
+  /** Return the encoded message. */
   InputStream encoded() {
     int sizeBytes =
         CodedOutputStream.computeStringSize(TYPE_FIELD, type)

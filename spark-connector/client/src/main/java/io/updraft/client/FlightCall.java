@@ -18,31 +18,31 @@ import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
 
 /**
- * One DoExchange call: its connection, its headers, and the gate behind which nothing is read any
- * more. What the messages mean, the subclasses say. The hooks run on gRPC's event loop.
+ * DoExchange call: its connection, its headers, and the gate that stops reading. Subclasses
+ * interpret the messages. The hooks run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
-  /** How often a call checks whether it was silent for too long: services end silent calls. */
+  /** Interval of the check for silence: services end calls that are silent for too long. */
   private static final long LOOK_SECONDS = 1;
 
-  /** How far a call has come; whether it has reached the wire is another matter. */
+  /** Stage of a call, independent of whether it has reached the wire. */
   private enum Stage {
-    /** Nothing was sent yet. */
+    /** Nothing is sent yet. */
     PREPARED,
     /** gRPC has the call; its first message is on its way. */
     STARTED,
     /** Messages may follow. */
     OPEN,
-    /** This side has said that no message follows. */
+    /** This side has announced that no message follows. */
     HALF_CLOSED,
-    /** The peer, or the connection, has ended it. */
+    /** The peer or the connection has ended the call. */
     CLOSED,
-    /** This side has ended it. */
+    /** This side has ended the call. */
     CANCELLED,
-    /** It is over, and its connection was given back. */
+    /** The call is over and has released its connection. */
     RELEASED;
 
-    /** What moves a call on. */
+    /** Event that advances the stage. */
     enum Event {
       STARTED,
       OPENED,
@@ -52,7 +52,7 @@ abstract class FlightCall implements CallCore.Call {
       RELEASED
     }
 
-    /** The stage that follows; an event that comes too early or too late changes nothing. */
+    /** Return the next stage; an event that comes too early or too late changes nothing. */
     Stage after(Event event) {
       return switch (event) {
         case STARTED -> this == PREPARED ? STARTED : this;
@@ -86,11 +86,11 @@ abstract class FlightCall implements CallCore.Call {
   private volatile boolean connected;
 
   /**
-   * Prepares a call.
+   * Prepare a call.
    *
-   * @param token looked up for this call
-   * @param task whose call it is
-   * @param remainingNanos until the call's deadline; zero for none
+   * @param token the token read for this call
+   * @param task the task that makes the call
+   * @param remainingNanos time until the call's deadline; zero if there is none
    */
   FlightCall(
       ClientOptions options,
@@ -109,7 +109,7 @@ abstract class FlightCall implements CallCore.Call {
     this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
   }
 
-  /** The task's name, by which pools tell tasks apart; null without one. */
+  /** Return the name by which pools tell tasks apart; null if there is no task. */
   private static String name(TaskIdentity task) {
     return task.getOwner().getApplicationId().isEmpty()
         ? null
@@ -120,20 +120,23 @@ abstract class FlightCall implements CallCore.Call {
             + task.getTaskAttemptId();
   }
 
-  /** The call has reached the wire for the first time, or takes more after it was full. */
+  /**
+   * Handle the call reaching the wire for the first time, or taking more messages after it was
+   * full.
+   */
   abstract void onReady(boolean first);
 
   /**
-   * A message arrived; it is closed afterwards.
+   * Handle a message; the caller closes it afterwards.
    *
-   * @return whether the peer may send one more at once
+   * @return whether the peer may send one more right away
    */
   abstract boolean onMessage(IncomingMessage message) throws MalformedReplyException;
 
-  /** The call is unusable; comes at most once, and no message follows. */
+  /** Handle a call that became unusable; called at most once, and no message follows. */
   abstract void onBroken(Failure failure);
 
-  /** The call ended with a status; nothing follows. */
+  /** Handle the end of the call; nothing follows. */
   abstract void onClosed(Status status, Metadata trailers);
 
   @Override
@@ -143,7 +146,8 @@ abstract class FlightCall implements CallCore.Call {
 
   @Override
   public final boolean connected() {
-    // gRPC does not call onReady while its queue is full, as in a call that waits for a worker.
+    // gRPC does not call onReady while its queue is full, for example in a call that waits for a
+    // worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       reached();
     }
@@ -166,17 +170,17 @@ abstract class FlightCall implements CallCore.Call {
     return connected ? Reach.ANSWERED : connection.reach();
   }
 
-  /** Whether the call has ended, on this side or the other. */
+  /** Return whether the call has ended, on this side or the other. */
   final boolean ended() {
     return stage.get().isOver();
   }
 
-  /** Takes an event; returns the stage before it. */
+  /** Apply an event and return the stage before it. */
   private Stage move(Stage.Event event) {
     return stage.getAndUpdate(before -> before.after(event));
   }
 
-  /** Opens the call and sends its first message. @return bytes sent */
+  /** Open the call, send its first message and return the bytes sent. */
   final long start(ByteString command, byte[] schemaHeader, int replies) {
     connection.wake();
     synchronized (this) {
@@ -194,7 +198,7 @@ abstract class FlightCall implements CallCore.Call {
     return bytes;
   }
 
-  /** Sends a message unless the call has ended. @return bytes sent */
+  /** Send a message unless the call has ended, and return the bytes sent. */
   final long send(OutgoingMessage message) {
     if (ended()) {
       return 0;
@@ -211,7 +215,7 @@ abstract class FlightCall implements CallCore.Call {
     return message.sizeBytes();
   }
 
-  /** Says that no message follows. */
+  /** Announce that no message follows. */
   final void halfClose() {
     sending.lock();
     try {
@@ -225,15 +229,15 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** No message is being read any more, and none will be. */
+  /** Release what the call holds; no message is being read any more, and none will be. */
   void onReleased() {}
 
-  /** What this call says when it has nothing else to say. */
+  /** Return the message that shows that this side is alive. */
   abstract MessageLite keepAlive();
 
   /**
-   * Says that this side is still there, when nothing was sent for a while. Never waits: where the
-   * task is sending, or the transport has not taken what was sent, no keepalive is needed.
+   * Send a keepalive if nothing was sent for a while. Never waits: no keepalive is needed while the
+   * task is sending or the transport still has unsent messages.
    */
   private void keepAliveIfQuiet() {
     if (stage.get() != Stage.OPEN || !sending.tryLock()) {
@@ -245,38 +249,45 @@ abstract class FlightCall implements CallCore.Call {
         send(OutgoingMessage.of(keepAlive()));
       }
     } catch (RuntimeException | Error e) {
-      // The call is broken, and says so to whoever waits for it. The event loop serves others: it
-      // must not see what is an Error of Netty's when there is no memory for one message.
+      // The call is broken and reports that to whoever waits for it. The event loop serves other
+      // calls, so it must not see this error, for example an Error of Netty's when memory for one
+      // message is missing.
       keepAlives.cancel(false);
     } finally {
       sending.unlock();
     }
   }
 
-  /** gRPC refuses to send on a call that another thread has just cancelled. */
+  /**
+   * Rethrow the exception unless the call has ended: gRPC refuses to send on a call that another
+   * thread has just cancelled.
+   */
   private void ignoreIfCancelled(IllegalStateException e) {
     if (!ended()) {
       throw e;
     }
   }
 
-  /** Whether the transport takes more without queueing it; {@link #onReady} says when. */
+  /**
+   * Return whether the transport takes more without queueing it; {@link #onReady} signals when it
+   * does again.
+   */
   final boolean isReady() {
-    // gRPC must not be asked before the call is started.
+    // gRPC's isReady must not be called before the call is started.
     return stage.get() == Stage.OPEN && call.isReady();
   }
 
-  /** From any thread. */
+  /** Let the peer send more messages; callable from any thread. */
   @Override
   public final void request(int messages) {
     call.request(messages);
   }
 
-  /** Cancels the call unless it has ended; from any thread. */
+  /** Cancel the call unless it has ended; callable from any thread. */
   final void cancel(String reason) {
     Stage before;
     synchronized (this) {
-      // gRPC takes no cancel while it starts a call.
+      // gRPC does not accept a cancel while it starts a call.
       before = move(Stage.Event.CANCELLED);
     }
     if (!before.isOver()) {
@@ -284,18 +295,21 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Closes a call that another one replaces, on another pod where there are several. */
+  /** Close a call that another one replaces, on another pod if there are several. */
   final void leave(String reason) {
     connection.avoid();
     if (stage.get() == Stage.CLOSED) {
-      // gRPC resets no stream whose own end is on its way: what a peer that has ended the call
-      // will never read would be held as long as the connection lasts.
+      // gRPC does not reset a stream that is already half-closed: without this cancel, messages
+      // that the peer will never read would be held as long as the connection lasts.
       call.cancel(reason, null);
     }
     close(reason);
   }
 
-  /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
+  /**
+   * Cancel the call unless it has ended, and return when no reply is being read any more.
+   * Idempotent.
+   */
   final void close(String reason) {
     if (keepAlives != null) {
       keepAlives.cancel(false);

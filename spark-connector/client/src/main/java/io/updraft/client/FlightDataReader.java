@@ -11,8 +11,8 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
- * Reads one FlightData; the body goes from the transport's buffers into one Arrow buffer, copied
- * once. No length is believed beyond the bytes that are there.
+ * Reader of one FlightData. It copies the body once, from the transport's buffers into one Arrow
+ * buffer, and never trusts a length beyond the bytes available.
  */
 final class FlightDataReader {
   private static final byte[] NOTHING = {};
@@ -29,9 +29,9 @@ final class FlightDataReader {
   }
 
   /**
-   * Reads a message from a stream that knows its length.
+   * Read a message from a stream that knows its length.
    *
-   * @throws MalformedReplyException if the bytes are not a FlightData; nothing stays allocated
+   * @throws MalformedReplyException if the bytes are not a FlightData; no memory stays allocated
    */
   static IncomingMessage read(InputStream stream, BufferAllocator allocator)
       throws MalformedReplyException {

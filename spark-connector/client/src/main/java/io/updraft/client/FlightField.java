@@ -5,7 +5,7 @@ import com.google.protobuf.CodedOutputStream;
 import com.google.protobuf.WireFormat;
 import io.netty.buffer.ByteBuf;
 
-/** The fields of Arrow Flight's {@code FlightData}, as they stand on the wire. */
+/** Fields of Arrow Flight's {@code FlightData} on the wire. */
 enum FlightField {
   DESCRIPTOR(1),
   HEADER(2),
@@ -20,7 +20,7 @@ enum FlightField {
     this.tag = number << 3 | LENGTH_DELIMITED;
   }
 
-  /** The field that a tag starts, or null for one that Flight does not have. */
+  /** Return the field of a tag, or null for a field that Flight does not have. */
   static FlightField ofTag(int tag) {
     for (FlightField field : values()) {
       if (field.tag == tag) {
@@ -30,24 +30,24 @@ enum FlightField {
     return null;
   }
 
-  /** Bytes of the tag, the length and the bytes; zero for an absent field. */
+  /** Return the size of the tag, the length and the content in bytes; zero for an absent field. */
   int sizeBytes(int lengthBytes) {
     return lengthBytes == 0 ? 0 : startBytes(lengthBytes) + lengthBytes;
   }
 
-  /** Bytes of the tag and the length. */
+  /** Return the size of the tag and the length in bytes. */
   int startBytes(int lengthBytes) {
     return CodedOutputStream.computeUInt32SizeNoTag(tag)
         + CodedOutputStream.computeUInt32SizeNoTag(lengthBytes);
   }
 
-  /** Writes the tag and the length. */
+  /** Write the tag and the length. */
   void writeStart(ByteBuf target, int lengthBytes) {
     writeVarint(target, tag);
     writeVarint(target, lengthBytes);
   }
 
-  /** Writes the whole field; nothing for an empty one. */
+  /** Write the whole field, or nothing if the content is empty. */
   void write(ByteBuf target, byte[] bytes) {
     if (bytes.length > 0) {
       writeStart(target, bytes.length);

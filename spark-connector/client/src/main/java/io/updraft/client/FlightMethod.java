@@ -12,18 +12,20 @@ import java.io.OutputStream;
 import java.util.function.Function;
 
 /**
- * Flight's methods for gRPC and that of health, without its generated classes: requests write their
- * own bytes, replies are handed over as the stream they came in.
+ * gRPC methods of Flight and of the health service, without Flight's generated classes: requests
+ * write their own bytes, replies are passed on as the stream they came in.
  */
 final class FlightMethod {
-  /** Replies are read by {@link FlightDataReader}. */
+  /** DoExchange; {@link FlightDataReader} reads its replies. */
   static final MethodDescriptor<OutgoingMessage, InputStream> DO_EXCHANGE =
       method(MethodDescriptor.MethodType.BIDI_STREAMING, "DoExchange", MessageStream::new);
 
   static final MethodDescriptor<FlightAction, InputStream> DO_ACTION =
       method(MethodDescriptor.MethodType.SERVER_STREAMING, "DoAction", FlightAction::encoded);
 
-  /** Every listener has it, those without Flight too; its request is an encoded message. */
+  /**
+   * Health check, which every listener has, even without Flight. Its request is an encoded message.
+   */
   static final MethodDescriptor<byte[], InputStream> HEALTH_CHECK =
       named(
           MethodDescriptor.MethodType.UNARY,
@@ -47,7 +49,10 @@ final class FlightMethod {
         .build();
   }
 
-  /** One direction of a method: a client writes requests and reads replies, never the reverse. */
+  /**
+   * Marshaller for one direction of a method: a client writes requests and reads replies, never the
+   * reverse.
+   */
   private record Bytes<T>(Function<T, InputStream> encoder, Function<InputStream, T> decoder)
       implements MethodDescriptor.Marshaller<T> {
     @Override
@@ -61,7 +66,10 @@ final class FlightMethod {
     }
   }
 
-  /** Encodes when gRPC asks for the bytes: a message that is never asked for holds nothing. */
+  /**
+   * Stream that encodes the message once gRPC asks for the bytes, so that a message that is never
+   * sent holds no memory.
+   */
   private static final class MessageStream extends InputStream implements Drainable {
     private final OutgoingMessage message;
     private ByteBufInputStream bytes;

@@ -5,18 +5,18 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.ReferenceManager;
 
 /**
- * One FlightData from pool to client.
+ * FlightData from pool to client.
  *
- * @param header IPC metadata; empty when there is none
+ * @param header IPC metadata; may be empty
  * @param appMetadata the protocol's own message
- * @param body the batch's buffers, owned by this message; null when there is none
- * @param sizeBytes bytes on the wire
+ * @param body the batch's buffers, owned by this message; null if absent
+ * @param sizeBytes size on the wire in bytes
  */
 record IncomingMessage(byte[] header, byte[] appMetadata, ArrowBuf body, int sizeBytes)
     implements AutoCloseable {
   private static final ArrowBuf EMPTY = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0);
 
-  /** The body of a batch; one without rows may have none on the wire. */
+  /** Return the body of a batch; a batch without rows may lack one on the wire. */
   ArrowBuf batchBody() {
     return body == null ? EMPTY : body;
   }

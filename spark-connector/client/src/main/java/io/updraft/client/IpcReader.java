@@ -13,11 +13,11 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
-/** Reads Arrow's IPC metadata and checks every offset against the bytes that are there. */
+/** Reader of Arrow's IPC metadata that checks every offset against the bytes received. */
 final class IpcReader {
   private IpcReader() {}
 
-  /** The kind of an IPC message: a constant of {@link MessageHeader}. */
+  /** Return the kind of an IPC message, a constant of {@link MessageHeader}. */
   static byte kind(byte[] header) throws MalformedReplyException {
     try {
       return message(header).headerType();
@@ -26,7 +26,7 @@ final class IpcReader {
     }
   }
 
-  /** The schema in an IPC message. */
+  /** Return the schema in an IPC message. */
   static Schema schema(byte[] header) throws MalformedReplyException {
     try {
       return MessageSerializer.deserializeSchema(message(header));
@@ -36,8 +36,8 @@ final class IpcReader {
   }
 
   /**
-   * The batch in an IPC message; its buffers are slices of the body, of which the batch holds its
-   * own references.
+   * Return the batch in an IPC message. Its buffers are slices of the body, to which the batch
+   * holds its own references.
    */
   static ArrowRecordBatch batch(byte[] header, ArrowBuf body) throws MalformedReplyException {
     try {
@@ -49,7 +49,10 @@ final class IpcReader {
     }
   }
 
-  /** Arrow's reader gives back a reference to the body, but only when it succeeds. */
+  /**
+   * Slice the body into the batch's buffers; on failure, release the reference that Arrow's reader
+   * releases only on success.
+   */
   private static ArrowRecordBatch slices(RecordBatch batch, ArrowBuf body) throws IOException {
     body.getReferenceManager().retain();
     boolean done = false;

@@ -7,15 +7,15 @@ import java.net.InetSocketAddress;
 import java.util.Optional;
 
 /**
- * What listens at an endpoint where calls have failed as they do not at the peer that was expected
- * there: the other service, another port of it, or one with TLS on one side alone.
+ * Diagnosis of an endpoint where calls fail in ways the expected peer does not: another service may
+ * listen there, it may be another port of the peer, or only one side uses TLS.
  */
 public final class Listener {
   private Listener() {}
 
   /**
-   * Says what listens there, if it is known to be another thing than the endpoint's setting says;
-   * empty if not. Asks for some seconds at most.
+   * Describe what listens at the endpoint if it is known to differ from the endpoint's setting;
+   * empty otherwise. Takes a few seconds at most.
    *
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
@@ -39,8 +39,8 @@ public final class Listener {
   }
 
   /**
-   * Says that the peer asks for a certificate of this client, where calls by TLS have broken off;
-   * empty if it does not.
+   * Return an explanation if the peer asks for a client certificate, after calls by TLS have broken
+   * off; empty if it does not.
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
@@ -79,7 +79,7 @@ public final class Listener {
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
   }
 
-  /** What answers there in gRPC. */
+  /** Describe the gRPC service that answers at the endpoint, if it is not the expected one. */
   private static Optional<String> mistakenService(ClientOptions options)
       throws InterruptedException {
     Peer expected = options.peer();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-/** Raised when the pool's bytes are not what the protocol says. */
+/** Raised if the pool's bytes do not follow the protocol. */
 final class MalformedReplyException extends Exception {
   private static final long serialVersionUID = 1L;
 

@@ -11,13 +11,13 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 
 /**
- * One FlightData from client to pool or writer; what is not in it is empty.
+ * FlightData from client to pool or writer; absent fields are empty.
  *
- * @param descriptor what the call is for; only in its first message
+ * @param descriptor the flight descriptor; only in the first message of a call
  * @param header IPC metadata of a schema or a batch
  * @param appMetadata the protocol's own message
- * @param body bytes of a part
- * @param slice what of a batch is the body; null without one
+ * @param body bytes of a part of an artifact or payload
+ * @param slice the slice of a batch that forms the body; null without a batch
  * @param allocator holds the batch's buffers while they are sent; null without a batch
  */
 record OutgoingMessage(
@@ -32,13 +32,13 @@ record OutgoingMessage(
   private static final int DESCRIPTOR_CMD = 2;
   private static final int TYPE_CMD = 2;
 
-  /** The command and the schema of the arguments. */
+  /** Return the opening message, with the command and the schema of the arguments. */
   static OutgoingMessage opening(ByteString command, byte[] schemaHeader) {
     return new OutgoingMessage(
         commandDescriptor(command), schemaHeader, NOTHING, NOTHING, null, null);
   }
 
-  /** What a core wants sent. */
+  /** Return the message for a core's step. */
   static OutgoingMessage of(CallCore.Step<?> step, WireAllocator allocator) {
     BatchSlice slice = step.slice();
     byte[] header = slice == null ? NOTHING : slice.header();
@@ -46,7 +46,7 @@ record OutgoingMessage(
     return new OutgoingMessage(NOTHING, header, metadata, NOTHING, slice, allocator);
   }
 
-  /** A message without a batch; what it says of the data is in the metadata. */
+  /** Return a message without a batch; the metadata describes the data. */
   static OutgoingMessage of(MessageLite metadata, byte... data) {
     return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), data, null, null);
   }
@@ -68,7 +68,7 @@ record OutgoingMessage(
     return slice == null ? 0 : slice.bodyBytes();
   }
 
-  /** Bytes of the whole message. */
+  /** Return the size of the whole message in bytes. */
   long sizeBytes() {
     return (long) prefixBytes() + bodyBytes();
   }
@@ -81,7 +81,10 @@ record OutgoingMessage(
         + (slice == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
   }
 
-  /** The message's bytes, released by the caller; null when its batch is gone with its exchange. */
+  /**
+   * Encode the message; the caller releases the buffer. Return null if the batch was closed with
+   * its exchange.
+   */
   ByteBuf encode() {
     boolean small = bodyBytes() <= RequestBatch.COPY_LIMIT_BYTES;
     int capacity = prefixBytes() + (small ? bodyBytes() : 0);

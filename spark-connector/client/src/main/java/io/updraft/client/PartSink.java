@@ -4,13 +4,14 @@ package io.updraft.client;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 
-/** Keeps a file whose encoded bytes come back from the writer. */
+/** Destination of a file whose encoded bytes come back from the writer. */
 @FunctionalInterface
 public interface PartSink {
   /**
-   * Appends bytes, which are the caller's again afterwards; on one thread at a time.
+   * Append bytes; the buffer is the caller's again afterwards. Called by one thread at a time.
    *
-   * @throws IOException if they cannot be stored; the file then fails with {@code ERROR_KIND_SINK}
+   * @throws IOException if the bytes cannot be stored; the file then fails with {@code
+   *     ERROR_KIND_SINK}
    */
   void append(ByteBuffer part) throws IOException;
 }

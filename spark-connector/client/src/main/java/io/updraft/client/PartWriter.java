@@ -11,23 +11,23 @@ import java.util.concurrent.Executors;
 import org.apache.arrow.memory.ArrowBuf;
 
 /**
- * Carries the parts of one returned file from gRPC's event loop to its {@link PartSink}, in order,
- * on a thread that may block: the task's own may be busy for long, and the writer does not wait for
- * it. The queue is bounded by the messages that were requested of gRPC.
+ * Queue that passes the parts of one returned file from gRPC's event loop to its {@link PartSink},
+ * in order, on a thread that may block. The task's own thread may be busy for long, and the writer
+ * does not wait for it. The number of messages requested from gRPC bounds the queue.
  */
 final class PartWriter implements AutoCloseable {
-  /** Told about each part, on the thread that stores it. */
+  /** Listener for each part, called on the thread that stores it. */
   interface Owner {
-    /** A part is stored. */
+    /** Handle a stored part. */
     void onStored(int bytes);
 
-    /** The sink has failed; nothing more is stored. */
+    /** Handle a failure of the sink; nothing more is stored. */
     void onFailed(Throwable failure);
   }
 
   private static final long LONGEST_CLOSE_MILLISECONDS = 30_000;
 
-  /** Threads end when no file needs them. */
+  /** Threads for all files; an idle thread ends. */
   private static final ExecutorService THREADS =
       Executors.newCachedThreadPool(new DefaultThreadFactory("updraft-file-parts", true));
 
@@ -42,7 +42,7 @@ final class PartWriter implements AutoCloseable {
     this.owner = owner;
   }
 
-  /** Takes over a reference to a part. */
+  /** Take over a reference to a part. */
   synchronized void add(ArrowBuf part) {
     if (closed) {
       part.close();
@@ -67,7 +67,7 @@ final class PartWriter implements AutoCloseable {
       sink.append(part.nioBuffer(part.readerIndex(), bytes));
       owner.onStored(bytes);
     } catch (IOException | RuntimeException | Error e) {
-      // An error too: the task waits for its parts without a limit.
+      // Catch errors too, because the task waits for its parts without a limit.
       drop();
       owner.onFailed(e);
     }
@@ -89,7 +89,7 @@ final class PartWriter implements AutoCloseable {
     }
   }
 
-  /** Drops what was not stored and waits until the sink is no longer in use. */
+  /** Drop the parts that are not stored and wait until the sink is no longer in use. */
   @Override
   public synchronized void close() {
     drop();

@@ -4,7 +4,7 @@ package io.updraft.client;
 import io.updraft.proto.v1.BatchPart;
 import org.apache.arrow.memory.ArrowBuf;
 
-/** The body of a reply batch that is larger than a message, as far as it has come. */
+/** Body of a reply batch that exceeds the message limit, assembled from its parts. */
 final class PartedBody implements AutoCloseable {
   private final long limitBytes;
   private final String limitSetting;
@@ -12,22 +12,22 @@ final class PartedBody implements AutoCloseable {
   private long bodyBytes;
 
   /**
-   * Nothing has come.
+   * Create an empty body.
    *
-   * @param limitBytes of a whole body: no memory is taken for a larger one
-   * @param limitSetting the setting that says so
+   * @param limitBytes limit on the whole body; no memory is allocated for a larger one
+   * @param limitSetting name of the setting with this limit
    */
   PartedBody(long limitBytes, String limitSetting) {
     this.limitBytes = limitBytes;
     this.limitSetting = limitSetting;
   }
 
-  /** Whether a part has come and the last one has not. */
+  /** Return whether a part has arrived and the last one has not. */
   boolean isOpen() {
     return body != null;
   }
 
-  /** Takes the next part; its buffer stays the caller's. */
+  /** Take the next part; its buffer remains the caller's. */
   void add(BatchPart part, ArrowBuf data) throws MalformedReplyException {
     if (body == null) {
       begin(part, data);
@@ -60,7 +60,7 @@ final class PartedBody implements AutoCloseable {
     body.writerIndex(body.writerIndex() + bytes);
   }
 
-  /** Takes the last part; the caller closes the whole body. */
+  /** Take the last part and return the whole body, which the caller closes. */
   ArrowBuf completed(ArrowBuf last) throws MalformedReplyException {
     append(last);
     if (body.writerIndex() != bodyBytes) {

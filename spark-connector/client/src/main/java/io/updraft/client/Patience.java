@@ -4,9 +4,12 @@ package io.updraft.client;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
-/** Bounded waits that an interruption does not end: the thread is interrupted again afterwards. */
+/**
+ * Bounded waits that an interruption does not end; they restore the thread's interrupt flag
+ * afterwards.
+ */
 final class Patience {
-  /** A wait on a lock that the caller holds, until it is notified or so much time has passed. */
+  /** Wait on a lock that the caller holds, until a notification or the given time. */
   @FunctionalInterface
   interface Pause {
     void await(long nanos) throws InterruptedException;
@@ -14,7 +17,7 @@ final class Patience {
 
   private Patience() {}
 
-  /** Waits until something is done, at most so long. */
+  /** Wait until the condition holds, at most this long. */
   static void await(BooleanSupplier done, long milliseconds, Pause pause) {
     long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds);
     boolean interrupted = false;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-/** Whom a call is for, in the words of errors, and the Spark settings that such errors name. */
+/**
+ * Kind of service that a call is for, with its name in errors and the Spark settings that such
+ * errors mention.
+ */
 public enum Peer {
-  /** Runs functions. */
+  /** Service that runs functions. */
   POOL("pool", "worker", "spark.updraft.udf.", "updraft.pool_status"),
-  /** Writes files. */
+  /** Service that writes files. */
   WRITER("writer", "credit", "spark.updraft.write.", "updraft.writer_status");
 
   private final String noun;
@@ -20,82 +23,82 @@ public enum Peer {
     this.statusAction = statusAction;
   }
 
-  /** What it is called. */
+  /** Return the name of the service in errors. */
   public String noun() {
     return noun;
   }
 
-  /** What it gives to an exchange or a file that may begin. */
+  /** Return the noun for what the service grants an exchange or a file: a worker or credit. */
   String grant() {
     return grant;
   }
 
-  /** The action by which it says what it is: its name in proto/README.md. */
+  /** Return the name of the service's status action in proto/README.md. */
   String statusAction() {
     return statusAction;
   }
 
-  /** The setting for where it listens. */
+  /** Return the setting for the address of the service. */
   public String endpointSetting() {
     return prefix + "endpoint";
   }
 
-  /** The setting for how long a connection may take. */
+  /** Return the setting for the connect timeout. */
   public String connectTimeoutSetting() {
     return prefix + "connectTimeout";
   }
 
-  /** The setting for how long a task waits for a peer that is full or restarts. */
+  /** Return the setting for how long a task waits for a service that is full or restarting. */
   public String acquireTimeoutSetting() {
     return prefix + "acquireTimeout";
   }
 
-  /** The setting for how long a peer may be silent. */
+  /** Return the setting for how long a service may be silent. */
   public String replyTimeoutSetting() {
     return prefix + "replyTimeout";
   }
 
-  /** The setting for how long an exchange may last. */
+  /** Return the setting for how long an exchange may last. */
   public String deadlineSetting() {
     return prefix + "deadline";
   }
 
-  /** The setting for how often in a row a task goes on at another worker. */
+  /** Return the setting for how many times in a row a task may move to another worker. */
   public String maxReplaysSetting() {
     return prefix + "maxReplays";
   }
 
-  /** The setting for what a task keeps of batches to send them again. */
+  /** Return the setting for the bytes of batches that a task keeps for a replay. */
   public String replayBytesSetting() {
     return prefix + "replayBytes";
   }
 
-  /** The setting for how large a batch may be. */
+  /** Return the setting for the size limit of a batch. */
   public String maxBatchBytesSetting() {
     return prefix + "maxBatchBytes";
   }
 
-  /** The setting for the bearer token itself. */
+  /** Return the setting for the bearer token itself. */
   String tokenSetting() {
     return prefix + "token";
   }
 
-  /** The setting for the file with the bearer token. */
+  /** Return the setting for the file with the bearer token. */
   public String tokenFileSetting() {
     return prefix + "tokenFile";
   }
 
-  /** The setting for the authorities that are trusted. */
+  /** Return the setting for the trusted certificate authorities. */
   public String tlsCaFileSetting() {
     return prefix + "tls.caFile";
   }
 
-  /** The setting for this client's certificate chain. */
+  /** Return the setting for this client's certificate chain. */
   public String tlsCertificateFileSetting() {
     return prefix + "tls.certificateFile";
   }
 
-  /** The setting for the key of that certificate. */
+  /** Return the setting for the key of that certificate. */
   public String tlsKeyFileSetting() {
     return prefix + "tls.keyFile";
   }

@@ -16,9 +16,10 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * Asks a pool whether it takes this client at all, before there are tasks: its certificate and
- * token, the versions that both sides must share, and the key that signs its functions. Of several
- * pods behind one name one is asked: they are replicas, started alike.
+ * Check of whether a pool accepts this client at all, before there are tasks: its certificate and
+ * token, the versions that both sides must share, and the key that signs its functions. If several
+ * pods share one name, the check asks one of them, because they are replicas with the same
+ * settings.
  */
 public final class PoolCheck {
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;
@@ -27,7 +28,7 @@ public final class PoolCheck {
 
   private PoolCheck() {}
 
-  /** The thing to correct before the pool can run functions of this client. */
+  /** Problem to fix before the pool can run functions of this client. */
   public enum Cause {
     /** The listener at the endpoint is not a pool that this client can talk to. */
     ENDPOINT,
@@ -35,33 +36,33 @@ public final class PoolCheck {
     CERTIFICATE,
     /** The token is missing or unknown. */
     TOKEN,
-    /** The caller's identity does not have the right, or is of another tenant. */
+    /** The caller's identity lacks the right or belongs to another tenant. */
     PERMISSION,
     /** The two sides differ in a version that they must share. */
     VERSION,
-    /** The pool does not take functions of sessions. */
+    /** The pool does not accept functions of sessions. */
     SESSION_FUNCTIONS,
-    /** The function is not signed, or by a key that the pool does not know. */
+    /** The function is unsigned, or signed by a key that the pool does not know. */
     SIGNATURE
   }
 
   /**
-   * Why no exchange with the pool can succeed.
+   * Reason why no exchange with the pool can succeed.
    *
-   * @param message for the user
+   * @param message message for the user
    */
   public record Refusal(Cause cause, String message) {}
 
   /**
-   * What a pool has answered.
+   * Answer of a pool.
    *
-   * @param refusal why it takes no call of this client
-   * @param silence that no connection could be made or nothing came back in time, for the user;
-   *     empty if something did
-   * @param status what it is; empty if that is not known: it may be restarting or full, and tasks
-   *     find out
-   * @param caller what it knows of this client, as the JSON object of {@code updraft.whoami}
-   * @param signature why it runs nothing that the client's key has signed
+   * @param refusal reason why the pool accepts no call of this client
+   * @param silence message for the user if no connection could be made or no answer came in time;
+   *     otherwise empty
+   * @param status status of the pool. Empty if unknown: the pool may be restarting or full, and
+   *     tasks will find out
+   * @param caller the pool's view of this client, as the JSON object of {@code updraft.whoami}
+   * @param signature reason why the pool runs nothing signed by the client's key
    */
   public record Answer(
       Optional<Refusal> refusal,
@@ -80,22 +81,22 @@ public final class PoolCheck {
           Optional.empty());
     }
 
-    /** Whether the pool takes this client's calls. */
+    /** Return whether the pool accepts this client's calls. */
     public boolean isAccepted() {
       return status.isPresent();
     }
 
     /**
-     * Why the pool cannot run a session's function.
+     * Return why the pool cannot run a session's function; empty if it can.
      *
-     * @param pythonVersion the one that pickled the function
-     * @param sparkVersion the session's
+     * @param pythonVersion Python version that pickled the function
+     * @param sparkVersion Spark version of the session
      */
     public Optional<Refusal> refusalOf(String pythonVersion, String sparkVersion) {
       return refusal.or(() -> status.flatMap(pool -> mismatch(pool, pythonVersion, sparkVersion)));
     }
 
-    /** Why the pool cannot run the functions of a session that does not sign them. */
+    /** Return why the pool cannot run a session's unsigned functions; empty if it can. */
     public Optional<Refusal> refusalOfUnsigned() {
       String message = "the pool runs only functions that their driver has signed";
       return status
@@ -105,9 +106,10 @@ public final class PoolCheck {
   }
 
   /**
-   * Asks once and waits at most the connect timeout for each answer.
+   * Ask once, waiting at most the connect timeout for each answer.
    *
-   * @param signed a statement by the client's key about no function; empty if it signs none
+   * @param signed a statement signed by the client's key without any function; empty if the client
+   *     does not sign
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
@@ -117,7 +119,7 @@ public final class PoolCheck {
     try {
       ActionCall.Outcome outcome = run(connection, options, Peer.POOL.statusAction());
       if (isCutOff(outcome, options)) {
-        // The pool may have ended in this moment: a certificate is at fault if it hangs up again.
+        // The pool may have just ended: the certificate is at fault only if it hangs up again.
         Optional<String> wanted = Listener.wantsCertificate(options);
         outcome = run(connection, options, Peer.POOL.statusAction());
         if (wanted.isPresent() && isCutOff(outcome, options)) {
@@ -129,7 +131,7 @@ public final class PoolCheck {
       }
       Optional<PoolStatus> status = body(outcome).flatMap(PoolCheck::status);
       if (status.isEmpty()) {
-        // Whatever it is that listens there, tasks get its own words.
+        // Whatever listens there, tasks report its own error.
         return Answer.UNKNOWN;
       }
       Optional<String> caller =
@@ -145,7 +147,7 @@ public final class PoolCheck {
     }
   }
 
-  /** Asks the pool for a client without a signing key. */
+  /** Ask the pool on behalf of a client without a signing key. */
   public static Answer ask(ClientOptions options) throws InterruptedException {
     return ask(options, Optional.empty());
   }
@@ -156,7 +158,10 @@ public final class PoolCheck {
     return ActionCall.run(connection, options, new FlightAction(action, ByteString.EMPTY));
   }
 
-  /** Whether a connection by TLS was made and broke off, as it does where certificates differ. */
+  /**
+   * Return whether a TLS connection was made and then broke off, as happens if certificates do not
+   * match.
+   */
   private static boolean isCutOff(ActionCall.Outcome outcome, ClientOptions options) {
     Status status = outcome.status();
     return options.endpoint().transport() == Endpoint.Transport.TLS
@@ -165,14 +170,17 @@ public final class PoolCheck {
         && silenceOf(status, options).isEmpty();
   }
 
-  /** A pool that looks at no signatures has no such action, and takes every key. */
+  /**
+   * Return why the pool refuses the key. A pool that does not check signatures lacks this action
+   * and accepts every key.
+   */
   private static Optional<Refusal> refusedSignature(Status status) {
     return status.getCode() == Status.Code.PERMISSION_DENIED
         ? Optional.of(new Refusal(Cause.SIGNATURE, status.getDescription()))
         : Optional.empty();
   }
 
-  /** The result of an action; empty if it cannot be read. */
+  /** Return the result of an action; empty if it cannot be read. */
   private static Optional<ByteString> body(ActionCall.Outcome outcome) {
     try {
       CodedInputStream input = CodedInputStream.newInstance(outcome.result());
@@ -219,7 +227,10 @@ public final class PoolCheck {
         : Answer.UNKNOWN;
   }
 
-  /** Netty ends a TLS handshake by a timeout of its own, which may come before ours. */
+  /**
+   * Return a message if the peer did not answer in time; otherwise empty. Netty's own timeout for a
+   * TLS handshake counts, too, because it may come before ours.
+   */
   private static Optional<String> silenceOf(Status status, ClientOptions options) {
     String told = "nothing that listens at %s answered".formatted(options.endpoint());
     if (status.getCode() == Status.Code.DEADLINE_EXCEEDED) {

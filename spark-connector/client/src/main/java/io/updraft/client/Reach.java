@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-/** What is known of an endpoint that cannot be reached now: whether it pays to wait for it. */
+/**
+ * Knowledge about an endpoint that is unreachable now, which decides whether waiting for it makes
+ * sense.
+ */
 enum Reach {
-  /** Its name has no address, or its socket no directory: most likely it is misspelt. */
+  /**
+   * Its name has no address, or the directory of its socket is missing: most likely it is misspelt.
+   */
   UNRESOLVED,
-  /** Its name has an address; this JVM has not talked to it yet. */
+  /** Its name has an address, but it has not answered this JVM yet. */
   RESOLVED,
-  /** It has answered this JVM before: most likely it restarts. */
+  /** It has answered this JVM before: most likely it is restarting. */
   ANSWERED
 }

@@ -4,17 +4,20 @@ package io.updraft.client;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 /**
- * Keeps the event loop from allocating for a task that has ended: once {@link #close} has returned,
- * no reply is being read and none will be.
+ * Gate that keeps the event loop from allocating for a task that has ended: once {@link #close}
+ * returns, no reply is being read and none will be.
  */
 final class ReadGate {
-  /** Reading is a copy of one message: this only bounds a defect. */
+  /**
+   * Limit on the wait for a read. A read only copies one message, so the limit matters only if
+   * there is a bug.
+   */
   private static final long LONGEST_READ_MILLISECONDS = 30_000;
 
   private boolean shut;
   private Thread reader;
 
-  /** Begins to read a reply; false when nothing may be read any more. */
+  /** Begin to read a reply; return false if reading is no longer allowed. */
   synchronized boolean enter() {
     if (!shut) {
       reader = Thread.currentThread();
@@ -22,18 +25,18 @@ final class ReadGate {
     return !shut;
   }
 
-  /** The reply was read and handed over, or dropped. */
+  /** End the read of a reply, which was handed over or dropped. */
   synchronized void exit() {
     reader = null;
     notifyAll();
   }
 
-  /** Nothing more is read. */
+  /** Forbid further reads. */
   synchronized void shut() {
     shut = true;
   }
 
-  /** Nothing more is read, and what is being read has been handed over. */
+  /** Forbid further reads and wait until the current one has ended. */
   synchronized void close() {
     shut = true;
     Patience.await(

@@ -10,45 +10,48 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Decides what follows when a call ends early: ask the pool again, move the unanswered batches to
- * another worker, or give up. A policy: callers read the clock and wait.
+ * Policy for calls that end early: ask the pool again, move the unanswered batches to another
+ * worker, or give up. Callers read the clock and wait.
  */
 final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
 
-  /** How often the log says what a task waits for. */
+  /** Interval of log messages about a waiting task. */
   private static final Duration TOLD_EVERY = Duration.ofSeconds(10);
 
   private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
-  /** No batch is to blame: the worker may never have begun. */
+  /** Marks that no batch is to blame, because the worker may never have begun. */
   private static final long NOTHING = 0;
 
-  /** Whatever the worker did before it took its first batch: import, unpickle, set up. */
+  /** Marks the setup before the first batch as the cause: import, unpickle, initialize. */
   private static final long THE_SETUP = -1;
 
-  /** What is to be done. */
+  /** Decision about the next step. */
   sealed interface Decision {
-    /** A new call after a pause. */
+    /** Make a new call after a pause. */
     record Again(Duration pause) implements Decision {}
 
-    /** A new call at once if there is another token by now; else the exchange fails. */
+    /**
+     * Make a new call at once if the token file has another token by now; otherwise fail the
+     * exchange.
+     */
     record WithAnotherToken(Failure failure) implements Decision {}
 
-    /** The exchange fails. */
+    /** Fail the exchange. */
     record GiveUp(Failure failure) implements Decision {}
   }
 
   /**
-   * How far a call came.
+   * Progress of a call before it ended.
    *
-   * @param workDone whether the function may have seen a batch
+   * @param workDone true if the function may have seen a batch
    * @param base number of the exchange's last batch before the call's first
-   * @param startedBatch number of the batch that the function is known to have worked on; zero when
-   *     it may not have come so far
-   * @param replayable whether all unanswered batches are still there
+   * @param startedBatch number of the batch that the function is known to have worked on; zero if
+   *     unknown
+   * @param replayable true if all unanswered batches are still held
    * @param reach what is known of the endpoint
    */
   record Progress(
@@ -63,7 +66,7 @@ final class Recovery {
   private int replaysInARow;
   private long suspect = NOTHING;
 
-  /** Whether the last call failed because the peer did not accept its token. */
+  /** True if the last call failed because the peer did not accept its token. */
   private boolean tokenRefused;
 
   Recovery(ClientOptions options, RetryBudget budget, long nowNanos) {
@@ -72,28 +75,28 @@ final class Recovery {
     this.acquiringSinceNanos = nowNanos;
   }
 
-  /** How many times unanswered batches moved to another worker, in all. */
+  /** Return how many times, in total, unanswered batches moved to another worker. */
   int replays() {
     return replays;
   }
 
-  /** A batch was answered: the pool works, and the suspected batch did no harm. */
+  /** Record that a batch was answered: the pool works, and the suspected batch was harmless. */
   void progressed() {
     replaysInARow = 0;
     suspect = NOTHING;
   }
 
-  /** The call spent this time in the peer's queue, which does not count as asking in vain. */
+  /** Exclude time spent in the peer's queue from the acquire timeout. */
   void waited(long nanos) {
     acquiringSinceNanos += nanos;
   }
 
-  /** What to do after this failure; the hint says when the pool wants to be asked again, in ms. */
+  /** Decide what to do after a failure. */
   Decision decide(Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
     }
-    // In-band speaks who had let the call in, with a token that was taken away while it waited.
+    // An in-band error means that the call was admitted; its token was revoked while it waited.
     boolean tokenRefusedBefore = tokenRefused && failure.details() == null;
     tokenRefused = failure.kind() == ErrorKind.ERROR_KIND_UNAUTHENTICATED && !progress.workDone();
     if (tokenRefused && !tokenRefusedBefore) {
@@ -113,7 +116,10 @@ final class Recovery {
     return failure.isWithoutRoom() || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
   }
 
-  /** Whether the worker or the way to it was lost, and not the function at fault. */
+  /**
+   * Return whether the worker or the connection to it was lost, as opposed to an error of the
+   * function.
+   */
   static boolean isLoss(Failure failure) {
     return failure.origin() == Failure.Origin.CONNECTION
         || failure.kind() == ErrorKind.ERROR_KIND_WORKER
@@ -148,7 +154,10 @@ final class Recovery {
     }
   }
 
-  /** A peer that restarts is waited for; an endpoint that is misspelt is not. */
+  /**
+   * Return how long to keep trying: a restarting peer is worth waiting for, a misspelt endpoint is
+   * not.
+   */
   private Duration acquireLimit(Failure failure, Reach reach) {
     if (failure.origin() != Failure.Origin.CONNECTION) {
       return options.acquireTimeout();
@@ -187,7 +196,7 @@ final class Recovery {
             failure.message());
   }
 
-  /** What else to check where something listens and does not answer. */
+  /** Return what else to check if something listens but does not answer. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
         ? "with TLS (%s) and whether it wants a certificate of this client ("
@@ -200,7 +209,10 @@ final class Recovery {
     return time.toMillis() / 1000.0 + " s";
   }
 
-  /** Grows with each try, differs between tasks, and is at least what the peer asked for. */
+  /**
+   * Return the pause before the next try. It grows with each try, is jittered between tasks, and is
+   * at least the peer's hint.
+   */
   private long backoffMilliseconds(OptionalLong hint) {
     long first =
         Math.min(
@@ -236,9 +248,9 @@ final class Recovery {
   }
 
   /**
-   * What is to blame for a lost worker. A connection may break because the worker took its pod with
-   * it (by using all memory), but only a batch that had begun is suspected of that. When a pool
-   * drains, nothing is to blame.
+   * Return what to blame for a lost worker. A connection may break because the worker took its pod
+   * down (by using all memory), but only a batch that had begun is suspected of that. If a pool is
+   * draining, nothing is to blame.
    */
   private static long blamed(Failure failure, Progress progress) {
     long told = failure.details() == null ? 0 : failure.details().getSequence();

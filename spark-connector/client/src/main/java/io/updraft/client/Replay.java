@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-/** Whether request batches may be sent again when a worker or the connection is lost. */
+/** Policy for sending request batches again after the loss of a worker or the connection. */
 public enum Replay {
   /**
-   * For deterministic one-to-one functions: batches that were not answered are kept and sent to
-   * another worker.
+   * For deterministic one-to-one functions: keep unanswered batches and send them to another
+   * worker.
    */
   REPLAY,
   /**
-   * For deterministic functions that answer when they like: all batches are kept until the task
-   * takes the first result, and until then another worker may begin anew.
+   * For deterministic functions whose replies do not match requests one to one: keep all batches
+   * until the task takes the first result; until then another worker may start over.
    */
   FROM_THE_START,
-  /** The exchange fails with its worker. */
+  /** Fail the exchange if its worker is lost. */
   NEVER
 }

@@ -10,11 +10,11 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The pods behind one name, and which of them the next call of this JVM goes to: the one with the
- * fewest calls, and among equals the one that was idle longest. All calls of one task go to one
- * pod, so that it knows them as one task's: tasks that each held a worker of one pod and waited for
- * one of another would deadlock. A pod that has just failed or refused a call comes last. A policy:
- * callers resolve names and read the clock.
+ * Choice between the pods behind one name for the next call of this JVM: the pod with the fewest
+ * calls, and among equals the one that has been idle longest. All calls of one task go to the same
+ * pod, so that the pod can recognize them as one task's: tasks that each held a worker of one pod
+ * and waited for a worker of another would deadlock. A pod that has just failed or refused a call
+ * comes last. A policy: callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -43,17 +43,17 @@ final class Replicas {
     }
   }
 
-  /** Where a task's calls are, while it has any. */
+  /** Pod of a task's calls, kept while the task has any. */
   private static final class Stay {
     Pod pod;
     int calls;
   }
 
   /**
-   * A place for one more call.
+   * Return a place for one more call.
    *
-   * @param addresses those that the name has now; not empty
-   * @param task whose call it is; null for a call of no task
+   * @param addresses the current addresses of the name; not empty
+   * @param task the task that makes the call; null if there is none
    */
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
@@ -76,7 +76,7 @@ final class Replicas {
         .orElseThrow();
   }
 
-  /** One call's place at a pod. */
+  /** Place of one call at a pod. */
   final class Place {
     private final Pod pod;
     private final String task;
@@ -90,7 +90,7 @@ final class Replicas {
       return pod.address;
     }
 
-    /** The call has failed: for a while, others go to another pod if there is one. */
+    /** Record that the call failed: for a while, other calls go to another pod if there is one. */
     void avoid(long nowNanos) {
       synchronized (Replicas.this) {
         pod.failed = true;
@@ -98,7 +98,7 @@ final class Replicas {
       }
     }
 
-    /** The call is over; once. */
+    /** Release the place when the call is over; call this once. */
     void release() {
       synchronized (Replicas.this) {
         pod.calls--;

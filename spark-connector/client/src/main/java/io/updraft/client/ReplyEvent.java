@@ -8,9 +8,9 @@ import java.util.List;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
-/** What one message of the pool means, once {@link ReplyProtocol} has found it in order. */
+/** Meaning of one message of the pool, after {@link ReplyProtocol} has accepted it. */
 sealed interface ReplyEvent {
-  /** Whether it shows that the function may have seen a batch. */
+  /** Return whether the event shows that the function may have seen a batch. */
   default boolean isWork() {
     boolean before =
         this instanceof ArtifactsWanted
@@ -19,28 +19,28 @@ sealed interface ReplyEvent {
     return !before && !(this instanceof Failed);
   }
 
-  /** Releases what nobody will take. */
+  /** Release the event's memory if it is not handed on. */
   default void drop() {}
 
-  /** The schema of the results. */
+  /** Schema of the results. */
   record SchemaKnown(Schema schema) implements ReplyEvent {}
 
   /** The function took request batches; {@link ReplyProtocol#consumed} says how many. */
   record Credit() implements ReplyEvent {}
 
-  /** The pool lacks these artifacts; none: it has all of them. */
+  /** The pool lacks these artifacts; an empty list means that it has all of them. */
   record ArtifactsWanted(List<ByteString> digests) implements ReplyEvent {}
 
   /** The pool has room for the exchange and asks for its function. */
   record PayloadWanted() implements ReplyEvent {}
 
-  /** The exchange has its worker: batches of any size may be sent. */
+  /** The exchange has a worker: batches of any size may be sent. */
   record Admitted() implements ReplyEvent {}
 
-  /** What the function logged for the session. */
+  /** Log lines of the function for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}
 
-  /** Results, owned by whoever holds the event. */
+  /** Batch of results, owned by the holder of the event. */
   record Batch(long sequence, ArrowRecordBatch batch, int[] rowEnds) implements ReplyEvent {
     @Override
     public void drop() {
@@ -48,7 +48,7 @@ sealed interface ReplyEvent {
     }
   }
 
-  /** All results were sent and all have arrived. */
+  /** The pool has sent all results, and all have arrived. */
   record Finished(Report report) implements ReplyEvent {}
 
   /** The exchange failed in the pool. */

@@ -11,31 +11,31 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
- * The pool's half of one call as a state machine: what may come when, and whether the numbers
- * agree. Neighbours: {@link FlightDataReader} before it, {@link ExchangeCore} after it. No
+ * State machine of the pool's side of one call: which messages may come when, and whether the
+ * counts agree. {@link FlightDataReader} comes before it, {@link ExchangeCore} after it. No
  * transport, no locks.
  */
 final class ReplyProtocol implements AutoCloseable {
-  /** How far the pool has come. */
+  /** State of the pool's side. */
   enum State {
-    /** Nothing yet but what the pool wants to have. */
+    /** Only requests for the function or artifacts have come. */
     INIT,
-    /** The pool has the artifacts; no worker yet. */
+    /** The pool has the artifacts, but the exchange has no worker yet. */
     PROVIDED,
-    /** The exchange has its worker; no schema yet. */
+    /** The exchange has a worker; the schema has not come yet. */
     ADMITTED,
-    /** Batches come. */
+    /** Batches are coming. */
     STREAMING,
-    /** The pool said that it sent everything. */
+    /** The pool has announced that it sent everything. */
     FINISHED,
-    /** The pool said why it failed. */
+    /** The pool has reported why it failed. */
     FAILED;
 
-    /** What the pool says. */
+    /** Event reported by the pool. */
     enum Event {
-      /** It lacks the function or an artifact. */
+      /** The pool lacks the function or an artifact. */
       WANTED,
-      /** It has the artifacts. */
+      /** The pool has all artifacts. */
       PROVIDED,
       ADMITTED,
       SCHEMA,
@@ -44,7 +44,7 @@ final class ReplyProtocol implements AutoCloseable {
       FAILED
     }
 
-    /** The state that follows; null when this may not come now. */
+    /** Return the next state; null if the event may not come now. */
     State after(Event event) {
       return switch (event) {
         case WANTED -> this == INIT ? INIT : null;
@@ -79,13 +79,13 @@ final class ReplyProtocol implements AutoCloseable {
     return state;
   }
 
-  /** The number of the last request batch that the function took. */
+  /** Return the number of the last request batch that the function took. */
   long consumed() {
     return consumed;
   }
 
   /**
-   * Takes the next message.
+   * Accept the next message.
    *
    * @throws MalformedReplyException if the message breaks the protocol
    */
@@ -115,7 +115,7 @@ final class ReplyProtocol implements AutoCloseable {
     }
   }
 
-  /** Zero is what a message without the field reads as: it says nothing. */
+  /** Record how far the function has come; zero means that the message has no such field. */
   private void takeConsumed(long number) throws MalformedReplyException {
     if (number != 0 && number < consumed) {
       throw new MalformedReplyException("the pool consumed batch " + number + " after " + consumed);
@@ -193,7 +193,7 @@ final class ReplyProtocol implements AutoCloseable {
     return new ReplyEvent.Credit();
   }
 
-  /** Releases what has come of a batch that will not come as a whole. */
+  /** Release the parts of an incomplete batch. */
   @Override
   public void close() {
     parted.close();

@@ -4,14 +4,14 @@ package io.updraft.client;
 import java.util.ArrayDeque;
 
 /**
- * Replies that have arrived and were not taken. What may be in it is bounded by what was requested
- * of gRPC, one more for each that is taken. Not thread-safe.
+ * Queue of replies that have arrived and are not taken yet. Its size is bounded by the messages
+ * requested from gRPC, one more for each reply taken. Not thread-safe.
  */
 final class ReplyQueue implements AutoCloseable {
   /**
-   * A reply and the call that it came from.
+   * Reply and the call that delivered it.
    *
-   * @param call null when no call may send one more in its place
+   * @param call the call that may send one more reply in its place; null if none may
    */
   record Entry(Reply reply, CallCore.Call call) {}
 
@@ -24,12 +24,12 @@ final class ReplyQueue implements AutoCloseable {
     entries.add(new Entry(reply, from));
   }
 
-  /** The oldest, or null. */
+  /** Take the oldest entry; null if the queue is empty. */
   Entry poll() {
     return entries.poll();
   }
 
-  /** Releases the batches: the call that they came from was lost, and another begins anew. */
+  /** Release the batches of a lost call; another call starts over. */
   void dropBatches() {
     entries.removeIf(
         entry -> {
@@ -41,7 +41,7 @@ final class ReplyQueue implements AutoCloseable {
         });
   }
 
-  /** Releases what nobody took. */
+  /** Release the batches that were not taken. */
   @Override
   public void close() {
     for (Entry entry = entries.poll(); entry != null; entry = entries.poll()) {

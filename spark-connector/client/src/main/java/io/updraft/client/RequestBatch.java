@@ -10,11 +10,11 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * A batch that the exchange has taken over, held until it cannot be needed again. It may be written
- * several times: once for each worker that it is sent to.
+ * Batch that the exchange has taken over and holds until it is no longer needed. It may be written
+ * several times, once for each worker that it is sent to.
  */
 final class RequestBatch implements AutoCloseable {
-  /** Up to here one copy is cheaper than a list of buffers. */
+  /** Largest body for which one copy is cheaper than a list of buffers. */
   static final int COPY_LIMIT_BYTES = 8 << 10;
 
   private final ArrowRecordBatch batch;
@@ -33,7 +33,7 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * Takes a batch over, and closes it when this throws.
+   * Take a batch over, closing it if this throws.
    *
    * @throws ExchangeException if the batch is larger than the options allow
    */
@@ -50,7 +50,7 @@ final class RequestBatch implements AutoCloseable {
     }
   }
 
-  /** The IPC metadata of batches with this schema. */
+  /** Return the IPC metadata of batches with this schema. */
   static byte[] header(Schema schema) {
     return bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
   }
@@ -61,12 +61,12 @@ final class RequestBatch implements AutoCloseable {
     return bytes;
   }
 
-  /** The batch's IPC metadata. */
+  /** Return the batch's IPC metadata. */
   byte[] header() {
     return header;
   }
 
-  /** Bytes of the body with its padding. */
+  /** Return the size of the body in bytes, including padding. */
   long bodyBytes() {
     return bodyBytes;
   }
@@ -80,9 +80,9 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * A message of the prefix and bytes of this batch's body.
+   * Return a message made of the prefix and a range of this batch's body.
    *
-   * @return null when the batch was closed: its exchange is over, and so is the call that asks
+   * @return null if the batch was closed: its exchange is over, and so is the call that asks
    */
   synchronized ByteBuf message(
       WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {
@@ -131,11 +131,11 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * What a range of the body has of one of the batch's buffers.
+   * Overlap of a range of the body with one of the batch's buffers.
    *
-   * @param startByte of the body
-   * @param index of the buffer
-   * @param length zero or less: nothing
+   * @param startByte start of the overlap in the body
+   * @param index start of the overlap in the buffer
+   * @param length length in bytes; zero or less means no overlap
    */
   private record Overlap(ArrowBuf buffer, long startByte, long index, int length) {}
 

@@ -4,9 +4,9 @@ package io.updraft.client;
 import java.util.TreeMap;
 
 /**
- * The request batches of an exchange, numbered from 1: what the task has sent, what the current
- * call has, what the function has taken and answered, what may still be sent again, and so how much
- * room the window has. Not thread-safe.
+ * Log of an exchange's request batches, numbered from 1: which were sent by the task and by the
+ * current call, taken and answered by the function, which can still be replayed, and how much room
+ * the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
   private final int windowBatches;
@@ -24,10 +24,10 @@ final class RequestLog implements AutoCloseable {
   private long forgottenBytes;
 
   /**
-   * An empty log.
+   * Create an empty log.
    *
-   * @param replayBytes of batches that were taken and not answered, kept for a replay; beyond that
-   *     the exchange gives replay up. A single larger batch is kept
+   * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay; beyond
+   *     it the exchange gives up replay. A single larger batch is kept
    */
   RequestLog(int windowBatches, long windowBytes, long replayBytes, Replay replay) {
     this.windowBatches = windowBatches;
@@ -45,19 +45,19 @@ final class RequestLog implements AutoCloseable {
     return answered;
   }
 
-  /** Number of the last batch that the current call has sent. */
+  /** Return the number of the last batch that the current call has sent. */
   long transmitted() {
     return transmitted;
   }
 
-  /** Whether every batch that is not answered is still there. */
+  /** Return whether every unanswered batch is still held. */
   boolean replayable() {
     return replayable;
   }
 
   /**
-   * Bytes that the function had taken without an answer when they became too many to be kept; zero
-   * if that did not happen.
+   * Return how many bytes the function had taken without an answer when they exceeded the limit;
+   * zero if that did not happen.
    */
   long forgottenBytes() {
     return forgottenBytes;
@@ -74,7 +74,7 @@ final class RequestLog implements AutoCloseable {
     inFlightBytes += batch.bodyBytes();
   }
 
-  /** The function took every batch up to this number. */
+  /** Record that the function has taken every batch up to this number. */
   void consumedThrough(long number) {
     for (long taken = consumed + 1; taken <= number; taken++) {
       long bytes = held.get(taken).bodyBytes();
@@ -91,7 +91,10 @@ final class RequestLog implements AutoCloseable {
     }
   }
 
-  /** The task has a result: one that is not one-to-one cannot be given a second time. */
+  /**
+   * Record that the task has taken a result. Results that are not one-to-one cannot be delivered
+   * twice, so replay ends here.
+   */
   void resultTaken() {
     if (!oneToOne && replayable) {
       forget();
@@ -105,15 +108,15 @@ final class RequestLog implements AutoCloseable {
     held.headMap(consumed, true).clear();
   }
 
-  /** Whether replies are answers: batch for batch and row for row. */
+  /** Return whether replies answer requests batch for batch and row for row. */
   boolean oneToOne() {
     return oneToOne;
   }
 
   /**
-   * Of a one-to-one function: the next batch was answered with so many rows.
+   * Record that a one-to-one function has answered the next batch with this many rows.
    *
-   * @throws MalformedReplyException if no such batch was sent, or it has other rows
+   * @throws MalformedReplyException if no such batch was sent, or it has another number of rows
    */
   void answeredNext(int rows) throws MalformedReplyException {
     if (answered == sent) {
@@ -138,17 +141,17 @@ final class RequestLog implements AutoCloseable {
     }
   }
 
-  /** The first batch that the current call has not sent; null when it has sent them all. */
+  /** Return the first batch that the current call has not sent; null if it has sent them all. */
   RequestBatch untransmitted() {
     return transmitted < sent ? held.get(transmitted + 1) : null;
   }
 
-  /** The current call has sent that batch. */
+  /** Record that the current call has sent that batch. */
   void transmit() {
     transmitted++;
   }
 
-  /** A new call begins: whatever is not answered counts as neither taken nor sent again. */
+  /** Reset for a new call: unanswered batches count as neither taken nor sent. */
   void restart() {
     consumed = Math.min(answered, consumed);
     transmitted = oneToOne ? answered : 0;

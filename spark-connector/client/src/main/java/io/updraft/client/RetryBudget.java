@@ -5,9 +5,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Limits how often all tasks of this JVM together may retry one endpoint: a burst, then at even
- * intervals, so that tasks that are refused together come back one after the other. Callers read
- * the clock.
+ * Limit on how often all tasks of this JVM together may retry one endpoint: a burst, then at even
+ * intervals, so that tasks refused together come back one after the other. Callers read the clock.
  */
 final class RetryBudget {
   static final int BURST = 10;
@@ -15,17 +14,17 @@ final class RetryBudget {
 
   private static final ConcurrentHashMap<Endpoint, RetryBudget> BUDGETS = new ConcurrentHashMap<>();
 
-  /** When the latest retry that was let through may begin; meaningless before the first. */
+  /** Time at which the latest granted retry may begin; meaningless before the first. */
   private long latestNanos;
 
   private boolean used;
 
-  /** The budget that all exchanges with an endpoint share. */
+  /** Return the budget shared by all exchanges with an endpoint. */
   static RetryBudget of(Endpoint endpoint) {
     return BUDGETS.computeIfAbsent(endpoint, ignored -> new RetryBudget());
   }
 
-  /** Takes one retry out of the budget: how long it has to wait at least. */
+  /** Take one retry from the budget and return its minimum wait. */
   synchronized long takeNanos(long nowNanos) {
     long fullNanos = nowNanos - BURST * INTERVAL_NANOS;
     if (!used || latestNanos - fullNanos < 0) {

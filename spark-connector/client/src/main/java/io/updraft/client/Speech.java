@@ -19,20 +19,20 @@ import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509ExtendedKeyManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
-/** What a TCP port speaks, found out by the bytes that it answers to the first ones of HTTP/2. */
+/** Protocol spoken at a TCP port, detected from its answer to the first bytes of HTTP/2. */
 enum Speech {
-  /** HTTP/2 without TLS, as gRPC does. */
+  /** HTTP/2 without TLS, like gRPC. */
   HTTP2,
-  /** HTTP/1, as a metrics port does. */
+  /** HTTP/1, like a metrics port. */
   HTTP1,
-  /** TLS, whatever is in it. */
+  /** TLS with any protocol inside. */
   TLS,
   /** TLS that asks for a certificate of this client. */
   MUTUAL_TLS,
-  /** Nothing listens, it says nothing, or something else. */
+  /** Nothing listens, the listener is silent, or it speaks something else. */
   UNKNOWN;
 
-  /** The preface of a client, and a SETTINGS frame without settings. */
+  /** Client preface, followed by an empty SETTINGS frame. */
   private static final byte[] HTTP2_PREFACE =
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0".getBytes(StandardCharsets.US_ASCII);
 
@@ -41,7 +41,7 @@ enum Speech {
   private static final int SETTINGS = 4;
   private static final int LONGEST_MILLISECONDS = 2000;
 
-  /** Asks a port and waits at most the timeout, and not for long, for each answer. */
+  /** Probe a port. The wait for each answer is limited by the timeout, and by 2 s. */
   static Speech of(InetSocketAddress address, Duration timeout) {
     int milliseconds = (int) Math.min(LONGEST_MILLISECONDS, Math.max(1, timeout.toMillis()));
     byte[] answer = answerOf(address, milliseconds);
@@ -55,11 +55,11 @@ enum Speech {
     if (text.startsWith("HTTP/") || text.startsWith("<")) {
       return HTTP1;
     }
-    // What expects TLS answers other bytes with an alert, or by hanging up.
+    // A listener that expects TLS answers other bytes with an alert, or hangs up.
     return ofHandshake(address, milliseconds);
   }
 
-  /** The first bytes of an answer, which may be none; null if no connection was made. */
+  /** Return the first bytes of the answer, possibly none; null if no connection was made. */
   private static byte[] answerOf(InetSocketAddress address, int milliseconds) {
     try (Socket socket = new Socket()) {
       socket.connect(address, milliseconds);
@@ -94,7 +94,7 @@ enum Speech {
         secure.startHandshake();
       }
     } catch (IOException | GeneralSecurityException e) {
-      // The other side may want a certificate of ours, after it has shown its own.
+      // The other side may require a certificate of ours after showing its own.
       return seen(server, client);
     }
     return seen(server, client);
@@ -107,7 +107,7 @@ enum Speech {
     return server.hasSeen ? TLS : UNKNOWN;
   }
 
-  /** Takes note that a certificate of this client is asked for, and gives none. */
+  /** Key manager that records whether the peer asks for a client certificate, and provides none. */
   private static final class Asked extends X509ExtendedKeyManager {
     private boolean wasAsked;
 
@@ -143,7 +143,10 @@ enum Speech {
     }
   }
 
-  /** Takes note of a certificate and does not judge it: nothing is sent to whoever shows it. */
+  /**
+   * Trust manager that records that it saw a certificate and accepts any, because nothing is sent
+   * to its owner.
+   */
   private static final class Witness extends X509ExtendedTrustManager {
     private boolean hasSeen;
 

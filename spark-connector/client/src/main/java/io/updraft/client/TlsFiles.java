@@ -7,20 +7,19 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * The PEM files of {@code grpc+tls}. One that cannot be used raises {@link
- * IllegalArgumentException} when a call is opened.
+ * PEM files for {@code grpc+tls}. An unusable file raises {@link IllegalArgumentException} when a
+ * call is opened.
  *
- * @param ca the certificate authorities that sign the service's certificate; empty trusts those of
- *     the JVM
- * @param certificate this client's certificate chain, for mutual TLS; goes together with the key
- * @param key the private key of that certificate, in PKCS 8
+ * @param ca the certificate authorities that sign the service's certificate; empty trusts the JVM's
+ * @param certificate this client's certificate chain, for mutual TLS; requires the key
+ * @param key private key of that certificate, in PKCS 8
  */
 public record TlsFiles(Optional<Path> ca, Optional<Path> certificate, Optional<Path> key) {
-  /** No files: the JVM's authorities, and no certificate of this client. */
+  /** No files: trust the JVM's authorities and present no client certificate. */
   public static final TlsFiles NONE =
       new TlsFiles(Optional.empty(), Optional.empty(), Optional.empty());
 
-  /** When each file was written last; zero for one that is not there. */
+  /** Return the modification time of each file; zero for a missing one. */
   List<Long> modifiedMilliseconds() {
     return Stream.of(ca, certificate, key)
         .map(file -> file.map(path -> path.toFile().lastModified()).orElse(0L))

@@ -11,17 +11,17 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** What was seen of an endpoint to which no connection could be made, in words. */
+/** Description of a failed attempt to connect to an endpoint. */
 public final class Unreached {
   private Unreached() {}
 
-  /** What an attempt to connect to an endpoint has seen. */
+  /** Describe a failed attempt to connect to an endpoint. */
   public static String of(IOException problem, Endpoint endpoint) {
     return seen(problem, endpoint).orElse(String.valueOf(problem.getMessage()));
   }
 
   /**
-   * The same of what a call ended with; empty if a connection was made, or of what is not known.
+   * Describe the cause of a failed call; empty if a connection was made or the cause is unknown.
    */
   static Optional<String> seen(Throwable cause, Endpoint endpoint) {
     return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
@@ -38,7 +38,7 @@ public final class Unreached {
     if (e instanceof NoRouteToHostException || message.contains("Network is unreachable")) {
       return Optional.of("no route to %s".formatted(address));
     }
-    // Netty's is a ConnectException too.
+    // Netty's timeout is a ConnectException, too.
     if (e instanceof SocketTimeoutException || message.startsWith("connection timed out")) {
       return Optional.of("no answer from %s".formatted(address));
     }

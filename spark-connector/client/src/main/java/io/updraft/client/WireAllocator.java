@@ -7,9 +7,9 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
- * Holds what the transport still has to send of one exchange, apart from the task's allocator: a
- * peer that has stopped reading can keep a few bytes in the socket's queue long after the task has
- * ended, and must not look like a leak of the task.
+ * Allocator for the bytes of one exchange that the transport still has to send, separate from the
+ * task's allocator: a peer that has stopped reading can keep a few bytes in the socket's queue long
+ * after the task has ended, and this must not look like a leak of the task.
  */
 final class WireAllocator {
   private final BufferAllocator allocator;
@@ -20,7 +20,7 @@ final class WireAllocator {
     this.allocator = task.getRoot().newChildAllocator("updraft-wire", 0, Long.MAX_VALUE);
   }
 
-  /** Another reference to the memory of a buffer, which its user closes. */
+  /** Return another reference to a buffer's memory, which the user of the reference closes. */
   ArrowBuf reference(ArrowBuf buffer) {
     ArrowBuf reference = buffer.getReferenceManager().retain(buffer, allocator);
     return reference.readerIndex(buffer.readerIndex()).writerIndex(buffer.writerIndex()).slice();
@@ -35,7 +35,7 @@ final class WireAllocator {
     closeWhenEmpty();
   }
 
-  /** No buffer will be opened any more; the allocator closes with the last one. */
+  /** Declare that no buffer will be opened any more; the allocator closes with the last one. */
   synchronized void close() {
     if (!closed) {
       closed = true;
@@ -50,7 +50,7 @@ final class WireAllocator {
     }
   }
 
-  /** Waits, at most so long, until the transport has given everything back. */
+  /** Wait, at most this long, until the transport has released everything. */
   synchronized void awaitEmpty(long milliseconds) {
     Patience.await(() -> buffers == 0, milliseconds, nanos -> NANOSECONDS.timedWait(this, nanos));
   }

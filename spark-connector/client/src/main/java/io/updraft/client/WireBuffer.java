@@ -10,9 +10,9 @@ import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
 
 /**
- * The bytes of one FlightData with a large body: a prefix and, uncopied, the Arrow buffers of a
- * batch. The references to those are given back once, when the transport has sent the last byte or
- * dropped it.
+ * Bytes of one FlightData with a large body: a prefix and, uncopied, the Arrow buffers of a batch.
+ * The references to these buffers are released once, when the transport has sent or dropped the
+ * last byte.
  */
 final class WireBuffer extends CompositeByteBuf {
   private static final ByteBuf PADDING =
@@ -28,7 +28,7 @@ final class WireBuffer extends CompositeByteBuf {
     addComponent(true, prefix);
   }
 
-  /** Appends bytes of an Arrow buffer. */
+  /** Append bytes of an Arrow buffer. */
   void addBody(ArrowBuf buffer, long index, int length) {
     ArrowBuf reference = allocator.reference(buffer);
     references.add(reference);
@@ -36,7 +36,7 @@ final class WireBuffer extends CompositeByteBuf {
     addComponent(true, Unpooled.wrappedBuffer(reference.nioBuffer(start, length)));
   }
 
-  /** Appends zeros, fewer than 8. */
+  /** Append fewer than 8 zero bytes. */
   void addPadding(int bytes) {
     if (bytes > 0) {
       addComponent(true, PADDING.slice(0, bytes));

@@ -7,31 +7,32 @@ import io.updraft.proto.v1.WriteCommand;
 import java.util.Optional;
 
 /**
- * Asks a writer whether it would open a file, before what the file replaces is removed. The writer
- * creates nothing. Of several pods behind one name one is asked: they are replicas, started alike.
+ * Check of whether a writer would open a file, made before the data that the file replaces is
+ * removed. The writer creates nothing. If several pods share one name, the check asks one of them,
+ * because they are replicas with the same settings.
  */
 public final class WriteCheck {
-  /** The action's name in proto/README.md. */
+  /** Name of the action in proto/README.md. */
   static final String ACTION = "updraft.check_write";
 
-  /** How services answer an action that they do not have. */
+  /** Start of the answer to an action that a service does not have. */
   private static final String NO_ACTION = "no action";
 
   private WriteCheck() {}
 
   /**
-   * Why the writer would not open the file.
+   * Reason why the writer would not open the file.
    *
-   * @param kind whose fault it is
+   * @param kind kind of error, which says who caused it
    * @param code name of the gRPC status code
-   * @param message for the user
-   * @param temporary whether the same question may be answered otherwise a moment later
+   * @param message message for the user
+   * @param temporary true if the writer may answer differently a moment later
    */
   public record Refusal(ErrorKind kind, String code, String message, boolean temporary) {
     private static Refusal of(Failure failure) {
       boolean temporary =
           switch (failure.kind()) {
-            // What TLS does not accept counts as unavailable too, and stays so.
+            // A TLS refusal counts as unavailable, too, but it is permanent.
             case ERROR_KIND_POOL_UNAVAILABLE -> failure.origin() != Failure.Origin.CLIENT;
             case ERROR_KIND_DEADLINE, ERROR_KIND_POOL_FULL -> true;
             default -> failure.origin() == Failure.Origin.CONNECTION;
@@ -41,7 +42,7 @@ public final class WriteCheck {
   }
 
   /**
-   * Asks once and waits at most the connect timeout.
+   * Ask once, waiting at most the connect timeout.
    *
    * @return empty if the writer would open the file
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used

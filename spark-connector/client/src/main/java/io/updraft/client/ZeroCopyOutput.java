@@ -15,11 +15,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Hands a Netty buffer to gRPC's framer without copying it.
+ * Output that hands a Netty buffer to gRPC's framer without copying it.
  *
  * <p>gRPC offers only an {@link OutputStream} to a message that writes itself, and that stream
- * copies. Its list of buffers takes ours as it is. The class depends on two private names of the
- * bundled gRPC; if they are gone the bytes are copied instead, and a test fails.
+ * copies. Its internal list of buffers takes ours as it is. This class depends on two private names
+ * of the bundled gRPC; if they are gone, the bytes are copied instead, and a test fails.
  */
 final class ZeroCopyOutput {
   private static final Logger LOG = LoggerFactory.getLogger(ZeroCopyOutput.class);
@@ -29,16 +29,16 @@ final class ZeroCopyOutput {
 
   private ZeroCopyOutput() {}
 
-  /** Whether this gRPC takes our buffers without a copy. */
+  /** Return whether this gRPC takes our buffers without a copy. */
   static boolean available() {
     return HANDLES != null;
   }
 
   /**
-   * Writes all of a buffer to the stream and releases the caller's reference, at once or when the
+   * Write all of a buffer to the stream and release the caller's reference, immediately or once the
    * transport has sent it.
    *
-   * @return the bytes written
+   * @return the number of bytes written
    */
   static int write(ByteBuf buffer, OutputStream stream) throws IOException {
     int length = buffer.readableBytes();
@@ -71,7 +71,7 @@ final class ZeroCopyOutput {
               .filter(type -> type.getSimpleName().equals("BufferChainOutputStream"))
               .findAny()
               .orElseThrow(ClassNotFoundException::new);
-      // The package's name is asked for, not written: the bundle relocates it.
+      // The package name is looked up at run time because the bundle relocates it.
       Class<?> wrapper =
           Class.forName(NettyChannelBuilder.class.getPackageName() + ".NettyWritableBuffer");
       MethodHandles.Lookup lookup = MethodHandles.lookup();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * One exchange with a pool, or one file that a writer writes, over Arrow Flight.
+ * Client for one exchange with a pool, or one file written by a writer, over Arrow Flight.
  *
- * <p>The package knows Arrow and the Updraft protocol and no Spark. Callers need {@link Exchange}
- * or {@link FileExchange}, what it is opened with ({@link ClientOptions}, {@link Endpoint}) and
- * what comes back ({@link Reply}, {@link ExchangeException}). gRPC stays inside: no signature names
- * it.
+ * <p>The package knows Arrow and the Updraft protocol, but not Spark. Callers need {@link Exchange}
+ * or {@link FileExchange}, the classes to open them ({@link ClientOptions}, {@link Endpoint}) and
+ * their results ({@link Reply}, {@link ExchangeException}). gRPC stays internal: it appears in no
+ * public signature.
  *
- * <p>Both are built alike. A core decides ({@link ExchangeCore}, {@link FileCore}, and {@link
- * CallCore} for what they share) and knows neither lock nor clock. Its shell, the public class,
- * locks it, sends for it and waits ({@link CallShell} for what they share). A {@link FlightCall} is
- * one attempt: its connection, its messages, its end.
+ * <p>Both have the same structure. A core decides ({@link ExchangeCore}, {@link FileCore}, and
+ * {@link CallCore} for the shared part) and uses neither lock nor clock. Its shell, the public
+ * class, locks it, sends for it and waits ({@link CallShell} for the shared part). A {@link
+ * FlightCall} is one attempt: its connection, its messages, its end.
  *
- * <p>No file knows one that knows it, not even by a detour; {@code PackagesTest} checks that.
+ * <p>The files have no dependency cycles; {@code PackagesTest} checks that.
  */
 package io.updraft.client;

@@ -17,10 +17,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 import io.updraft.spark.functions.{Listed, Pools, UnboundPoolFunction}
 
-/** The registered functions of pools, by name: `spark.sql.catalog.updraft =
-  * io.updraft.spark.FunctionCatalog`. Its namespaces are pools, `default` for that of
-  * `spark.updraft.udf.endpoint` and others by `spark.sql.catalog.updraft.pool.NAME`; what stands
-  * before a dot in a function's name is a namespace inside its pool.
+/** Catalog of the pools' registered functions: `spark.sql.catalog.updraft =
+  * io.updraft.spark.FunctionCatalog`. Its namespaces are pools: `default` is the pool of
+  * `spark.updraft.udf.endpoint`, and `spark.sql.catalog.updraft.pool.NAME` adds others. The part of
+  * a function's name before a dot is a namespace inside its pool.
   */
 class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   private var catalog = ""
@@ -62,10 +62,10 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
     find(identifier.namespace().toSeq :+ identifier.name())
       .getOrElse(throw new NoSuchFunctionException(identifier))
 
-  /** The function of this name in the catalog; None: there is none. */
+  /** Return the function with this name in the catalog; None if it does not exist. */
   private[spark] def find(name: Seq[String]): Option[UnboundPoolFunction] = listed.find(name)
 
-  /** The error for a name that the catalog lacks. */
+  /** Return the error for a name that the catalog lacks. */
   private[spark] def missing(name: Seq[String]): String = listed.missing(name)
 
   override def createNamespace(

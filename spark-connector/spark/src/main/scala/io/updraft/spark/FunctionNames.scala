@@ -31,8 +31,8 @@ import io.updraft.spark.functions.{
   UnboundPoolFunction
 }
 
-/** Resolves what Spark does not ask a catalog for: table functions, named arguments, DESCRIBE, and
-  * names of columns.
+/** Rule that resolves pool functions where Spark does not ask a catalog: table functions, named
+  * arguments, DESCRIBE, and names of columns.
   */
 case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -62,10 +62,10 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   private def ofPool(call: UnresolvedFunction): Option[UnboundPoolFunction] =
-    // Spark's internal functions are in no namespace.
+    // Spark's internal functions belong to no namespace.
     if (call.isInternal) None else find(call.nameParts, hasValue)
 
-  /** Raises an error where a name can only be that of a pool's function, and is misspelt. */
+  /** Raise an error if the name can only be that of a pool's function and is misspelt. */
   private def requireKnown(call: UnresolvedFunction): Unit = ofPool(call)
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
@@ -74,7 +74,9 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def hasTable(place: FunctionPlace) = FunctionLookup.hasTable(session, place)
 
-  /** The function of a pool that a name means; None where Spark finds another one before it. */
+  /** Return the pool's function that the name refers to; None if Spark finds another function
+    * first.
+    */
   private def find(
       name: Seq[String],
       isFoundIn: FunctionPlace => Boolean
@@ -83,14 +85,15 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     if (name.length == 1) first(places, isFoundIn)
     else
       places match {
-        // Nothing else can be meant, and Spark would not say what is nearest.
+        // The name can only mean a pool's function, and Spark's own error would not suggest the
+        // nearest name.
         case Seq(FunctionPlace.Catalog(catalog: FunctionCatalog, inside)) =>
           Some(catalog.find(inside).getOrElse(throw notFound(name, catalog.missing(inside))))
         case _ => first(places, isFoundIn)
       }
   }
 
-  /** Spark's own error of a name that it does not find. */
+  /** Return Spark's own error for an unknown function. */
   private def notFound(name: Seq[String], reason: String) = new NoSuchFunctionException(
     "ROUTINE_NOT_FOUND",
     Map("routineName" -> s"${name.mkString(".")} ($reason)")
@@ -107,15 +110,15 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         case found => found
       }
     case (place: FunctionPlace.System) +: others if !isFoundIn(place) => first(others, isFoundIn)
-    // Other catalogs are asked only where a pool could come after them.
+    // Ask other catalogs only if a pool could come after them.
     case (place: FunctionPlace.Catalog) +: others
         if others.exists(isOfPools) && !isFoundIn(place) =>
       first(others, isFoundIn)
     case _ => None
   }
 
-  /** By its full name where it comes after a pool: Spark asks a catalog that gives it no tables for
-    * one, and goes no further.
+  /** Return the table function with its full name if it comes after a pool on the search path:
+    * Spark would ask the pool's catalog, which has no table functions, and stop there.
     */
   private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
     val (before, from) = FunctionPath.of(session, table.name).span {

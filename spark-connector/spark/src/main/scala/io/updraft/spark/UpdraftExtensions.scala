@@ -12,8 +12,8 @@ import io.updraft.spark.plan.{
 }
 import io.updraft.spark.write.WriterInput
 
-/** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is
-  * set.
+/** Spark session extension of Updraft, to be named in `spark.sql.extensions`. It does nothing until
+  * `spark.updraft.udf.endpoint` is set.
   */
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
 

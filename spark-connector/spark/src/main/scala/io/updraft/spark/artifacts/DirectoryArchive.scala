@@ -13,15 +13,17 @@ import org.apache.commons.compress.archivers.tar.{
   TarConstants
 }
 
-/** A directory as a tar archive that depends on nothing but what the directory holds: the driver
-  * and every executor that have unpacked the same archive of a session make the same bytes.
+/** Tar archive of a directory that depends only on the directory's contents: the driver and all
+  * executors that have unpacked the same archive of a session produce the same bytes.
   *
-  * What Python has compiled is left out: a driver that imports from the directory adds it, and with
-  * the modification times that are given here Python would not use it.
+  * Compiled Python files are left out: a driver that imports from the directory adds them there,
+  * and Python would not use them with the modification times set here.
   */
 object DirectoryArchive {
 
-  /** The first day that a zip file can name: Python reads modification times as such. */
+  /** 1980-01-01, the first day that a zip file can represent, because Python reads modification
+    * times as zip dates.
+    */
   private val ModifiedSeconds = 315532800L
 
   private val ExecutableMode = Integer.parseInt("755", 8)
@@ -68,7 +70,8 @@ object DirectoryArchive {
     }
   }
 
-  /** Links that lead elsewhere mean nothing on another host: the file behind goes in their place.
+  /** Return whether a link stays inside the directory. A link that leads elsewhere means nothing on
+    * another host, so the archive contains the target file instead.
     */
   private def staysInside(directory: Path, link: Path): Boolean = {
     val target = Files.readSymbolicLink(link)

@@ -12,12 +12,12 @@ import scala.util.Using
 import com.google.protobuf.ByteString
 import org.apache.spark.sql.updraft.{ArtifactFile, SparkInternals}
 
-/** Digest and size of an artifact, and how to read it. */
+/** Artifact with its digest and size, and a way to read it. */
 final case class Measured(sha256: ByteString, sizeBytes: Long, open: () => InputStream)
 
 object Measured {
 
-  /** The same file with the same bytes, as far as one can tell without reading it. */
+  /** Identity of a file's contents, as far as one can tell without reading it. */
   private final case class Stamp(
       path: String,
       sizeBytes: Long,
@@ -28,12 +28,14 @@ object Measured {
 
   private val BufferBytes = 1 << 20
 
-  /** Beyond so many everything is forgotten: what is needed is measured again. */
+  /** Number of cached artifacts beyond which the cache is cleared; they are measured again on
+    * demand.
+    */
   private val MostKnown = 4096
 
   private[this] val known = new ConcurrentHashMap[Stamp, Measured]()
 
-  /** Reads the artifact when it is new to this executor; other tasks that need it wait. */
+  /** Measure the artifact if it is new to this executor; other tasks that need it wait. */
   def of(origin: ArtifactFile): Measured = {
     if (known.size() >= MostKnown) known.clear()
     known.computeIfAbsent(stamp(origin), _ => measure(origin))
@@ -59,7 +61,7 @@ object Measured {
       measure(() => read(origin))
     }
 
-  /** The bytes as stock's worker would read them. */
+  /** Return the bytes as the stock worker would read them. */
   private def read(origin: ArtifactFile): InputStream = {
     val stream = new BufferedInputStream(new FileInputStream(origin.file))
     if (origin.isEncrypted) SparkInternals.decrypted(stream) else stream

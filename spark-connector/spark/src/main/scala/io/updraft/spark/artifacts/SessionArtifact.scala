@@ -9,7 +9,7 @@ import org.apache.spark.sql.updraft.{ArtifactFile, ArtifactRole, FunctionArtifac
 import io.updraft.client.Artifact
 import io.updraft.proto.v1
 
-/** An artifact that a function needs, with what it is to the function. */
+/** Artifact that a function needs, with its role for the function. */
 final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Artifact {
 
   override def sha256(): ByteString = measured.sha256
@@ -18,7 +18,7 @@ final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Ar
 
   override def open(): InputStream = measured.open()
 
-  /** As the command lists it. */
+  /** Return the artifact's entry in the command. */
   def listed: v1.Artifact = {
     val listed = v1.Artifact.newBuilder().setSha256(sha256()).setSizeBytes(sizeBytes())
     origin.role match {
@@ -32,13 +32,14 @@ final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Ar
 
 object SessionArtifact {
 
-  /** What the functions of a call need and this process has. */
+  /** Return the artifacts that a call's functions need and this process has. */
   def of(artifacts: FunctionArtifacts): Seq[SessionArtifact] = artifacts.located.map(of)
 
-  /** What the functions of a call need; raises an error where this process lacks some of it. */
+  /** Return all artifacts that a call's functions need; raise an error if this process lacks any.
+    */
   def ofAll(artifacts: FunctionArtifacts): Seq[SessionArtifact] =
     artifacts.roles.map(role => of(artifacts.file(role)))
 
-  /** Reads the artifact when it is new to this process. */
+  /** Return the artifact, measuring it if it is new to this process. */
   def of(origin: ArtifactFile): SessionArtifact = new SessionArtifact(origin, Measured.of(origin))
 }

@@ -9,8 +9,8 @@ import org.apache.spark.sql.updraft.{ArtifactRole, FunctionArtifacts}
 import io.updraft.client.Artifact
 import io.updraft.proto.v1
 
-/** An artifact as the driver has measured and signed it. A task looks for the bytes when the pool
-  * wants them, which it does once.
+/** Artifact as measured and signed by the driver. A task looks for the bytes only when the pool
+  * asks for them, which it does once.
   */
 final class SignedArtifact(signed: v1.Artifact, artifacts: FunctionArtifacts) extends Artifact {
 

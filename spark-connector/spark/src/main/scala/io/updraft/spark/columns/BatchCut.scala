@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-/** Where a request batch ends.
+/** Limits that decide where a request batch ends.
   *
-  * A batch is a whole number of slices, where a slice is what the function sees at once
+  * A batch is a whole number of slices, where a slice is the rows that the function sees at once
   * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows), so that slicing on the pool gives the
-  * batches that stock gives. The first batch is one slice and each may be twice the one before, so
-  * that the pool starts early and a LIMIT reads little. Only a slice that is too large for a batch
-  * is cut inside.
+  * same batches as stock Spark. The first batch is one slice, and each may have twice as many as
+  * the one before, so that the pool starts early and a LIMIT reads little. A batch ends inside a
+  * slice only if that slice is too large for a batch.
   *
   * @param sliceRows
   *   rows that the function sees at once
   * @param sliceBytes
   *   bytes of arguments that the function sees at once
-  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), where that is fewer rows
+  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), if that is fewer rows
   * @param requestBytes
-  *   bytes of arguments to aim at, no more than `sliceBytes`
+  *   target bytes of arguments, at most `sliceBytes`
   * @param heldBytes
-  *   bytes of all columns, pass-through included, that a batch holds at most
+  *   most bytes of all columns, pass-through included, that a batch holds
   * @param ceilingBytes
   *   bytes of all columns at which a batch ends even inside a slice
   */
@@ -29,12 +29,12 @@ final case class BatchLimits(
     ceilingBytes: Long
 ) {
 
-  /** Whether a batch ends even inside a slice. */
+  /** Return whether a batch must end even inside a slice. */
   def areReachedBy(size: BatchSize): Boolean =
     size.requestBytes >= sliceBytes || size.heldBytes >= ceilingBytes
 
-  /** Rows that may follow before the size must be looked at again: as many as there are, and fewer
-    * where such rows would reach a limit.
+  /** Return how many rows may follow before the size must be checked again: at most as many as the
+    * batch has now, and fewer if such rows would reach a limit.
     */
   def lookAhead(rows: Int, size: BatchSize): Int = {
     def left(bytes: Long, limit: Long): Long =
@@ -47,25 +47,27 @@ final case class BatchLimits(
 
 object BatchLimits {
 
-  /** Rows after which the size of a batch is looked at, at the most. */
+  /** Most rows between two checks of a batch's size. */
   val MostRows = 4096
 
-  /** Batches of so many bytes, where nobody counts their rows. */
+  /** Return limits for batches of this many bytes, without a limit on rows. */
   def of(bytes: Long): BatchLimits = BatchLimits(Int.MaxValue, bytes, bytes, bytes, bytes)
 }
 
-/** Bytes of a batch: of its arguments, and of all columns with those that stay here. */
+/** Size of a batch: bytes of its arguments, and bytes of all columns including those that stay in
+  * the executor.
+  */
 final case class BatchSize(requestBytes: Long, heldBytes: Long)
 
-/** Decides for one task, batch by batch. */
+/** Decision of where each batch of one task ends. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
   private[this] var lookAhead = 1
 
-  /** Rows that may be appended to so many before [[endsAt]] must be asked. */
+  /** Return how many rows may be appended to this many before [[endsAt]] must be called. */
   def room(rows: Int): Int = math.min(lookAhead, limits.sliceRows - rows % limits.sliceRows)
 
-  /** Whether a batch of so many rows ends here. */
+  /** Return whether a batch with this many rows ends here. */
   def endsAt(rows: Int, size: BatchSize): Boolean = rows > 0 && {
     lookAhead = limits.lookAhead(rows, size)
     limits.areReachedBy(size) || endsAtSlice(rows, size)
@@ -79,7 +81,7 @@ final class BatchCut(limits: BatchLimits) {
       size.heldBytes + size.heldBytes / slices > limits.heldBytes
     }
 
-  /** A batch was cut. */
+  /** Start the next batch. */
   def advance(): Unit = {
     if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
     lookAhead = 1

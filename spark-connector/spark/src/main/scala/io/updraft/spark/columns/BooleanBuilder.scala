@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Packs booleans eight to a byte. */
+/** Builder that packs booleans eight to a byte. */
 private[columns] final class BooleanBuilder extends ColumnBuilder {
   private[this] val validity = new ValidityBits
   private[this] val data = new GrowableBuffer

@@ -6,21 +6,21 @@ import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 
-/** Copies values of one column into Arrow buffers, until [[finish]] hands them over as a column and
-  * starts afresh.
+/** Builder that copies values of one column into Arrow buffers, until [[finish]] returns them as a
+  * column and starts afresh.
   *
-  * One kind of builder per physical layout: [[FixedWidthBuilder]], [[BooleanBuilder]],
+  * Each physical layout has its own builder: [[FixedWidthBuilder]], [[BooleanBuilder]],
   * [[VariableWidthBuilder]], and [[NestedBuilder]] for the rest. [[ColumnBuilders]] chooses.
   */
 abstract class ColumnBuilder extends AutoCloseable {
 
-  /** Copies `count` rows of a vector, from its row `from` on. */
+  /** Copy `count` rows of a vector, starting at row `from`. */
   def append(source: ColumnVector, from: Int, count: Int): Unit
 
-  /** Copies one value of a row. */
+  /** Copy one value of a row. */
   def append(row: SpecializedGetters, ordinal: Int): Unit
 
-  /** Copies one column of all rows. */
+  /** Copy one column of all rows. */
   def append(copies: RowCopies, ordinal: Int): Unit = {
     var i = 0
     while (i < copies.count) {
@@ -29,18 +29,18 @@ abstract class ColumnBuilder extends AutoCloseable {
     }
   }
 
-  /** Bytes of the values so far; for nested columns an estimate that is brought up to date by
-    * [[measure]].
+  /** Return the bytes of the values so far; for nested columns an estimate that [[measure]]
+    * updates.
     */
   def byteCount: Long
 
-  /** Brings [[byteCount]] up to date where that costs more than a field access. */
+  /** Update [[byteCount]] if it is not always current. */
   def measure(): Unit = ()
 
-  /** The column as it stands; the builder is empty afterwards. */
+  /** Return the column built so far; the builder is empty afterwards. */
   def finish(): FilledColumn
 
-  /** Releases what was not finished. */
+  /** Release the unfinished column. */
   override def close(): Unit
 }
 

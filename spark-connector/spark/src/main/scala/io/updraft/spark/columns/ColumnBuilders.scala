@@ -4,10 +4,10 @@ package io.updraft.spark.columns
 import org.apache.arrow.vector.types.pojo.Field
 import org.apache.spark.sql.types._
 
-/** Chooses the builder of a column by its type. */
+/** Choice of the builder for a column's type. */
 object ColumnBuilders {
 
-  /** A builder of values of `dataType`; `field` is the same type in Arrow's words. */
+  /** Return a builder for values of `dataType`; `field` is the same type in Arrow. */
   def of(dataType: DataType, field: Field, largeVarTypes: Boolean): ColumnBuilder = {
     val offsetWidth = if (largeVarTypes) 8 else 4
     dataType match {

@@ -13,10 +13,10 @@ import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** The columns of one batch while it is filled, from rows or from the batches of a columnar child.
+/** Columns of one batch being filled, from rows or from the batches of a columnar child.
   *
   * @param ordinals
-  *   where each column is in the rows and batches that it is filled from
+  *   position of each column in the source rows and batches
   */
 final class ColumnSet(
     types: Seq[DataType],
@@ -25,7 +25,7 @@ final class ColumnSet(
     ordinals: Array[Int]
 ) extends AutoCloseable {
 
-  /** Columns that are filled from rows of just these columns. */
+  /** Create columns that are filled from rows of exactly these columns. */
   def this(types: Seq[DataType], schema: Schema, largeVarTypes: Boolean) =
     this(types, schema, largeVarTypes, types.indices.toArray)
 
@@ -34,12 +34,12 @@ final class ColumnSet(
       ColumnBuilders.of(dataType, field, largeVarTypes)
     }.toArray
 
-  // A single column is filled as fast by a call for each value.
+  // With a single column, one call for each value is just as fast.
   private[this] val fillsBlocks = builders.length > 1
-  // Rows that were appended and are not in the builders yet.
+  // Appended rows that are not in the builders yet.
   private[this] var copies: RowCopies = _
 
-  /** Copies rows `from` until `from + count` of a batch. */
+  /** Copy rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
     takeCopies()
     var i = 0
@@ -49,7 +49,7 @@ final class ColumnSet(
     }
   }
 
-  /** Copies one row. */
+  /** Copy one row. */
   def append(row: InternalRow): Unit = row match {
     case unsafe: UnsafeRow if fillsBlocks && unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
       if (copies == null) copies = new RowCopies(unsafe.numFields())
@@ -77,7 +77,7 @@ final class ColumnSet(
     copies.clear()
   }
 
-  /** Bytes of the columns that `chosen` holds, as of the last [[measure]]. */
+  /** Return the bytes of the columns accepted by `chosen`, as of the last [[measure]]. */
   def byteCount(chosen: Int => Boolean): Long = {
     var sum = 0L
     var i = 0
@@ -88,19 +88,19 @@ final class ColumnSet(
     sum
   }
 
-  /** Brings [[byteCount]] up to date. */
+  /** Update [[byteCount]]. */
   def measure(): Unit = {
     takeCopies()
     builders.foreach(_.measure())
   }
 
-  /** The columns as they stand; the set is empty afterwards. */
+  /** Return the columns filled so far; the set is empty afterwards. */
   def finish(): Seq[FilledColumn] = {
     takeCopies()
     builders.toSeq.map(_.finish())
   }
 
-  /** The columns as Spark reads them; the set is empty afterwards. */
+  /** Return the columns as Spark vectors; the set is empty afterwards. */
   def load(rows: Int): Array[ColumnVector] = {
     val columns = finish()
     try ColumnSet.load(rows, columns, types, schema)
@@ -113,10 +113,14 @@ final class ColumnSet(
   }
 }
 
-/** Batches and vectors over finished columns; both hold their own references to the buffers. */
+/** Conversion of finished columns to batches and vectors; both hold their own references to the
+  * buffers.
+  */
 object ColumnSet {
 
-  /** Larger rows have large values: copying them twice costs more than their columns' calls. */
+  /** Size of the largest row that is copied into a block: larger rows have large values, and
+    * copying these twice costs more than a call for each column.
+    */
   private val LargestBlockedRow = 1024
 
   def recordBatch(rows: Int, columns: Seq[FilledColumn]): ArrowRecordBatch =
@@ -126,7 +130,7 @@ object ColumnSet {
       columns.flatMap(_.buffers).asJava
     )
 
-  /** One struct column, nowhere null, that holds the columns. */
+  /** Return a batch with one struct column, without nulls, that contains the columns. */
   def structBatch(rows: Int, columns: Seq[FilledColumn]): ArrowRecordBatch =
     new ArrowRecordBatch(
       rows,
@@ -134,7 +138,7 @@ object ColumnSet {
       (SparkInternals.allocator.getEmpty +: columns.flatMap(_.buffers)).asJava
     )
 
-  /** The columns as Spark reads them. */
+  /** Return the columns as Spark vectors. */
   def load(
       rows: Int,
       columns: Seq[FilledColumn],
@@ -146,14 +150,14 @@ object ColumnSet {
     finally batch.close()
   }
 
-  /** The columns of a batch as Spark reads them. */
+  /** Return the columns of a batch as Spark vectors. */
   def load(batch: ArrowRecordBatch, types: Seq[DataType], schema: Schema): Array[ColumnVector] =
     loadVectors(batch, schema)
       .zip(types)
       .map { case (vector, dataType) => ResultColumns.wrap(vector, dataType) }
       .toArray
 
-  /** The columns of a batch whose types nobody has checked. */
+  /** Return the columns of a batch whose types are unchecked. */
   def loadUntyped(batch: ArrowRecordBatch, schema: Schema): Array[ColumnVector] =
     loadVectors(batch, schema).map(new ArrowColumnVector(_)).toArray
 

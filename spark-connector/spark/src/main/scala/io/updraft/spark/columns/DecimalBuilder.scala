@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.{Decimal, DecimalType}
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Writes decimals as Arrow's 128-bit little-endian integers. */
+/** Builder that writes decimals as Arrow's 128-bit little-endian integers. */
 private[columns] final class DecimalBuilder(dataType: DecimalType)
     extends FixedWidthBuilder(DecimalBuilder.Width) {
   private[this] val precision = dataType.precision

@@ -8,19 +8,21 @@ import org.apache.spark.sql.execution.vectorized.WritableColumnVector
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
-/** Builds columns whose values take `width` bytes each; subclasses know the type. */
+/** Builder of columns whose values take `width` bytes each; subclasses know the type. */
 private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuilder {
   private[this] val validity = new ValidityBits
   private[this] val data = new GrowableBuffer
   private[this] var rows = 0
 
-  /** Copies a range that holds no null, or whose nulls the source lets be read, to `address`. */
+  /** Copy a range to `address`. The range has no nulls, or the source allows reading the values at
+    * null positions.
+    */
   protected def copyRange(source: ColumnVector, from: Int, count: Int, address: Long): Unit
 
-  /** Copies one value that is not null to `address`. */
+  /** Copy one non-null value to `address`. */
   protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit
 
-  /** Copies one value that is not null to `address`. */
+  /** Copy one non-null value to `address`. */
   protected def copyValue(source: ColumnVector, rowId: Int, address: Long): Unit
 
   override def append(source: ColumnVector, from: Int, count: Int): Unit = {
@@ -74,7 +76,7 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
     rows += copies.count
   }
 
-  /** Copies a column of all rows to `address`; a null is anything. */
+  /** Copy a column of all rows to `address`; null positions get arbitrary bytes. */
   protected def copyColumn(copies: RowCopies, ordinal: Int, address: Long): Unit =
     copies.copyColumn(ordinal, width, address)
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-/** Where a request of groups ends: behind a group, or behind a slice of a large one, where a slice
-  * is what the function sees at once, counted from the group's first row.
+/** Decision of where a request of groups ends: after a group, or after a slice of a large one,
+  * where a slice is the rows that the function sees at once, counted from the group's first row.
   *
   * The first request is small and each may hold twice as much as the one before, so that the pool
-  * starts early. Asked after every row; sizes are looked at only now and then.
+  * starts early. The caller asks after every row; sizes are checked only now and then.
   *
   * @param size
-  *   of the request so far
+  *   size of the request so far
   */
 final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
   private[this] var aimBytes = math.min(GroupCut.FirstBytes, limits.requestBytes)
   private[this] var lookAt = 1
   private[this] var sliceLeft = limits.sliceRows
 
-  /** Whether a request of so many rows ends here, inside a group that goes on. */
+  /** Return whether a request with this many rows ends here, inside a group that continues. */
   def endsInsideGroup(rows: Int): Boolean = {
     sliceLeft -= 1
     if (sliceLeft == 0) {
@@ -33,7 +33,7 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
     bytes.heldBytes * (1 + 1 / slices) > limits.heldBytes
   }
 
-  /** Whether a request of so many rows and groups ends here, behind a group. */
+  /** Return whether a request with this many rows and groups ends here, after a group. */
   def endsBehindGroup(rows: Int, groups: Int): Boolean = {
     sliceLeft = limits.sliceRows
     groups >= GroupCut.MostGroups || isDue(rows) && {
@@ -50,7 +50,7 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
     bytes
   }
 
-  /** A request was cut. */
+  /** Start the next request. */
   def advance(): Unit = {
     aimBytes = math.min(limits.requestBytes, aimBytes * 2)
     lookAt = 1
@@ -60,11 +60,11 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
 
 object GroupCut {
 
-  /** Bytes of arguments that the first request aims at. */
+  /** Target size of the first request, in bytes of arguments. */
   val FirstBytes: Long = 64L << 10
 
-  /** Groups of one request; their ends are at most 40 KiB of the 64 that a message's metadata may
-    * have.
+  /** Most groups in one request; their ends take at most 40 KiB of the 64 KiB allowed for a
+    * message's metadata.
     */
   val MostGroups = 8192
 }

@@ -5,17 +5,17 @@ import org.apache.arrow.memory.ArrowBuf
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.unsafe.Platform
 
-/** Off-heap bytes that grow; the first allocation has the size that the last one ended with. */
+/** Growing off-heap buffer; its first allocation has the final size of the previous buffer. */
 private[columns] final class GrowableBuffer extends AutoCloseable {
   private[this] var buffer: ArrowBuf = _
   private[this] var start = 0L
   private[this] var capacity = 0L
   private[this] var lastBytes = GrowableBuffer.FirstBytes
 
-  /** Where the buffer begins; valid until the next [[reserve]]. */
+  /** Return the start of the buffer; valid until the next [[reserve]]. */
   def address: Long = start
 
-  /** Makes room for `bytes` in all, of which `used` are kept. */
+  /** Make room for `bytes` in total, keeping the first `used`. */
   def reserve(bytes: Long, used: Long): Unit = if (bytes > capacity) grow(bytes, used)
 
   private def grow(bytes: Long, used: Long): Unit = {
@@ -30,7 +30,7 @@ private[columns] final class GrowableBuffer extends AutoCloseable {
     capacity = grown.capacity()
   }
 
-  /** The buffer with `bytes` of content; empty afterwards. */
+  /** Return the buffer with `bytes` of content; this object is empty afterwards. */
   def finish(bytes: Long): ArrowBuf =
     if (buffer == null) {
       SparkInternals.allocator.getEmpty

@@ -5,15 +5,15 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/* One class per type and not one generic class: a type parameter would box every value. */
+/* Each type has a class of its own, because a type parameter would box every value. */
 
-/** Builds columns of one of Java's primitive types; `arrayOffset` is where a Java array of it holds
-  * its first value.
+/** Builder of columns of one of Java's primitive types; `arrayOffset` is the offset of the first
+  * value in a Java array of that type.
   */
 private[columns] abstract class PrimitiveBuilder(width: Int, arrayOffset: Int)
     extends FixedWidthBuilder(width) {
 
-  /** A range of a vector as a Java array. */
+  /** Return a range of a vector as a Java array. */
   protected def values(source: ColumnVector, from: Int, count: Int): AnyRef
 
   override protected def copyRange(

@@ -7,12 +7,12 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Arrow columns as Spark reads them, one final class per layout, so that code generated over them
-  * inlines a memory read where ArrowColumnVector makes a virtual call with bounds and null checks.
+/** Arrow columns for Spark, with one final class for each layout, so that generated code inlines a
+  * memory read instead of ArrowColumnVector's virtual call with bounds and null checks.
   */
 object ResultColumns {
 
-  /** Wraps a vector, which the column then owns. */
+  /** Wrap a vector, which the column then owns. */
   def wrap(vector: FieldVector, dataType: DataType): ArrowColumnVector = dataType match {
     case ByteType => new ByteColumn(vector)
     case ShortType => new ShortColumn(vector)
@@ -29,8 +29,8 @@ object ResultColumns {
     case _ => new ArrowColumnVector(vector)
   }
 
-  /** Some rows of a column that [[wrap]] made: a column of the same class, which shares the buffers
-    * and is closed by itself.
+  /** Return a range of rows of a column made by [[wrap]]: a column of the same class that shares
+    * the buffers and is closed separately.
     */
   def slice(column: ColumnVector, from: Int, rows: Int): ColumnVector = {
     val vector = column.asInstanceOf[ArrowColumnVector].getValueVector
@@ -39,13 +39,17 @@ object ResultColumns {
     wrap(part.getTo.asInstanceOf[FieldVector], column.dataType())
   }
 
-  /** Whether [[wrap]] for the declared type reads a vector of the type that was found. */
+  /** Return whether a column that [[wrap]] makes for the declared type can read a vector of the
+    * found type.
+    */
   def reads(found: DataType, declared: DataType): Boolean = (found, declared) match {
     case (found: DecimalType, declared: DecimalType) => found == declared
     case _ => className(found) == className(declared)
   }
 
-  /** The class that [[wrap]] gives for a type; Spark's generated code casts to it. */
+  /** Return the name of the class that [[wrap]] uses for a type; Spark's generated code casts to
+    * it.
+    */
   def className(dataType: DataType): String = dataType match {
     case ByteType => classOf[ByteColumn].getName
     case ShortType => classOf[ShortColumn].getName
@@ -63,8 +67,8 @@ object ResultColumns {
   }
 }
 
-/** Reads validity without ArrowColumnVector's accessor; the addresses hold while the vector is
-  * open.
+/** Column that reads validity without ArrowColumnVector's accessor; the addresses remain valid
+  * while the vector is open.
   */
 private[columns] abstract class DirectColumn(vector: ValueVector)
     extends ArrowColumnVector(vector) {
@@ -108,7 +112,7 @@ final class BooleanColumn(vector: ValueVector) extends DirectColumn(vector) {
     (Platform.getByte(null, data + (rowId >> 3)) & (1 << (rowId & 7))) != 0
 }
 
-/** A decimal of up to 18 digits: its low 8 bytes are its value. */
+/** Column of decimals with up to 18 digits, whose low 8 bytes are the value. */
 final class SmallDecimalColumn(vector: ValueVector) extends DirectColumn(vector) {
   override def getDecimal(rowId: Int, precision: Int, scale: Int): Decimal =
     if (isNullAt(rowId)) null

@@ -6,16 +6,16 @@ import java.util.Arrays
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
-/** Copies of rows, few enough to stay in the processor's cache, which builders take column by
+/** Block of row copies, small enough for the processor's cache, that builders read column by
   * column: a loop over values of one type costs a fraction of a call for each value.
   *
   * @param columns
-  *   how many columns a row has
+  *   number of columns in a row
   */
 final class RowCopies(columns: Int) {
   private[this] val bitSetBytes = UnsafeRow.calculateBitSetWidthInBytes(columns)
   private[this] val nullsOfAll = new Array[Long](bitSetBytes / 8)
-  // A row's bytes are copied by words: the last one may be read beyond a value's end.
+  // Values are copied word by word, so the last read may go beyond a value's end.
   private[this] val bytes = new Array[Byte](RowCopies.MostBytes + 8)
   private[this] val starts = new Array[Long](RowCopies.MostRows)
   private[this] val view = new UnsafeRow(columns)
@@ -24,11 +24,11 @@ final class RowCopies(columns: Int) {
 
   def count: Int = rows
 
-  /** Whether there is room for a row. */
+  /** Return whether there is room for a row. */
   def hasRoomFor(row: UnsafeRow): Boolean =
     rows < RowCopies.MostRows && end + row.getSizeInBytes <= RowCopies.Begin + RowCopies.MostBytes
 
-  /** Copies a row for which there is room. */
+  /** Copy a row for which there is room. */
   def add(row: UnsafeRow): Unit = {
     val size = row.getSizeInBytes
     RowCopies.copyWords(row.getBaseObject, row.getBaseOffset, bytes, end, size)
@@ -42,24 +42,25 @@ final class RowCopies(columns: Int) {
     rows += 1
   }
 
-  /** A row; the same object each time. */
+  /** Return a row; always the same object. */
   def row(index: Int): UnsafeRow = {
     val next = if (index + 1 < rows) starts(index + 1) else end
     view.pointTo(bytes, starts(index), (next - starts(index)).toInt)
     view
   }
 
-  /** Whether a column has a null somewhere. */
+  /** Return whether a column has a null. */
   def hasNull(ordinal: Int): Boolean = (nullsOfAll(ordinal >> 6) >>> ordinal & 1) != 0
 
   def isNullAt(index: Int, ordinal: Int): Boolean =
     (Platform.getLong(bytes, starts(index) + (ordinal >> 6) * 8L) >>> ordinal & 1) != 0
 
-  /** What a row has for a column in a word: the value, or where in the row it is. */
+  /** Return the word of a row for a column: the value, or its position in the row. */
   def word(index: Int, ordinal: Int): Long =
     Platform.getLong(bytes, starts(index) + bitSetBytes + ordinal * 8L)
 
-  /** Copies a column's values, of one, two, four or eight bytes each, to `address`; a null is zero.
+  /** Copy a column's values, of one, two, four or eight bytes each, to `address`; a null becomes
+    * zero.
     */
   def copyColumn(ordinal: Int, width: Int, address: Long): Unit = {
     val field = bitSetBytes + ordinal * 8L
@@ -84,11 +85,11 @@ final class RowCopies(columns: Int) {
     }
   }
 
-  /** Copies `length` bytes of a row from `offset` on to `address`, and up to seven more. */
+  /** Copy `length` bytes of a row, starting at `offset`, to `address`, and up to seven more. */
   def copyBytes(index: Int, offset: Int, length: Int, address: Long): Unit =
     RowCopies.copyWords(bytes, starts(index) + offset, null, address, length)
 
-  /** Forgets the rows. */
+  /** Remove all rows. */
   def clear(): Unit = {
     Arrays.fill(nullsOfAll, 0L)
     end = RowCopies.Begin
@@ -99,15 +100,15 @@ final class RowCopies(columns: Int) {
 private[spark] object RowCopies {
   private val Begin = Platform.BYTE_ARRAY_OFFSET.toLong
 
-  /** As much as a core's first cache has. */
+  /** Size of a core's L1 cache. */
   private val MostBytes = 32 << 10
 
   private val MostRows = 1024
 
-  /** Up to here a loop is faster than a call of the JVM's own copy. */
+  /** Largest length for which a loop is faster than calling the JVM's own copy. */
   private val LoopedBytes = 128
 
-  /** Copies whole words until `length` is reached. */
+  /** Copy whole words until `length` is reached. */
   def copyWords(
       source: AnyRef,
       sourceOffset: Long,

@@ -5,8 +5,8 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Rows of another column, in any order and any number of times, without a copy of their values:
-  * row `i` is row `rows(i)` of `source`, which stays its owner's.
+/** View of another column's rows, in any order and with repetition, without copying their values:
+  * row `i` is row `rows(i)` of `source`, which its owner closes.
   */
 final class SelectedColumn(source: ColumnVector, rows: Array[Int])
     extends ColumnVector(source.dataType()) {
@@ -15,7 +15,7 @@ final class SelectedColumn(source: ColumnVector, rows: Array[Int])
 
   override def hasNull: Boolean = source.hasNull
 
-  /** At most: only whether it is 0 matters to Spark. */
+  /** Return an upper bound: Spark only checks whether it is 0. */
   override def numNulls(): Int = if (hasNull) rows.length else 0
 
   override def isNullAt(rowId: Int): Boolean = source.isNullAt(rows(rowId))

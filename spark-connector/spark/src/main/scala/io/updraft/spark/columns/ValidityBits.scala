@@ -6,8 +6,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** The validity buffer of a column that is being built; allocated by the first null, so that most
-  * columns have none.
+/** Validity buffer of a column being built. The first null allocates it, so most columns have none.
   */
 private[columns] final class ValidityBits extends AutoCloseable {
   private[this] var bits: ArrowBuf = _
@@ -40,7 +39,7 @@ private[columns] final class ValidityBits extends AutoCloseable {
     }
   }
 
-  /** The buffer for a column of `rows` values, empty when nothing is null; the bits are empty
+  /** Return the buffer for a column of `rows` values, empty if no value is null; the bits are empty
     * afterwards.
     */
   def finish(rows: Int): ArrowBuf =
@@ -57,7 +56,7 @@ private[columns] final class ValidityBits extends AutoCloseable {
       finished
     }
 
-  /** Bytes beyond those set so far say "valid", because only nulls are written. */
+  /** Grow the buffer. New bytes mean "valid", because only nulls are written. */
   private def grow(neededBytes: Int): Unit = {
     val wanted = math.max(math.max(neededBytes, capacityBytes * 2), 1024)
     val grown = SparkInternals.allocator.buffer(wanted.toLong)

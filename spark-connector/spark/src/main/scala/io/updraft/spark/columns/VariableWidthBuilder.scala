@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.vectorized.WritableColumnVector
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Builds strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
+/** Builder of strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
 abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
   private[this] val validity = new ValidityBits
   private[this] val offsets = new GrowableBuffer
@@ -15,10 +15,10 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
   private[this] var rows = 0
   private[this] var dataBytes = 0L
 
-  /** Appends one value that is not null by [[putBytes]]. */
+  /** Append one non-null value with [[putBytes]]. */
   protected def putValue(source: ColumnVector, rowId: Int): Unit
 
-  /** Appends one value that is not null by [[putBytes]]. */
+  /** Append one non-null value with [[putBytes]]. */
   protected def putValue(row: SpecializedGetters, ordinal: Int): Unit
 
   override def append(source: ColumnVector, from: Int, count: Int): Unit = {
@@ -38,7 +38,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     }
   }
 
-  /** Whether the values lie one behind the other, as a reader of plain pages leaves them. */
+  /** Return whether the values are contiguous, as a reader of plain pages leaves them. */
   private def isContiguous(source: WritableColumnVector, from: Int, count: Int): Boolean =
     !source.hasDictionary && {
       var end = source.getArrayOffset(from)
@@ -83,7 +83,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         val place = copies.word(i, ordinal)
         val length = place.toInt
         val end = endAfter(length)
-        // Whole words are copied.
+        // The copy works in whole words, so it needs up to 8 extra bytes.
         data.reserve(end + 8, dataBytes)
         copies.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
         dataBytes = end
@@ -122,7 +122,9 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     end
   }
 
-  /** One more than the rows: the last offset says where the last value ends. */
+  /** Reserve one offset more than there are rows, because the last offset is the end of the last
+    * value.
+    */
   private def reserveOffsets(count: Int): Unit =
     offsets.reserve((rows + count + 1).toLong * offsetWidth, rows.toLong * offsetWidth)
 
@@ -181,7 +183,7 @@ final class BinaryBuilder(offsetWidth: Int)
   override protected def putValue(row: SpecializedGetters, ordinal: Int): Unit =
     put(row.getBinary(ordinal))
 
-  /** Appends a value that is at hand. */
+  /** Append a value. */
   def put(value: Array[Byte]): Unit =
     putBytes(value, Platform.BYTE_ARRAY_OFFSET.toLong, value.length)
 }

@@ -3,15 +3,15 @@ package io.updraft.spark.config
 
 import scala.util.control.NonFatal
 
-/** One setting: everything about it is declared here, once, and docs/reference/connector.md is
-  * written from it.
+/** Setting, with everything about it declared once, here; docs/reference/connector.md is generated
+  * from it.
   *
   * @param key
-  *   what users set
+  *   name that users set
   * @param doc
   *   one paragraph for the reference page
   * @param default
-  *   the text used where nothing is set; None: the setting may be absent
+  *   text used if the setting is absent; None: the setting has no default
   */
 final case class ConfigEntry[T](
     key: String,
@@ -20,15 +20,15 @@ final case class ConfigEntry[T](
     default: Option[String] = None
 ) {
 
-  /** The value of the setting, or of its default. */
+  /** Return the value of the setting, or of its default. */
   def read(lookup: String => Option[String]): Option[T] =
     lookup(key).orElse(default).map(_.trim).filter(_.nonEmpty).map(parsed)
 
-  /** The value of a setting that has a default. */
+  /** Return the value of a setting that has a default. */
   def require(lookup: String => Option[String]): T =
     read(lookup).getOrElse(throw new IllegalArgumentException(s"$key must not be empty"))
 
-  /** The value of the setting where it is set itself. */
+  /** Return the value only if the setting itself is set. */
   def readSet(lookup: String => Option[String]): Option[T] =
     lookup(key).flatMap(_ => read(lookup))
 

@@ -3,19 +3,19 @@ package io.updraft.spark.config
 
 import io.updraft.client.{Endpoint, Peer}
 
-/** The settings that pools and writers share, under two prefixes: how to reach one, and the limits
-  * of an exchange.
+/** Settings shared by pools and writers, under two prefixes: how to reach the service, and the
+  * limits of an exchange.
   *
   * @param noun
-  *   what is reached
+  *   name of the service
   * @param unit
-  *   what one exchange serves
+  *   unit of work that one exchange serves
   * @param unset
-  *   what an endpoint that is not set means
+  *   meaning of an absent endpoint
   * @param unreachable
-  *   what else the connect timeout limits
+  *   other effects of the connect timeout
   * @param queued
-  *   what the acquire timeout does not limit
+  *   waits that the acquire timeout does not limit
   */
 private[config] abstract class ConnectionConf(
     peer: Peer,
@@ -113,7 +113,7 @@ private[config] abstract class ConnectionConf(
     Some("1g")
   )
 
-  /** The settings declared here but for the endpoint, in the order of the reference page. */
+  /** Return the settings declared here, except the endpoint, in the order of the reference page. */
   protected def connectionEntries: Seq[ConfigEntry[_]] =
     Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) ++
       Seq(connectTimeout, acquireTimeout, replyTimeout, deadline, windowBytes, maxMessageBytes) :+

@@ -10,14 +10,14 @@ import scala.jdk.OptionConverters._
 
 import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
-/** For how long something is tried, and the setting that says so, if one does. */
+/** Time limit for retries, and the setting that controls it, if there is one. */
 final case class Limit(milliseconds: Long, setting: Option[String]) {
   override def toString: String =
     s"${milliseconds / 1000.0} s${setting.fold("")(name => s" ($name)")}"
 }
 
-/** How to reach a pool or a writer and the limits of an exchange, as [[ConnectionConf]] says;
-  * travels to the executors.
+/** Values of [[ConnectionConf]]: how to reach a pool or a writer, and the limits of an exchange.
+  * Sent to the executors.
   */
 final case class ConnectionSettings(
     peer: Peer,
@@ -38,7 +38,7 @@ final case class ConnectionSettings(
     traceEndpoint: Option[String]
 ) {
 
-  /** The client's options on this machine. */
+  /** Return the client's options on this machine. */
   def clientOptions(): ClientOptions.Builder = {
     val builder = ClientOptions
       .builder(Endpoint.parse(endpoint))
@@ -59,37 +59,37 @@ final case class ConnectionSettings(
 
   private def path(file: Option[String]): Optional[Path] = file.map(Path.of(_)).toJava
 
-  /** Client options for questions that the driver asks while it plans a query. */
+  /** Return the client's options for questions that the driver asks while it plans a query. */
   def planningOptions(): ClientOptions.Builder =
     clientOptions().connectTimeout(Duration.ofMillis(planningLimit.milliseconds))
 
-  /** For how long the driver looks for a peer while it plans a query. */
+  /** Return how long the driver tries to reach a peer while it plans a query. */
   def planningLimit: Limit =
     if (connectTimeoutMilliseconds <= ConnectionSettings.PlanningMilliseconds) connectLimit
     else Limit(ConnectionSettings.PlanningMilliseconds, None)
 
-  /** For how long it waits for a peer that has not answered yet: one whose name has no address is
-    * not about to start.
+  /** Return how long the driver waits for a peer that has not answered yet. If its name has no
+    * address, it is not about to start, and the wait is short.
     */
   def startLimit: Limit =
     if (Endpoint.parse(endpoint).hasAddress()) connectLimit else planningLimit
 
-  /** The connect timeout. */
+  /** Return the connect timeout. */
   def connectLimit: Limit = Limit(connectTimeoutMilliseconds, Some(peer.connectTimeoutSetting))
 
-  /** The limit for a peer that has answered before: it is probably restarting, so the driver waits
-    * as long as tasks do.
+  /** Return the limit for a peer that has answered before: it is probably restarting, so the driver
+    * waits as long as tasks do.
     */
   def restartLimit: Limit =
     if (acquireTimeoutMilliseconds > connectTimeoutMilliseconds)
       Limit(acquireTimeoutMilliseconds, Some(peer.acquireTimeoutSetting))
     else connectLimit
 
-  /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
+  /** Retry until a result settles it or the connect timeout has passed; return the last result. */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
-  /** Tries again within another limit, which may become shorter meanwhile. */
+  /** Retry within another limit, which may become shorter meanwhile; return the last result. */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
     def mayTry =
@@ -102,17 +102,17 @@ final case class ConnectionSettings(
     result
   }
 
-  /** Without the token: case classes are printed in logs and plans. */
+  /** Return a text without the token, because logs and plans print case classes. */
   override def toString: String = s"ConnectionSettings($endpoint)"
 }
 
 object ConnectionSettings {
 
-  /** Within it a query that may run without its pool does, and one that may not fails unless the
-    * pool may still start.
+  /** Time in which the driver decides without a pool: a query that may run without its pool then
+    * does, and any other fails, unless the pool may still start.
     */
   private[spark] val PlanningMilliseconds = 3000L
 
-  /** Before another try: a process that was killed is back soon. */
+  /** Pause before another try; short, because a killed process is usually back soon. */
   private val PauseMilliseconds = 100L
 }

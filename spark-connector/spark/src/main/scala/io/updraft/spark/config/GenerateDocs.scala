@@ -5,19 +5,19 @@ import java.nio.file.{Files, Path}
 
 import io.updraft.spark.reasons.{FallbackReason, FunctionKind, FunctionKinds}
 
-/** Writes docs/reference: the settings from [[UpdraftConf]], [[WriteConf]] and [[TraceConf]], what
-  * runs where from [[FunctionKinds]]; a test fails when a page and its source differ.
+/** Generator of docs/reference: the settings from [[UpdraftConf]], [[WriteConf]] and [[TraceConf]],
+  * and what runs where from [[FunctionKinds]]. A test fails if a page and its source differ.
   */
 object GenerateDocs {
 
-  /** Writes the pages into the directory that is the only argument. */
+  /** Write the pages into the directory given as the only argument. */
   def main(arguments: Array[String]): Unit = arguments match {
     case Array(directory) =>
       pages.foreach { case (name, text) => Files.writeString(Path.of(directory, name), text) }
     case _ => throw new IllegalArgumentException("expected one argument: the directory to write to")
   }
 
-  /** Each page by its file's name. */
+  /** Return the pages by file name. */
   def pages: Map[String, String] =
     Map("connector.md" -> settingsPage, "functions.md" -> functionsPage)
 

@@ -5,14 +5,16 @@ import java.util.Locale
 
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The name that was meant, most likely, by one that does not exist. */
+/** Suggestion of the name most likely meant by an unknown one. */
 object NearestName {
 
   /** Largest share of a name's letters that may differ from the intended name. */
   private val AlikeShare = 0.45
 
-  /** @param prefix
-    *   with which all names begin
+  /** Return the most similar known name; None if none is similar enough.
+    *
+    * @param prefix
+    *   common prefix of all names
     */
   def of(name: String, known: Seq[String], prefix: String = ""): Option[String] =
     known.minByOption(distance(name, _)).filter { nearest =>

@@ -3,7 +3,7 @@ package io.updraft.spark.config
 
 import java.net.URI
 
-/** The setting of tracing: one for the exchanges of both services. */
+/** Setting for tracing, shared by the exchanges of both services. */
 object TraceConf {
 
   val endpoint: ConfigEntry[String] = ConfigEntry(

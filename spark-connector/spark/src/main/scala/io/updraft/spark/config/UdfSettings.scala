@@ -3,19 +3,19 @@ package io.updraft.spark.config
 
 import io.updraft.client.ClientOptions
 
-/** How the driver signs session functions.
+/** Settings with which the driver signs session functions.
   *
   * @param keyFile
-  *   with the Ed25519 key, on the driver
+  *   file with the Ed25519 key, on the driver
   * @param lifetimeMilliseconds
-  *   after which a signature opens no more exchanges
+  *   time after which a signature opens no more exchanges
   */
 final case class SigningSettings(keyFile: String, lifetimeMilliseconds: Long)
 
-/** What [[UpdraftConf]] says for one query; travels to the executors.
+/** Values of [[UpdraftConf]] for one query; sent to the executors.
   *
   * @param signing
-  *   None: functions travel without a signature
+  *   signing settings; None: functions are sent unsigned
   */
 final case class UdfSettings(
     connection: ConnectionSettings,
@@ -31,13 +31,13 @@ final case class UdfSettings(
 
   def endpoint: String = connection.endpoint
 
-  /** The client's options on this machine. */
+  /** Return the client's options on this machine. */
   def clientOptions(): ClientOptions = {
     val builder = connection.clientOptions().windowBatches(windowBatches).maxReplays(maxReplays)
     replayBytes.foreach(builder.replayBytes)
     builder.build()
   }
 
-  /** Without the token: case classes are printed in logs and plans. */
+  /** Return a text without the token, because logs and plans print case classes. */
   override def toString: String = s"UdfSettings($endpoint)"
 }

@@ -7,8 +7,8 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 
-/** Names under `spark.updraft.` that the connector does not have, which are misspelt most likely:
-  * each is warned of once in a session.
+/** Warnings about names under `spark.updraft.` that the connector does not know and that are most
+  * likely misspelt, once per session for each name.
   */
 object UnknownNames extends Logging {
   private val Prefix = "spark.updraft."
@@ -19,22 +19,21 @@ object UnknownNames extends Logging {
 
   private val told = Collections.synchronizedMap(new WeakHashMap[SparkSession, JavaSet[String]]())
 
-  /** Warns of settings that mean nothing. */
+  /** Warn about unknown settings. */
   def warnOfSettings(session: SparkSession, conf: SQLConf): Unit =
     conf.getAllConfs.keys.flatMap(unknownSetting).foreach(warnOnce(session, _))
 
-  /** Warns of options of a write that mean nothing. */
+  /** Warn about unknown options of a write. */
   def warnOfOptions(session: SparkSession, options: Map[String, String]): Unit =
     options.keys.flatMap(unknownOption).foreach(warnOnce(session, _))
 
-  /** What to tell of a setting by this name; None: there is one, or it is not the connector's. */
+  /** Return the warning for a setting; None if it exists or is not the connector's. */
   def unknownSetting(name: String): Option[String] =
     Option.when(name.startsWith(Prefix) && !settings.contains(name)) {
       s"$name is not a setting of Updraft and has no effect${meant(name, settings)}"
     }
 
-  /** What to tell of an option of a write; Spark does not tell upper from lower case in its name.
-    */
+  /** Return the warning for an option of a write; Spark ignores the case of its name. */
   def unknownOption(name: String): Option[String] =
     Option.when(
       lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name))

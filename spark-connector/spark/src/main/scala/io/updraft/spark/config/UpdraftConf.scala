@@ -5,7 +5,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.client.Peer
 
-/** The settings of UDFs on a pool; [[UdfSettings]] is what they say for one query. */
+/** Settings of UDFs on a pool; [[UdfSettings]] holds their values for one query. */
 object UpdraftConf
     extends ConnectionConf(
       Peer.POOL,
@@ -126,19 +126,21 @@ object UpdraftConf
     Some("7d")
   )
 
-  /** Every setting, in the order of the reference page. */
+  /** All settings, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
       Seq(windowBatches, batchBytes, maxReplays, replayBytes, deterministic) ++
       Seq(signingKeyFile, signatureLifetime)
 
-  /** What the session says; None while no endpoint is set or UDFs are not enabled. */
+  /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
   def settings(conf: SQLConf): Option[UdfSettings] = {
     val lookup = (key: String) => Option(conf.getConfString(key, null))
     if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
   }
 
-  /** The same for the pool at this address, whatever the session's endpoint is. */
+  /** Return the session's settings for the pool at this address, whatever the session's endpoint
+    * is.
+    */
   def settingsAt(address: String, conf: SQLConf): UdfSettings =
     readAll(address, key => Option(conf.getConfString(key, null)))
 

@@ -5,12 +5,12 @@ import java.util.Locale
 
 import org.apache.spark.network.util.JavaUtils
 
-/** A kind of setting values.
+/** Kind of values of a setting.
   *
   * @param unit
-  *   how values are written
+  *   notation of the values
   * @param parse
-  *   reads a value; raises IllegalArgumentException with what was expected
+  *   function that reads a value; raises IllegalArgumentException that names what was expected
   */
 final case class Values[T](unit: String, parse: String => T)
 

@@ -6,7 +6,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.client.Peer
 
-/** The settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] is what they say for one
+/** Settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] holds their values for one
   * write.
   */
 object WriteConf
@@ -83,18 +83,18 @@ object WriteConf
     Some("16m")
   )
 
-  /** Every setting, in the order of the reference page. */
+  /** All settings, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, unsupported) ++
       (connectionEntries :+ batchBytes)
 
-  /** What the write's options say, and the session where they say nothing; raises
-    * IllegalArgumentException while no endpoint is set.
+  /** Return the settings of a write from its options and, for those not given, from the session;
+    * raise IllegalArgumentException if no endpoint is set.
     *
     * @param options
-    *   of the write, by the names of settings
+    *   options of the write, by the names of settings
     * @param format
-    *   the data source that is written, for errors
+    *   data source being written, for errors
     */
   def settings(conf: SQLConf, options: Map[String, String], format: String): WriteSettings = {
     val own = CaseInsensitiveMap(options)

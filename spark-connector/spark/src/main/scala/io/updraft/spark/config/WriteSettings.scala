@@ -4,7 +4,7 @@ package io.updraft.spark.config
 import io.updraft.client.ClientOptions
 import io.updraft.proto.v1.{Delivery, Pace, WriteCommand}
 
-/** What [[WriteConf]] says for one write; travels to the executors. */
+/** Values of [[WriteConf]] for one write; sent to the executors. */
 final case class WriteSettings(
     connection: ConnectionSettings,
     delivery: String,
@@ -17,13 +17,13 @@ final case class WriteSettings(
 
   def endpoint: String = connection.endpoint
 
-  /** Whether encoded bytes come back to the executor. */
+  /** Return whether encoded bytes come back to the executor. */
   def returns: Boolean = delivery == "return"
 
-  /** The client's options on this machine; reads the token file. */
+  /** Return the client's options on this machine; reads the token file. */
   def clientOptions(): ClientOptions = connection.clientOptions().build()
 
-  /** The part of a file's command that the settings say. */
+  /** Return the part of a file's command that the settings determine. */
   def command(): WriteCommand.Builder = {
     val builder = WriteCommand
       .newBuilder()

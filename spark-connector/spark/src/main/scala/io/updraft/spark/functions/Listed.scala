@@ -3,14 +3,14 @@ package io.updraft.spark.functions
 
 import io.updraft.spark.config.NearestName
 
-/** Functions by the names that SQL has for them: a pool, namespaces inside it, and a name that may
-  * end in "@" and a version. Where the first part is no pool's name, the session's own is meant.
+/** Functions by their SQL names: a pool, namespaces inside it, and a name that may end in "@" and a
+  * version. If the first part is not a pool's name, the name refers to the session's own pool.
   */
 final class Listed(all: Pools) {
 
   def pools: Seq[String] = all.names
 
-  /** Namespaces just below this one. */
+  /** Return the namespaces directly below this one. */
   def namespacesIn(namespace: Seq[String]): Seq[Seq[String]] = {
     val (_, prefix) = inPool(namespace)
     names(namespace)
@@ -25,7 +25,7 @@ final class Listed(all: Pools) {
     prefix.isEmpty || names(namespace).exists(_.startsWith(prefix.mkString("", ".", ".")))
   }
 
-  /** Names of the functions that are directly in this namespace. */
+  /** Return the names of the functions directly in this namespace. */
   def functionsIn(namespace: Seq[String]): Seq[String] = {
     val (_, prefix) = inPool(namespace)
     names(namespace)
@@ -34,7 +34,7 @@ final class Listed(all: Pools) {
       .map(_.last)
   }
 
-  /** The function of this name; None: its pool has none. */
+  /** Return the function with this name; None if its pool does not have it. */
   def find(parts: Seq[String]): Option[UnboundPoolFunction] = {
     val (pool, rest) = inPool(parts)
     val (name, version) = Listed.versioned(rest.mkString("."))
@@ -44,7 +44,7 @@ final class Listed(all: Pools) {
     wanted.map(UnboundPoolFunction.of(all.endpoint(pool), _, version))
   }
 
-  /** The error for a name that no function has. */
+  /** Return the error for a name that no function has. */
   def missing(parts: Seq[String]): String = {
     val (pool, rest) = inPool(parts)
     val (name, version) = Listed.versioned(rest.mkString("."))
@@ -68,7 +68,9 @@ final class Listed(all: Pools) {
 
 object Listed {
 
-  /** "discount@2" is version 2 of discount. */
+  /** Split a name into the name and the version, which may be empty: "discount@2" is version 2 of
+    * discount.
+    */
   def versioned(name: String): (String, String) = name.lastIndexOf('@') match {
     case -1 => (name, "")
     case at => (name.take(at), name.drop(at + 1))

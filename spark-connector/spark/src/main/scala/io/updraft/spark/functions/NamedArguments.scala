@@ -3,12 +3,14 @@ package io.updraft.spark.functions
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
 
-/** Arguments of a call in the order of the signature, with the defaults of those that are left out
-  * before others. The pool fills in those at the end.
+/** Conversion of a call's arguments to the order of the signature. It fills in defaults of
+  * arguments that are left out before others; the pool fills in those at the end.
   */
 object NamedArguments {
 
-  /** Raises an error that shows the signature where names do not fit it. */
+  /** Return the arguments in order; raise an error that shows the signature if the names do not fit
+    * it.
+    */
   def inOrder(function: PoolFunction, arguments: Seq[Expression]): Seq[Expression] = {
     def refuse(problem: String): Nothing = throw new UnsupportedOperationException(
       s"${function.name} cannot be called so: $problem; it is ${function.signature}"

@@ -11,8 +11,8 @@ import org.apache.spark.sql.connector.catalog.functions.{
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
 
-/** The facts about a registered function that a call needs, without the pool's description of it:
-  * expressions hold them and travel to executors.
+/** Facts about a registered function that a call needs, without the pool's description of it:
+  * expressions hold them and are sent to executors.
   *
   * @param actual
   *   types of the arguments before Spark casts them
@@ -27,17 +27,18 @@ final case class FunctionBinding(
     deterministic: Boolean
 )
 
-/** A registered function with arguments; [[RegisteredCalls]] puts the call of a pool in its place.
+/** Registered function bound to argument types; [[RegisteredCalls]] replaces it with the call of a
+  * pool.
   */
 trait PoolCalled extends BoundFunction {
   def binding: FunctionBinding
 
   def called: CalledFunction = binding.called
 
-  /** The arguments of the call, which raise an error where a cast does not fit a value. */
+  /** Return the arguments of the call, with casts that raise an error if a value does not fit. */
   def strict(arguments: Seq[Expression]): Seq[Expression] = {
     if (arguments.exists(_.exists(_.isInstanceOf[NamedArgumentExpression])))
-      // The function was an expression itself when names were put in order.
+      // The function's name was still an expression when names were put in order.
       throw new UnsupportedOperationException(
         s"$name cannot be called so: write its name instead of IDENTIFIER to give arguments by theirs"
       )

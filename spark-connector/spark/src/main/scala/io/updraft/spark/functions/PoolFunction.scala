@@ -17,16 +17,16 @@ import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 
 import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
 
-/** A registered function as Spark's SQL sees it.
+/** Registered function from the viewpoint of Spark SQL.
   *
   * @param endpoint
-  *   of the pool that has it
+  *   endpoint of the pool that has the function
   * @param arguments
-  *   in the order of a call; one that may be null says so
+  *   arguments in the order of a call; a field is nullable if the argument may be null
   * @param results
-  *   one field, or of a table function its columns
+  *   one field, or the columns of a table function
   * @param state
-  *   of an aggregate
+  *   state of an aggregate
   */
 final case class PoolFunction(
     endpoint: String,
@@ -46,24 +46,26 @@ final case class PoolFunction(
 
   def rows: StructType = StructType(results)
 
-  /** Number of arguments that a call must have. */
+  /** Return the number of required arguments. */
   def required: Int = arguments.length - description.getArgumentsWithDefault
 
-  /** The default of an argument; None: it has none, or one that is too large to be described. */
+  /** Return the default of an argument; None if it has none, or if the default is too large for the
+    * description.
+    */
   def default(position: Int): Option[Literal] =
     if (position < required) None else defaults.lift(position - required)
 
-  /** Of the last arguments. */
+  /** Defaults of the last arguments. */
   private lazy val defaults: Seq[Literal] = SparkInternals.literals(
     description.getDefaultRow.toByteArray,
     StructType(arguments.drop(required))
   )
 
-  /** What an expression holds of it. */
+  /** Return the function's representation in an expression. */
   def called(version: String): CalledFunction =
     CalledFunction(endpoint, name, version, state.headOption.map(_.dataType))
 
-  /** The facts that a call holds.
+  /** Return the facts that a call holds.
     *
     * @param actual
     *   types of the call's arguments
@@ -76,7 +78,7 @@ final case class PoolFunction(
     isDeterministic
   )
 
-  /** "discount(price BIGINT, percent DOUBLE = 10.0) -> DOUBLE" */
+  /** Return the signature, such as "discount(price BIGINT, percent DOUBLE = 10.0) -> DOUBLE". */
   def signature: String = {
     val defaults = Seq.fill(required)("") ++ description.getDefaultsList.asScala.map(" = " + _)
     val listed = arguments.zipAll(defaults, null, "").collect {
@@ -96,7 +98,7 @@ final case class PoolFunction(
     s"$name(${listed.mkString(", ")}) -> $returned"
   }
 
-  /** Everything that its author says of it, a line each. */
+  /** Return the author's description, one fact a line. */
   def text: String = {
     val said = Seq(
       "version" -> description.getVersion,
@@ -111,12 +113,12 @@ final case class PoolFunction(
 
 object PoolFunction {
 
-  /** A function in Spark's types, or why Spark cannot call it. */
+  /** Return the function in Spark's types, or the reason why Spark cannot call it. */
   def of(endpoint: String, description: FunctionDescription): Either[String, PoolFunction] =
     if (
       description.getFaultIsFinal && description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED
     )
-      // A module that could not be imported, or a function that could not be described.
+      // The module could not be imported, or the function could not be described.
       Left(description.getFault)
     else if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
       Left("it takes any columns, and SQL needs their types: declare them in its type hints")

@@ -13,21 +13,22 @@ import io.updraft.client.PoolCheck
 import io.updraft.proto.v1.FunctionDescription
 import io.updraft.spark.config.{ConfigEntry, ConnectionSettings, UpdraftConf}
 
-/** The pools that a catalog names, and what they say of their functions.
+/** Pools of a catalog, with their descriptions of functions.
   *
   * @param catalog
-  *   the catalog's own name
+  *   name of the catalog
   * @param named
-  *   endpoints by the names of pools
+  *   endpoints by pool name
   */
 final class Pools(catalog: String, named: Map[String, String]) {
 
-  /** Names of pools, the session's own first. */
+  /** Return the names of pools, the session's own first. */
   def names: Seq[String] = Pools.Default +: named.keys.filter(_ != Pools.Default).toSeq.sorted
 
   def contains(pool: String): Boolean = pool == Pools.Default || named.contains(pool)
 
-  /** Address of a pool; raises an error that says what to set where the session names none. */
+  /** Return the address of a pool; raise an error that names the setting if the session has none.
+    */
   def endpoint(pool: String): String = named.get(pool) match {
     case Some(address) => Pools.setting(catalog, pool).read(_ => Some(address)).getOrElse(address)
     case None =>
@@ -40,23 +41,23 @@ final class Pools(catalog: String, named: Map[String, String]) {
         )
   }
 
-  /** What a pool has; raises an error where it does not say. */
+  /** Return a pool's functions; raise an error if it does not report them. */
   def functions(pool: String): Seq[FunctionDescription] = Pools.ask(endpoint(pool))
 }
 
 object Pools {
 
-  /** The pool of the session's endpoint. */
+  /** Name of the pool at the session's endpoint. */
   val Default = "default"
 
-  /** For the time of an analysis, which asks for each call. */
+  /** Lifetime of a cached answer: about the time of an analysis, which asks for each call. */
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
 
   private final case class Answer(functions: Seq[FunctionDescription], time: Long)
 
   private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
 
-  /** The setting that gives a catalog a pool. */
+  /** Return the setting that adds a pool to a catalog. */
   def setting(catalog: String, pool: String): ConfigEntry[String] = ConfigEntry(
     s"spark.sql.catalog.$catalog.pool.$pool",
     "Endpoint of a pool.",
@@ -83,7 +84,7 @@ object Pools {
       }
       val functions = status.getFunctionsList.asScala.toSeq
       val now = System.nanoTime()
-      // Sessions of a long-lived server bring ever new connections.
+      // Sessions of a long-lived server keep adding new connections, so drop old answers.
       answers.values.removeIf(now - _.time >= KeptNanoseconds)
       answers.put(settings.connection, Answer(functions, now))
       functions

@@ -14,18 +14,20 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction
 import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
 
-/** Puts calls of pools in the place of what Spark has resolved, once its types are cast. */
+/** Rule that replaces functions resolved by Spark with calls of pools, once their types are cast.
+  */
 object RegisteredCalls extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions(onPool.orElse {
     case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess =>
-      // Spark goes on with its children: a call that is the whole argument would stay.
+      // Spark continues with its children, so a call that is the whole argument would be missed.
       onPool.applyOrElse(argument.value, identity[Expression])
   })
 
   private val onPool: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) if call.resolved =>
-      // Without the wrapper Spark would chain it with a function around it into one call of one worker.
+      // Without this wrapper, Spark would chain it with an enclosing function into one call of one
+      // worker.
       KnownNullable(
         CalledFunction.scalar(
           scalar.called,
@@ -46,7 +48,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
       }
   }
 
-  /** A call as the name of its column shows it: `f(x)`. */
+  /** Text of a call in the name of its column: `f(x)`. */
   val pretty: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) =>
       PrettyPythonUDF(scalar.name(), call.dataType, arguments)

@@ -7,10 +7,10 @@ import org.apache.spark.sql.updraft.{ArgumentCast, CalledFunction}
 
 import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
 
-/** A registered function before it is called with arguments.
+/** Registered function before it is called with arguments.
   *
   * @param version
-  *   the one that the query names; empty: the pool's default one
+  *   version named by the query; empty: the pool's default version
   */
 final class UnboundPoolFunction private (
     described: FunctionDescription,
@@ -25,22 +25,23 @@ final class UnboundPoolFunction private (
     _.text
   )
 
-  /** The function in Spark's types; raises an error where it has others. */
+  /** Return the function in Spark's types; raise an error if it has other types. */
   def function: PoolFunction = known.fold(
     problem => throw new UnsupportedOperationException(s"$name cannot be called: $problem"),
     identity
   )
 
-  /** What an expression holds of it; raises an error where the pool is known to refuse every call.
+  /** Return the function's representation in an expression; raise an error if the pool is known to
+    * refuse every call.
     *
-    * Other faults are for the pool to judge: only calls can show that they are over.
+    * The pool judges other faults, because only calls can show that they are over.
     */
   def called: CalledFunction =
     if (described.getFaultIsFinal)
       throw new UnsupportedOperationException(s"$name cannot be called now: ${described.getFault}")
     else function.called(version)
 
-  /** Raises an error where the function gives no table. */
+  /** Raise an error if the function does not return a table. */
   def requireTable(): Unit =
     if (function.kind != FunctionKind.FUNCTION_KIND_TABLE)
       throw new UnsupportedOperationException(
@@ -72,14 +73,14 @@ object UnboundPoolFunction {
   ): UnboundPoolFunction =
     new UnboundPoolFunction(description, version, PoolFunction.of(endpoint, description))
 
-  /** Raises an error that shows the signature where a call has too many arguments, or too few. */
+  /** Raise an error that shows the signature if a call has too many or too few arguments. */
   def checkCount(function: PoolFunction, count: Int): Unit =
     if (count < function.required || count > function.arguments.length)
       throw new UnsupportedOperationException(
         s"${function.name} was called with $count arguments: it is ${function.signature}"
       )
 
-  /** Raises an error where Spark would cast an argument to another value. */
+  /** Raise an error if Spark would change an argument's value by casting it. */
   private def checkTypes(function: PoolFunction, actual: Seq[DataType]): Unit =
     actual.zip(function.arguments).foreach { case (dataType, declared) =>
       ArgumentCast

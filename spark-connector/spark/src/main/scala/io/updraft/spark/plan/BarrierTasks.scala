@@ -19,9 +19,9 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.task.RowBatches
 import io.updraft.spark.task.input.RequestSpec
 
-/** Runs an operator's functions in Spark's own Python workers if the task belongs to a barrier
-  * stage, because only those workers have a BarrierTaskContext. The plan does not show such a
-  * stage: `.rdd.barrier()` is called after planning.
+/** Fallback that runs an operator's functions in Spark's own Python workers if the task belongs to
+  * a barrier stage, because only those workers have a BarrierTaskContext. The plan does not show
+  * such a stage: `.rdd.barrier()` is called after planning.
   *
   * @param operator
   *   name of the operator, for messages
@@ -156,7 +156,7 @@ private final class StockTask(inputs: Seq[TaskRows], output: RDD[InternalRow])
   }
 }
 
-/** Rows that a task hands in; of its partitions only those up to the task's own are known. */
+/** Rows passed in by a task. Of its partitions, only those up to the task's own are known. */
 private final class TaskRows(context: SparkContext) extends RDD[InternalRow](context, Nil) {
   @transient private var partition = 0
   @transient private var rows: Iterator[InternalRow] = _
@@ -172,7 +172,7 @@ private final class TaskRows(context: SparkContext) extends RDD[InternalRow](con
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = rows
 }
 
-/** Stands for a child whose rows a task hands in. */
+/** Placeholder for a child whose rows a task passes in. */
 private case class TaskInput(
     output: Seq[Attribute],
     override val outputPartitioning: Partitioning,

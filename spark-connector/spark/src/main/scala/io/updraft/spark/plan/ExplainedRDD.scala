@@ -9,11 +9,11 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.execution.python.PythonExceptions
 import org.apache.spark.{Partition, Partitioner, SparkException, TaskContext}
 
-/** What Spark's own Python workers give; where the executor's Python lacks something, the error
-  * says why the function ran there at all.
+/** Results of Spark's own Python workers. If the executor's Python lacks something, the error
+  * explains why the function ran there at all.
   *
   * @param reason
-  *   why the function is not on the pool
+  *   reason why the function is not on the pool
   */
 private[plan] final class ExplainedRDD[T: ClassTag](rows: RDD[T], reason: String)
     extends RDD[T](rows) {
@@ -41,7 +41,7 @@ private[plan] final class ExplainedRDD[T: ClassTag](rows: RDD[T], reason: String
     case _ => e
   }
 
-  /** How Spark tells that the executor has no Python, or one without PySpark. */
+  /** Return whether Spark reports that the executor has no Python, or one without PySpark. */
   private def isWithoutPython(e: Exception): Boolean = e match {
     case _: IOException => message(e).startsWith("Cannot run program")
     case _: SparkException => ExplainedRDD.lacksPackage(message(e))

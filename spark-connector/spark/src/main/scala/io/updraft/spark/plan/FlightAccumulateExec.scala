@@ -15,8 +15,8 @@ import io.updraft.spark.task.input.ArgumentInput
 import io.updraft.spark.task.output.{ReplyReader, Results}
 import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
 
-/** What both stages of a registered aggregate share: columns in, of which the first are keys, and a
-  * row for each group out when the input has ended.
+/** Shared part of both stages of a registered aggregate: columns in, of which the first are keys,
+  * and a row for each group out after the end of the input.
   */
 trait FlightStageExec extends FlightRegisteredExec {
 
@@ -26,7 +26,7 @@ trait FlightStageExec extends FlightRegisteredExec {
 
   protected def keys: Seq[Expression]
 
-  /** What says which rows are accumulated; None: all. */
+  /** Return the condition that selects the accumulated rows; None: all rows. */
   protected def filter: Option[Expression]
 
   protected def arguments: Seq[Expression]
@@ -36,7 +36,9 @@ trait FlightStageExec extends FlightRegisteredExec {
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  /** From the start: a state has the rows of many batches. */
+  /** Return the replay policy: only from the start, because a state covers the rows of many
+    * batches.
+    */
   override protected def replay: Replay =
     if (function.deterministic) Replay.FROM_THE_START else Replay.NEVER
 
@@ -58,19 +60,19 @@ trait FlightStageExec extends FlightRegisteredExec {
 
 object FlightStageExec {
 
-  /** Without keys there is a group even where there are no rows. */
+  /** Return the reader of results. Without keys there is one group even if there are no rows. */
   private def newResults(types: Seq[DataType], hasKeys: Boolean): Results = {
     val replies = new ReplyReader.OfColumns(types)
     if (hasKeys) new Results.FreeRunning(replies) else new Results.Unprompted(replies)
   }
 }
 
-/** Makes the state of each group of a partition, where the rows are.
+/** Operator that computes the state of each group of a partition, in the tasks that have the rows.
   *
   * @param filter
-  *   the query's FILTER, by which a group is there even where none of its rows is accumulated
+  *   the query's FILTER; a group exists even if none of its rows is accumulated
   * @param state
-  *   the column of the states
+  *   column of the states
   */
 case class FlightAccumulateExec(
     groups: Seq[NamedExpression],
@@ -81,7 +83,7 @@ case class FlightAccumulateExec(
     settings: UdfSettings
 ) extends FlightStageExec {
 
-  /** The keys in the output. */
+  /** Key columns of the output. */
   val keyColumns: Seq[Attribute] = groups.map(_.toAttribute)
 
   override def output: Seq[Attribute] = keyColumns :+ state
@@ -95,7 +97,9 @@ case class FlightAccumulateExec(
     })
   }
 
-  /** Those of rows that are left out may fail, as 1 / x does FILTER (WHERE x <> 0). */
+  /** Return the arguments, null for rows that are left out: those arguments may fail, like 1 / x in
+    * FILTER (WHERE x <> 0).
+    */
   override protected def arguments: Seq[Expression] = filter.fold(function.children) { condition =>
     function.children.map {
       case column: Attribute => column
@@ -107,10 +111,10 @@ case class FlightAccumulateExec(
     copy(child = newChild)
 }
 
-/** Makes the result of each group of its states.
+/** Operator that computes the result of each group from its states.
   *
   * @param state
-  *   the column of the states
+  *   column of the states
   */
 case class FlightMergeExec(
     keys: Seq[Attribute],

@@ -11,8 +11,8 @@ import org.apache.spark.sql.updraft.{PythonCall, SessionKeys, SparkInternals}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedRows}
 
-/** Runs Python aggregates on a pool, in the place of ArrowAggregatePythonExec: one row for each
-  * group.
+/** Operator that runs Python aggregates on a pool and replaces ArrowAggregatePythonExec. It returns
+  * one row for each group.
   */
 case class FlightAggregateExec(
     keys: Seq[NamedExpression],

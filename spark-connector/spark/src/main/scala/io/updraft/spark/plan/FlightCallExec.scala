@@ -19,10 +19,10 @@ import io.updraft.spark.task.input.{ArgumentInput, RequestSpec}
 import io.updraft.spark.task.output.{ReplyReader, Results, TableResults}
 import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
 
-/** What the operators that call a registered function share. */
+/** Shared part of the operators that call a registered function. */
 trait FlightRegisteredExec extends FlightUnaryExec {
 
-  /** The one function. */
+  /** Return the function that the operator calls. */
   def function: PythonFuncExpression
 
   override def udfs: Seq[PythonFuncExpression] = Seq(function)
@@ -31,11 +31,13 @@ trait FlightRegisteredExec extends FlightUnaryExec {
     .of(function)
     .getOrElse(throw new IllegalStateException(s"${function.name} is not a registered function"))
 
-  /** A pool's own functions are of no version of Python or Spark, and nobody has to sign them. */
+  /** Return no functions: a pool's own functions depend on no version of Python or Spark and need
+    * no signature.
+    */
   override protected def shipped: Seq[PythonFuncExpression] = Seq.empty
 
-  /** Requests with a column for each argument, in the types that pools describe: without the
-    * session's time zone, without its preference of types.
+  /** Return the specification of requests with a column for each argument, in the types that pools
+    * describe: independent of the session's time zone and its preference for large types.
     */
   protected def argumentSpec(
       copied: Seq[Int],
@@ -51,10 +53,10 @@ trait FlightRegisteredExec extends FlightUnaryExec {
     s"$nodeName [$functionNames], endpoint=${settings.endpoint}"
 }
 
-/** Calls a registered function that gives a value for each row.
+/** Operator that calls a registered function that returns a value for each row.
   *
   * @param result
-  *   the column of the results
+  *   column of the results
   */
 case class FlightCallExec(
     function: PythonUDF,
@@ -70,7 +72,7 @@ case class FlightCallExec(
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  /** Batches that were answered stay answered. */
+  /** Return the replay policy: answered batches are not computed again. */
   override protected def replay: Replay =
     if (function.deterministic) Replay.REPLAY else Replay.NEVER
 
@@ -92,10 +94,10 @@ case class FlightCallExec(
     copy(child = newChild)
 }
 
-/** Calls a registered function that gives any number of rows for each row.
+/** Operator that calls a registered function that returns any number of rows for each row.
   *
   * @param requiredChildOutput
-  *   the child's columns that are joined to each row of the function
+  *   columns of the child that are joined to each row of the function
   */
 case class FlightCallTableExec(
     function: PythonUDTF,

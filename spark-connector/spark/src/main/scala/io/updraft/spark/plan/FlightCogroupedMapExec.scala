@@ -16,7 +16,7 @@ import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.CogroupedMapRunner
 import io.updraft.spark.task.groups.RowShape
 
-/** Runs cogrouped applyInPandas and applyInArrow on a pool, in the place of
+/** Operator that runs cogrouped applyInPandas and applyInArrow on a pool and replaces
   * FlatMapCoGroupsInPandasExec and FlatMapCoGroupsInArrowExec.
   */
 case class FlightCogroupedMapExec(
@@ -30,7 +30,7 @@ case class FlightCogroupedMapExec(
 ) extends FlightGroupsExec
     with BinaryExecNode {
 
-  /** What Spark would have planned: what it requires is required here. */
+  /** Return the operator that Spark would have planned, whose requirements apply here, too. */
   private def stock: SparkPlan =
     FlatMapCoGroupsInPandasExec(leftKeys, rightKeys, function, output, left, right)
 

@@ -22,12 +22,13 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.spark.config.UdfSettings
 
-/** Calls a registered function that has the same arguments in all rows: with one row, when the
-  * query is executed. If this call fails, the function is called with each row as any other one is:
-  * so the error is that of any other call, and there is none where there are no rows.
+/** Operator for a registered function that has the same arguments in all rows: it calls the
+  * function with one row when the query is executed. If that call fails, it calls the function with
+  * each row like any other, so that errors are the same as for any other call, and there are none
+  * if there are no rows.
   *
   * @param result
-  *   the column of the results
+  *   column of the results
   */
 case class FlightConstantExec(
     function: PythonUDF,
@@ -77,10 +78,10 @@ case class FlightConstantExec(
 
 object FlightConstantExec {
 
-  /** What Spark makes of a job that somebody has cancelled. */
+  /** Error condition of a job that was cancelled. */
   private val Cancelled = "SPARK_JOB_CANCELLED"
 
-  /** Whether a call gives the same for all rows, and there may be several. */
+  /** Return whether a call returns the same value for all rows, and there may be several. */
   def isFor(function: PythonUDF, maxRows: Option[Long]): Boolean =
     function.deterministic && function.children.forall(_.foldable) && !maxRows.exists(_ <= 1)
 }

@@ -14,12 +14,12 @@ import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, Reque
 import io.updraft.spark.task.output.{PickledReplies, ReplyReader, Results}
 import io.updraft.spark.task.{FunctionCall, TaskRunner}
 
-/** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and
+/** Operator that evaluates one-to-one Python UDFs on a pool and replaces ArrowEvalPythonExec and
   * BatchEvalPythonExec.
   *
   * @param evalType
-  *   what Spark has planned them as: Spark 4.0 pickles the arguments of an Arrow-optimised function
-  *   when one of them is of a user-defined type, and the function itself still says Arrow
+  *   eval type as Spark planned it: Spark 4.0 pickles the arguments of an Arrow-optimised function
+  *   if one of them is of a user-defined type, while the function itself still says Arrow
   */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
@@ -60,7 +60,7 @@ case class FlightEvalPythonExec(
       newResults: () => Results
   ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
 
-  /** Batches that were answered stay answered. */
+  /** Return the replay policy: answered batches are not computed again. */
   override protected def replay: Replay =
     if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
 

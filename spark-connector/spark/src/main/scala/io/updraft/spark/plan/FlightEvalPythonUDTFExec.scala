@@ -14,11 +14,11 @@ import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec}
 import io.updraft.spark.task.output.{PickledTableResults, ReplyReader, Results, TableResults}
 
-/** Runs a table function on a pool, in the place of BatchEvalPythonUDTFExec and
+/** Operator that runs a table function on a pool and replaces BatchEvalPythonUDTFExec and
   * ArrowEvalPythonUDTFExec.
   *
   * @param requiredChildOutput
-  *   the child's columns that are joined to each row of the function
+  *   columns of the child that are joined to each row of the function
   */
 case class FlightEvalPythonUDTFExec(
     udtf: PythonUDTF,
@@ -30,7 +30,9 @@ case class FlightEvalPythonUDTFExec(
 
   override def udfs: Seq[PythonUDTF] = Seq(udtf)
 
-  /** Spark takes a table function for nondeterministic unless it says otherwise. */
+  /** Return the replay policy: Spark regards a table function as nondeterministic unless declared
+    * otherwise, so the setting alone decides.
+    */
   override protected def replay: Replay =
     if (settings.deterministic) Replay.FROM_THE_START else Replay.NEVER
 
@@ -43,7 +45,7 @@ case class FlightEvalPythonUDTFExec(
       resultAttrs.map(column => ResultColumns.className(column.dataType))
   )
 
-  /** Ordinals of those expressions that are columns of the child. */
+  /** Return the ordinals of the expressions that are columns of the child. */
   private def columns(expressions: Seq[Expression]): Seq[Int] =
     expressions.map {
       case column: Attribute => child.output.indexWhere(_.exprId == column.exprId)

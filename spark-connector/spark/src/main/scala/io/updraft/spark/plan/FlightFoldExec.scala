@@ -10,17 +10,17 @@ import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 import io.updraft.spark.task.FoldRunner
 import io.updraft.spark.task.groups.Fold
 
-/** What aggregates and windows share: they read sorted rows and give rows. [[FoldRunner]] does the
-  * work of a task.
+/** Shared part of aggregates and windows, which read sorted rows and return rows. [[FoldRunner]]
+  * does the work of a task.
   */
 trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
 
-  /** The functions and their arguments among the columns of [[fold]]. */
+  /** Return the functions with their arguments among the columns of [[fold]]. */
   protected def pythonCall: PythonCall
 
   protected def fold: Fold
 
-  /** What PySpark's worker must know beside the settings of every function. */
+  /** Return settings for PySpark's worker that are specific to this kind of function. */
   protected def kindConf: Map[String, String] = Map.empty
 
   override def supportsColumnar: Boolean = false

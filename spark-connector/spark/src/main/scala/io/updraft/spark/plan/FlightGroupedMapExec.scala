@@ -11,8 +11,8 @@ import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.groups.RowShape
 import io.updraft.spark.task.output.{ReplyReader, Results}
 
-/** Runs applyInPandas and applyInArrow on a pool, in the place of FlatMapGroupsInPandasExec and
-  * FlatMapGroupsInArrowExec.
+/** Operator that runs applyInPandas and applyInArrow on a pool and replaces
+  * FlatMapGroupsInPandasExec and FlatMapGroupsInArrowExec.
   */
 case class FlightGroupedMapExec(
     keys: Seq[Attribute],
@@ -24,7 +24,7 @@ case class FlightGroupedMapExec(
 ) extends FlightUnaryExec
     with FlightGroupsExec {
 
-  /** What Spark would have planned: what it requires is required here. */
+  /** Return the operator that Spark would have planned, whose requirements apply here, too. */
   private def stock: SparkPlan = FlatMapGroupsInPandasExec(keys, function, output, child)
 
   override def outputPartitioning: Partitioning = stock.outputPartitioning

@@ -13,7 +13,7 @@ import io.updraft.spark.task.FunctionCall
 import io.updraft.spark.task.groups.{GroupMetrics, GroupedInput, RowShape}
 import io.updraft.spark.task.output.{RowCheck, RowResult}
 
-/** What the operators share whose function gives rows for groups of rows. */
+/** Shared part of the operators whose function returns rows for groups of rows. */
 trait FlightGroupsExec extends FlightPythonExec {
 
   def function: PythonUDF

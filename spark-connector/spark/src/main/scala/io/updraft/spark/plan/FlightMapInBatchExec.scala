@@ -13,7 +13,8 @@ import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.input.RowInput
 import io.updraft.spark.task.output.{ReplyReader, Results, RowCheck, RowResult}
 
-/** Runs mapInArrow and mapInPandas on a pool, in the place of MapInArrowExec and MapInPandasExec.
+/** Operator that runs mapInArrow and mapInPandas on a pool and replaces MapInArrowExec and
+  * MapInPandasExec.
   */
 case class FlightMapInBatchExec(
     function: PythonUDF,

@@ -20,23 +20,23 @@ import io.updraft.spark.task.input.RequestSpec
 import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskPipeline, TaskRunner}
 import io.updraft.spark.trace.QuerySpans
 
-/** What the operators that run Python on a pool share: they read rows or batches, whichever their
-  * children give, and give batches.
+/** Shared part of the operators that run Python on a pool: they read rows or batches, whichever
+  * their children produce, and return batches.
   */
 trait FlightPythonExec extends SparkPlan {
 
-  /** The functions that run on the pool. */
+  /** Return the functions that run on the pool. */
   def udfs: Seq[PythonFuncExpression]
 
-  /** Those of them that the session ships. */
+  /** Return the functions among [[udfs]] that the session ships. */
   protected def shipped: Seq[PythonFuncExpression] = udfs
 
-  /** The connector's settings when the query was planned: those of the session may have changed
-    * since.
-    */
+  /** Return the connector's settings at planning time; the session's may have changed since. */
   def settings: UdfSettings
 
-  /** How the functions exchange data with PySpark's worker, a value of Spark's PythonEvalType. */
+  /** Return the eval type, a value of Spark's PythonEvalType, which says how the functions exchange
+    * data with PySpark's worker.
+    */
   def evalType: Int = udfs.head.evalType
 
   protected lazy val exchangeMetrics: ExchangeMetrics = ExchangeMetrics.create(sparkContext)
@@ -48,24 +48,24 @@ trait FlightPythonExec extends SparkPlan {
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName gives batches")
 
-  /** The work of one task, which Spark serializes. */
+  /** Return the work of one task, which Spark serializes. */
   protected[plan] def taskRunner: TaskPipeline
 
-  /** What the driver does before tasks are made. */
+  /** Check the pool and start the query's span; runs on the driver before tasks are created. */
   protected def beforeTasks(): Unit = {
     PoolProbe.require(settings, shipped)
     QuerySpans.begin(settings.connection, sparkContext)
   }
 
-  /** The fallback for tasks of a barrier stage. Registered functions need none: they have no task
-    * context.
+  /** Return the fallback for tasks of a barrier stage. Registered functions need none, because they
+    * have no task context.
     */
   protected def barrierTasks: Option[BarrierTasks] =
     if (shipped.isEmpty) None
     else BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
 
-  /** Whether the functions may run again on another worker. Those that answer when they like only
-    * do so from the start, and only if the session declares them deterministic.
+  /** Return the replay policy. Functions that do not answer row for row run again only from the
+    * start, and only if the session declares them deterministic.
     */
   protected def replay: Replay =
     if (settings.deterministic && udfs.forall(_.deterministic)) Replay.FROM_THE_START
@@ -81,7 +81,7 @@ trait FlightPythonExec extends SparkPlan {
     ceilingBytes = math.max(FlightPythonExec.CeilingBytes, settings.batchBytes)
   )
 
-  /** How requests are made of rows with these columns: see [[RequestSpec]]. */
+  /** Return how to build requests from rows with these columns: see [[RequestSpec]]. */
   protected def requestSpec(
       child: Seq[Attribute],
       copied: Seq[Int],
@@ -97,7 +97,7 @@ trait FlightPythonExec extends SparkPlan {
     conf.arrowUseLargeVarTypes
   )
 
-  /** What is asked of the pool for functions over Arrow data. */
+  /** Return the call for functions over Arrow data. */
   protected def arrowCall(
       call: PythonCall,
       kindConf: Map[String, String] = Map.empty,
@@ -113,7 +113,7 @@ trait FlightPythonExec extends SparkPlan {
     replay = replay
   )
 
-  /** What is asked of the pool for functions over pickled rows. */
+  /** Return the call for functions over pickled rows. */
   protected def pickledCall(call: PythonCall, pickledRows: Int): FunctionCall = FunctionCall(
     call,
     functionNames,
@@ -125,12 +125,12 @@ trait FlightPythonExec extends SparkPlan {
     replay = replay
   )
 
-  /** Rows that the function may see at once. */
+  /** Return the most rows that the function may see at once. */
   protected def sliceRows: Int =
     if (conf.arrowMaxRecordsPerBatch > 0) conf.arrowMaxRecordsPerBatch else Int.MaxValue
 
-  /** The variables that PySpark's worker reads, as stock's runners set them; a pickled list holds
-    * `pickledRows`.
+  /** Return the environment variables for PySpark's worker, with the values that the stock runners
+    * set; a pickled list holds `pickledRows`.
     */
   protected def environment(pickledRows: Int): Map[String, String] =
     Map(
@@ -148,7 +148,7 @@ trait FlightPythonExec extends SparkPlan {
         .flatten
         .map(FunctionCall.SessionVariable -> _)
 
-  // By its name: the setting came with Spark 4.3.
+  // The setting is read by name because it first appears in Spark 4.3.
   private def showsLocals: Boolean =
     conf
       .getConfString("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "false")
@@ -158,7 +158,7 @@ trait FlightPythonExec extends SparkPlan {
     s"$nodeName [$functionNames], endpoint=${settings.endpoint}, kind=${EvalType.name(evalType)}"
 }
 
-/** An operator with one child; [[TaskRunner]] does the work of a task. */
+/** Operator with one child; [[TaskRunner]] does the work of a task. */
 trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
   override protected[plan] def taskRunner: TaskRunner
@@ -190,10 +190,12 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
 object FlightPythonExec {
 
-  /** What stock tells PySpark's worker where no rows are pickled. */
+  /** Number of pickled rows that the stock runners report to PySpark's worker if no rows are
+    * pickled.
+    */
   val DefaultPickledRows = 100
 
-  /** Bytes of all columns of a batch for each byte of arguments that it aims at. */
+  /** Limit on the bytes of all columns of a batch, for each targeted byte of arguments. */
   val HeldPerRequest = 4L
 
   /** Bytes at which a batch ends even if the function then sees fewer rows than it might. */

@@ -11,8 +11,8 @@ import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.reasons.FunctionKinds
 import io.updraft.spark.task.groups.{Fold, WindowFold}
 
-/** Runs Python aggregates over window frames on a pool, in the place of ArrowWindowPythonExec: the
-  * child's rows with the functions' results.
+/** Operator that runs Python aggregates over window frames on a pool and replaces
+  * ArrowWindowPythonExec. It returns the child's rows with the functions' results.
   */
 case class FlightWindowExec(
     windowExpression: Seq[NamedExpression],

@@ -10,16 +10,16 @@ import org.apache.spark.sql.types._
 
 import io.updraft.spark.task.groups.{GroupMetrics, GroupedRows}
 
-/** How an operator over groups has its child's rows group by group, in the order of their keys: it
-  * brings them together itself, or requires Spark to sort them.
+/** Ordering of an operator's input by groups, in the order of their keys: the operator groups the
+  * rows itself, or requires Spark to sort them.
   */
 object GroupOrder {
 
-  /** What such an operator requires of its child. */
+  /** Return the ordering that the operator requires of its child. */
   def required(keys: Seq[Expression]): Seq[SortOrder] =
     if (canGroup(keys)) Nil else ascending(keys)
 
-  /** What it does with the rows. */
+  /** Return how the operator groups its rows. */
   def groupedRows(keys: Seq[Expression], child: SparkPlan, metrics: GroupMetrics): GroupedRows =
     if (!canGroup(keys) || SortOrder.orderingSatisfies(child.outputOrdering, ascending(keys)))
       GroupedRows.FromChild
@@ -35,7 +35,7 @@ object GroupOrder {
 
   private def ascending(keys: Seq[Expression]) = keys.map(SortOrder(_, Ascending))
 
-  /** Whether values of a type are equal if and only if their bytes are. */
+  /** Return whether values of a type are equal if and only if their bytes are. */
   private def hasOneForm(dataType: DataType): Boolean = dataType match {
     case text: StringType => UnsafeRowUtils.isBinaryStable(text)
     case BooleanType | ByteType | ShortType | IntegerType | LongType | DateType | TimestampType |
@@ -45,7 +45,7 @@ object GroupOrder {
   }
 }
 
-/** Stands for the child of a sort that is done inside a task. */
+/** Placeholder for the child of a sort that runs inside a task. */
 private case class UnsortedRows(output: Seq[Attribute]) extends LeafExecNode {
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException("its rows are a task's own")

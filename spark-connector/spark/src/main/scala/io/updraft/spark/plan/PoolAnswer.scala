@@ -15,26 +15,26 @@ import io.updraft.client.PoolCheck.Cause
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Why a pool cannot run the functions of a query.
+/** Reason why a pool cannot run the functions of a query.
   *
   * @param kind
-  *   the reason of a fallback, without what was seen
+  *   reason of a fallback, without the details
   * @param advice
-  *   the setting to correct
+  *   setting to correct
   */
 private[plan] final case class PoolProblem(kind: FallbackReason, seen: String, advice: String) {
 
   def fallbackReason: FallbackReason = kind.about(seen)
 }
 
-/** The driver's knowledge of a pool while it plans a query.
+/** Knowledge that the driver has of a pool while it plans a query.
   *
   * @param silence
-  *   why the endpoint does not answer; None if it does
+  *   reason why the endpoint does not answer; None if it does
   * @param unusable
-  *   why a file that the settings name cannot be used
+  *   reason why a file named in the settings is unusable
   * @param pool
-  *   its answer; None if the driver did not ask
+  *   answer of the pool; None if the driver did not ask
   */
 private[plan] final case class PoolAnswer(
     silence: Option[String] = None,
@@ -46,7 +46,7 @@ private[plan] final case class PoolAnswer(
 
   def saysSomething: Boolean = this != PoolAnswer.Nothing
 
-  /** Why the pool cannot run the functions, as far as can be known without a task. */
+  /** Return why the pool cannot run the functions, as far as the driver can tell without a task. */
   def problem(
       settings: UdfSettings,
       functions: Seq[PythonFuncExpression]
@@ -56,7 +56,7 @@ private[plan] final case class PoolAnswer(
       .orElse(unusable.map(PoolAnswer.ofFile))
       .orElse(pool.flatMap(refusal(_, settings, functions)).map(PoolAnswer.of))
 
-  /** The problem of an endpoint that accepts connections and stays silent. */
+  /** Return the problem of an endpoint that accepts connections and stays silent. */
   def unanswered: Option[PoolProblem] = pool.flatMap(_.silence.toScala).map(PoolAnswer.unreachable)
 
   private def refusal(
@@ -83,7 +83,7 @@ private[plan] final case class PoolAnswer(
 
 private[plan] object PoolAnswer {
 
-  /** The answer of a pool that the driver did not ask. */
+  /** Answer used if the driver did not ask the pool. */
   val Nothing: PoolAnswer = PoolAnswer()
 
   private val json = new ObjectMapper
@@ -134,7 +134,8 @@ private[plan] object PoolAnswer {
     }
   }
 
-  /** Why the pool refuses every exchange of this caller, in the words of `updraft.whoami`. */
+  /** Return why the pool refuses every exchange of this caller, according to its `updraft.whoami`.
+    */
   private[plan] def ofCaller(
       said: String,
       ships: Boolean,

@@ -26,17 +26,17 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.TaskIdentities
 
-/** Whether a pool listens at the endpoint and takes the session, asked by the driver before a
-  * query's tasks are: one clear error, or the fallback, instead of one for each task. Answers are
-  * kept for a moment, as one plan asks several times.
+/** Probe by the driver, before a query's tasks start, of whether a pool listens at the endpoint and
+  * accepts the session. It gives one clear error, or the fallback, instead of an error for each
+  * task. Answers are cached for a moment, because one plan asks several times.
   */
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
-  /** The caller and the kind of functions that it asks for.
+  /** Cache key: the caller and the kind of functions.
     *
     * @param ships
-    *   whether for functions of the session, not of the pool
+    *   true for functions of the session, false for functions of the pool
     */
   private final case class Question(
       connection: ConnectionSettings,
@@ -50,8 +50,9 @@ object PoolProbe {
   private val answered = ConcurrentHashMap.newKeySet[String]()
   private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
-  /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. A
-    * pool that may only be slow to answer is one to wait for where it is needed, as tasks do.
+  /** Return why the query runs without the pool, if the session allows that; None: it runs on the
+    * pool. A pool that may only be slow counts as a problem here; a query that needs the pool waits
+    * for it, as tasks do.
     */
   def problem(
       settings: UdfSettings,
@@ -62,7 +63,7 @@ object PoolProbe {
       answer.problem(settings, functions).orElse(answer.unanswered).map(_.fallbackReason)
     } else None
 
-  /** Raises an error that says what to set when the pool cannot run the functions. */
+  /** Raise an error that says what to set if the pool cannot run the functions. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
     val asked = question(settings, functions)
     ask(settings, functions).problem(settings, functions) match {
@@ -74,7 +75,9 @@ object PoolProbe {
     }
   }
 
-  /** A registered function is nowhere but on its pool. */
+  /** Return advice about the fallback; none for registered functions, which exist only on their
+    * pool.
+    */
   private def alternative(shipped: Seq[PythonFuncExpression]): String =
     if (shipped.isEmpty) ""
     else
@@ -96,9 +99,9 @@ object PoolProbe {
       answer
     }
 
-  /** Whether the driver can ask: a Unix socket is on the machine of the task that uses it, so one
-    * that is not here says nothing, unless the tasks run here too. Tasks fail with the reason where
-    * it is not there either.
+  /** Return whether the driver can ask the pool. A Unix socket is on the machine of the task that
+    * uses it, so a socket missing here proves nothing, unless the tasks run here, too. If it is
+    * missing there as well, tasks fail with the reason.
     */
   private[plan] def canAsk(endpoint: Endpoint, driverRunsTasks: => Boolean): Boolean =
     endpoint.transport() != Endpoint.Transport.UNIX || Files.exists(Path.of(endpoint.path())) ||
@@ -108,11 +111,11 @@ object PoolProbe {
     SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
 
   private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
-    /* A pool that has taken this session is not asked again unless the query may run without it:
-     * tasks would fail in the same words. */
+    /* Do not ask a pool again that has accepted this session, unless the query may run without it:
+     * tasks would report the same problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
-    // A query that may not run without the pool has not always asked what it is.
+    // An answer cached for a query that needs the pool may be empty.
     val suffices = known != null && (known.answer.saysSomething || !asksPool)
     if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known.answer
     else {
@@ -139,8 +142,8 @@ object PoolProbe {
       case e: IllegalArgumentException => PoolAnswer(unusable = Some(e.getMessage))
     }
 
-  /** A pool that is not there is waited for while it may still start, unless the query may run
-    * without it: one that has answered before most likely restarts.
+  /** Try to connect, and return the problem, if any. Unless the query may run without the pool,
+    * wait while it may still start: a pool that has answered before is most likely restarting.
     */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
@@ -154,7 +157,7 @@ object PoolProbe {
     seen.map(problem => s"no pool answers at ${settings.endpoint} within $limit: $problem")
   }
 
-  /** What was seen where nobody answers. */
+  /** Try to connect once and return the problem, if any. */
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)

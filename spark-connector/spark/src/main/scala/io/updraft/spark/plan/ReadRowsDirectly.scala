@@ -4,8 +4,8 @@ package io.updraft.spark.plan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, RowToColumnarExec, SparkPlan}
 
-/** Takes away the transition that Spark puts under a columnar operator with a row child: ours read
-  * rows themselves.
+/** Rule that removes the transition that Spark inserts below a columnar operator with a row child,
+  * because our operators read rows themselves.
   */
 object ReadRowsDirectly extends ColumnarRule {
 

@@ -6,13 +6,13 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.updraft.SparkInternals
 
-/** Groups with one registered aggregate. Spark's rules for an Aggregate, such as merging those of
-  * several subqueries, hold for aggregates of its own.
+/** Logical aggregation with one registered aggregate. It is not an Aggregate, because Spark's rules
+  * for these, such as merging those of several subqueries, hold only for its own aggregates.
   *
   * @param filter
-  *   of the rows that are accumulated; the groups are those of all rows
+  *   condition on the accumulated rows; the groups are those of all rows
   * @param result
-  *   the column of the results
+  *   column of the results
   */
 case class RegisteredAggregation(
     keys: Seq[NamedExpression],
@@ -28,8 +28,8 @@ case class RegisteredAggregation(
 
   override def maxRows: Option[Long] = if (keys.isEmpty) Some(1L) else child.maxRows
 
-  /** The pool brings equal values of Arrow together: raises an error where Spark's equality is
-    * another.
+  /** Raise an error if Spark compares a key differently from the pool, which groups equal Arrow
+    * values.
     */
   def requireKeys(): Unit =
     keys.find(key => SparkInternals.isCollated(key.dataType)).foreach { key =>

@@ -10,14 +10,14 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.updraft.CalledFunction
 
-/** Takes aggregations with registered aggregates apart: one for each of them and one for all other
-  * functions, joined by the keys. It comes behind the rules that push filters and projections down,
-  * and before Spark's own rule for DISTINCT, which gives aggregates nulls to ignore.
+/** Rule that splits aggregations with registered aggregates: one for each of them and one for all
+  * other functions, joined by the keys. It runs after the rules that push filters and projections
+  * down, and before Spark's own rule for DISTINCT, which gives aggregates nulls to ignore.
   */
 object RegisteredAggregations extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
-    // A stream's aggregations are Spark's to refuse.
+    // Leave a stream's aggregations to Spark, which refuses them.
     case PhysicalAggregation(keys, functions, results, child)
         if functions.exists(registered(_).nonEmpty) && !child.isStreaming =>
       Project(results, joined(keys, functions, child))
@@ -51,7 +51,7 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
     }
   }
 
-  /** The keys under these names, and the functions' results under those that the query has. */
+  /** Return the keys under these names, and the functions' results under the query's names. */
   private def part(
       keys: Seq[NamedExpression],
       names: Seq[Attribute],
@@ -97,7 +97,7 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
   }
 }
 
-/** Rows of groups, and what is read of them. */
+/** Rows of groups, with the expressions that the aggregate reads. */
 final case class AggregatedRows(
     keys: Seq[NamedExpression],
     arguments: Seq[Expression],
@@ -105,11 +105,11 @@ final case class AggregatedRows(
     plan: LogicalPlan
 )
 
-/** The rows of a call with DISTINCT. */
+/** Rows of a call with DISTINCT. */
 object DistinctRows {
 
-  /** Each with other arguments. Rows that the call's FILTER leaves out become one row of their
-    * group, which keeps the group.
+  /** Return one row for each group and distinct arguments. The rows of a group that the call's
+    * FILTER leaves out become one row, which keeps the group.
     */
   def of(
       keys: Seq[NamedExpression],

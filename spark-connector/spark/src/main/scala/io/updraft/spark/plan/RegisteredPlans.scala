@@ -15,13 +15,13 @@ import org.apache.spark.sql.updraft.CalledFunction
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
-/** Plans nodes that call registered functions. They run on the pool that has them and nowhere else:
-  * neither the session's endpoint nor its fallback has a say.
+/** Planning of nodes that call registered functions. They run only on the pool that has them; the
+  * session's endpoint and fallback do not matter.
   */
 object RegisteredPlans {
 
-  /** Whether a node itself, not its children, calls a registered function. A command does not: it
-    * plans queries of its own with the functions that its expressions hold.
+  /** Return whether a node itself, not its children, calls a registered function. A command does
+    * not: it plans its own queries with the functions in its expressions.
     */
   def calls(plan: LogicalPlan): Boolean = plan match {
     case _: Command => false
@@ -32,8 +32,10 @@ object RegisteredPlans {
       })
   }
 
-  /** @param planLater
-    *   what Spark plans of a child
+  /** Return the physical plan of the node.
+    *
+    * @param planLater
+    *   function that returns Spark's plan of a child
     */
   def planned(plan: LogicalPlan, planLater: LogicalPlan => SparkPlan): SparkPlan = plan match {
     case ArrowEvalPython(udfs, results, child, evalType) =>
@@ -65,7 +67,8 @@ object RegisteredPlans {
       )
   }
 
-  /** States of the groups of each partition, brought together by their keys, and results of them.
+  /** Plan an aggregation: states of the groups of each partition, shuffled by key, and their
+    * results.
     */
   private def aggregated(groups: RegisteredAggregation, child: SparkPlan): SparkPlan = {
     import groups.{filter, function, keys, result}

@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{FallbackReason, FunctionKinds}
 
-/** Says of a stream's stateful functions why they stay with Spark: its own strategies plan them
-  * before [[UpdraftStrategy]] is asked.
+/** Rule that explains why a stream's stateful functions stay with Spark: its own strategies plan
+  * them before [[UpdraftStrategy]] is asked.
   */
 object StatefulFunctions extends ColumnarRule with Logging {
 
@@ -24,7 +24,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
   private def explained(plan: SparkPlan, settings: UdfSettings): SparkPlan = plan.transformUp {
     case node if isStateful(node) =>
       StockPythonExec.permit(settings, node.nodeName, FallbackReason.State)
-      // For each micro-batch, as Spark's own lines about it.
+      // Logged for each micro-batch, like Spark's own lines about it.
       logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${FallbackReason.State}")
       StockPythonExec.above(node, FallbackReason.State.toString)
   }

@@ -11,11 +11,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Stands above an operator that stays with Spark's own Python workers and says why: in the plan,
-  * and in the error where the executor's Python lacks something.
+/** Wrapper above an operator that stays with Spark's own Python workers. It gives the reason in the
+  * plan, and in the error if the executor's Python lacks something.
   *
-  * It forwards what Spark's Python operators override and nothing more, so it stands above no other
-  * operator: see [[StockPythonExec.above]].
+  * It forwards only what Spark's Python operators override, so it must not wrap any other operator:
+  * see [[StockPythonExec.above]].
   */
 case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
@@ -37,15 +37,15 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 object StockPythonExec {
   private val PythonOperators = "org.apache.spark.sql.execution.python"
 
-  /** The operator with its reason above it; unchanged unless it is one of Spark's own Python
-    * operators, as another extension's is not.
+  /** Return the operator with its reason above it; unchanged if it is not one of Spark's own Python
+    * operators, such as another extension's.
     */
   def above(operator: SparkPlan, reason: String): SparkPlan =
     if (operator.getClass.getName.startsWith(s"$PythonOperators."))
       StockPythonExec(reason, operator)
     else operator
 
-  /** Raises an error where an operator may not stay with Spark's own Python workers. */
+  /** Raise an error if an operator must not stay with Spark's own Python workers. */
   def permit(settings: UdfSettings, operator: String, reason: FallbackReason): Unit =
     if (settings.unsupported == "fail") {
       throw new UnsupportedOperationException(

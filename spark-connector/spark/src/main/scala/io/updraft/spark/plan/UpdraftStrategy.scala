@@ -14,8 +14,8 @@ import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.groups.RowShape
 
-/** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped
-  * with the reason.
+/** Planner strategy that puts Python functions on the pool. Spark plans functions that the pool
+  * cannot run, and the reason is added to the plan.
   */
 case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Logging {
 

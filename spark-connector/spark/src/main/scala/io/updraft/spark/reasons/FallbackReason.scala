@@ -3,17 +3,17 @@ package io.updraft.spark.reasons
 
 import org.apache.spark.sql.types.DataType
 
-/** Why a function stays in Spark's own Python workers: [[Support]] and [[FunctionKinds]] give it,
-  * explain, the log and docs/reference/functions.md show it.
+/** Reason why a function stays in Spark's own Python workers, from [[Support]] or
+  * [[FunctionKinds]]. `explain`, the log and docs/reference/functions.md show it.
   *
   * @param name
-  *   stays the same when the text gets better
+  *   stable name, independent of changes to the text
   * @param text
-  *   for people
+  *   explanation for users
   */
 final case class FallbackReason(name: String, text: String) {
 
-  /** The same, with what it was this time. */
+  /** Return the same reason with details of this case. */
   def about(detail: String): FallbackReason = copy(text = s"$text: $detail")
 
   override def toString: String = s"$text ($name)"
@@ -87,13 +87,13 @@ object FallbackReason {
     "this version of the connector does not support this kind of function"
   )
 
-  /** A reason that concerns the pool and not the function. */
+  /** Return a reason that concerns the pool, not the function. */
   private def local(name: String, text: String): FallbackReason =
     FallbackReason(name, s"$text, and the session sets `fallback` to `local`")
 
   def ofType(dataType: DataType): FallbackReason = DataTypes.about(dataType.sql)
 
-  /** All that there are, in the order of the reference page. */
+  /** All reasons, in the order of the reference page. */
   val all: Seq[FallbackReason] = Seq(
     Barrier,
     ResourceProfile,

@@ -3,19 +3,19 @@ package io.updraft.spark.reasons
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpression}
 
-/** A kind of Python function and where it runs.
+/** Kind of Python function and where it runs.
   *
   * @param evalType
-  *   PySpark's number for it
+  *   PySpark's number of the kind
   * @param name
-  *   PySpark's name for that number
+  *   PySpark's name of that number
   * @param usage
-  *   how users write it
+  *   notation in user code
   * @param since
-  *   the first Spark that has it, of those that the connector runs on
+  *   first Spark version with this kind, among those that the connector supports
   * @param fallbackReason
-  *   why functions of this kind never run on the pool; None: they do, where [[Support]] finds
-  *   nothing against one
+  *   reason why functions of this kind never run on the pool; None: they do, unless [[Support]]
+  *   finds a reason against a particular one
   */
 final case class FunctionKind(
     evalType: Int,
@@ -25,8 +25,8 @@ final case class FunctionKind(
     fallbackReason: Option[FallbackReason]
 )
 
-/** Every kind that PySpark 4.0 to 4.3 has. This table decides, and docs/reference/functions.md is
-  * written from it.
+/** All kinds in PySpark 4.0 to 4.3. This table decides, and docs/reference/functions.md is
+  * generated from it.
   */
 object FunctionKinds {
   import FallbackReason.{State, UnknownKind}
@@ -74,10 +74,12 @@ object FunctionKinds {
 
   private val byEvalType = all.map(kind => kind.evalType -> kind).toMap
 
-  /** In a window Spark plans an aggregate by the number of the same without one. */
+  /** Numbers of aggregates in a window, by the number of the same kind outside a window, with which
+    * Spark plans them.
+    */
   val inWindow: Map[Int, Int] = Map(202 -> 203, 252 -> 253)
 
-  /** Why the functions in these expressions never run on the pool, if one does not. */
+  /** Return why functions in these expressions never run on the pool; None if all may. */
   def fallbackReason(expressions: Seq[Expression], isWindow: Boolean): Option[FallbackReason] = {
     val evalTypes = expressions.flatMap(_.collect { case f: PythonFuncExpression => f.evalType })
     evalTypes.map(of => if (isWindow) inWindow.getOrElse(of, of) else of).flatMap(ofKind).headOption

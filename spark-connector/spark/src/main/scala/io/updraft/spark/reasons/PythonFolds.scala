@@ -6,8 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.planning.{PhysicalAggregation, PhysicalWindow}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
-/** Aggregates whose functions are all Python's and of one kind, as Spark's own strategy takes them
-  * apart. What it refuses is no match: then Spark says why.
+/** Extractor for aggregates whose functions are all Python's and of one kind, with the parts that
+  * Spark's own strategy uses. Aggregates that Spark refuses do not match, so that Spark reports
+  * why.
   */
 object PythonAggregate {
   type Parts = (Seq[NamedExpression], Seq[AggregateExpression], Seq[NamedExpression], LogicalPlan)
@@ -26,7 +27,7 @@ object PythonAggregate {
   }
 }
 
-/** Windows whose functions are all Python's and of one kind, likewise. */
+/** Extractor for windows whose functions are all Python's and of one kind. */
 object PythonWindow {
   type Parts = (Seq[NamedExpression], Seq[Expression], Seq[SortOrder], LogicalPlan)
 

@@ -12,16 +12,16 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
 
-/** What a pool can take: for each logical node that holds Python functions, the reason why not, if
-  * there is one.
+/** Rules for which logical nodes with Python functions a pool can run, with the reason if it
+  * cannot.
   */
 object Support {
 
-  /** With which the pool's workers hash: what PySpark sets unless the user does. */
+  /** PYTHONHASHSEED of the pool's workers, PySpark's default. */
   private val PoolHashSeed = "0"
 
-  /** Whether a node itself, not its children, runs Python. Commands and unknown nodes do not,
-    * whatever their expressions hold: they plan queries of their own with them.
+  /** Return whether a node itself, not its children, runs Python. Commands and unknown nodes do
+    * not, whatever their expressions contain, because they plan their own queries.
     */
   def holdsPython(plan: LogicalPlan): Boolean = plan match {
     case _: BaseEvalPython | _: BaseEvalPythonUDTF | _: MapInArrow | _: MapInPandas => true
@@ -31,7 +31,7 @@ object Support {
     case plan if plan.isStreaming => false
     case _: Aggregate => PythonAggregate.unapply(plan).isDefined
     case _: Window => PythonWindow.unapply(plan).isDefined
-    // Stateful functions of a batch query; their node has another name in each Spark.
+    // Stateful functions of a batch query; the name of their node differs between Spark versions.
     case _ =>
       FunctionKinds.fallbackReason(
         plan.expressions,
@@ -39,7 +39,7 @@ object Support {
       ).contains(FallbackReason.State)
   }
 
-  /** Why the pool cannot run a node; None: it can. */
+  /** Return why the pool cannot run a node; None: it can. */
   def fallbackReason(plan: LogicalPlan): Option[FallbackReason] =
     FunctionKinds
       .fallbackReason(plan.expressions, plan.isInstanceOf[Window])
@@ -84,7 +84,7 @@ object Support {
     else if (hasProfile) Some(FallbackReason.ResourceProfile)
     else ofRows(function, child.output)
 
-  /** Functions of whole rows. */
+  /** Return why the pool cannot run a function of whole rows. */
   private def ofRows(
       function: Expression,
       rows: Seq[Attribute]
@@ -106,7 +106,7 @@ object Support {
   private def types(all: Seq[DataType]): Option[FallbackReason] =
     all.find(!travels(_)).map(FallbackReason.ofType)
 
-  /** Whether Arrow carries every value of a type to the pool and back unchanged. */
+  /** Return whether Arrow carries every value of a type to the pool and back unchanged. */
   private def travels(dataType: DataType): Boolean = dataType match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType => true
     case FloatType | DoubleType | _: DecimalType => true

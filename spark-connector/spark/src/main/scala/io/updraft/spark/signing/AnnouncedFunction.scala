@@ -11,10 +11,10 @@ import io.updraft.proto.v1.{Owner, SessionFunction, SignedStatement, Statement}
 import io.updraft.spark.artifacts.{SessionArtifact, SignedArtifact}
 import io.updraft.spark.config.SigningSettings
 
-/** How a task announces its function to a pool.
+/** Description of a task's function for the pool.
   *
   * @param statement
-  *   by which the driver vouches for it
+  *   the driver's signed statement; None without signing
   */
 final case class Announcement(
     function: SessionFunction,
@@ -22,12 +22,12 @@ final case class Announcement(
     statement: Option[SignedStatement]
 )
 
-/** Gives each task what it announces; made on the driver, serialized to the tasks. */
+/** Source of each task's announcement; made on the driver, serialized to the tasks. */
 trait AnnouncedFunction extends Serializable {
   def announcement: Announcement
 }
 
-/** A function that each executor describes by what it has itself. */
+/** Unsigned function, which each executor describes from its own artifacts. */
 final class UnsignedFunction(envelope: FunctionEnvelope) extends AnnouncedFunction {
 
   override def announcement: Announcement = {
@@ -36,12 +36,12 @@ final class UnsignedFunction(envelope: FunctionEnvelope) extends AnnouncedFuncti
   }
 }
 
-/** A function as the driver has signed it: every byte that is signed is the driver's.
+/** Function signed by the driver; every signed byte comes from the driver.
   *
   * @param signedStatement
-  *   a serialized SignedStatement
+  *   serialized SignedStatement
   * @param artifacts
-  *   where the task finds those that the statement lists
+  *   source of the artifacts that the statement lists
   */
 final class SignedFunction(signedStatement: Array[Byte], artifacts: FunctionArtifacts)
     extends AnnouncedFunction {
@@ -57,16 +57,16 @@ final class SignedFunction(signedStatement: Array[Byte], artifacts: FunctionArti
   }
 }
 
-/** A function that the driver signs. Spark keeps a query's RDDs and runs them again whenever it
-  * likes, days later too, but it serializes them for every stage that it submits: so each gets a
-  * signature of its own, of the artifacts as they are then.
+/** Function that the driver signs on serialization. Spark keeps a query's RDDs and may run them
+  * again days later, but it serializes them for every stage that it submits. So each stage gets its
+  * own signature over the artifacts as they are then.
   *
   * @param commandsSha256
-  *   of each pickled function
+  *   digest of each pickled function
   * @param payloadSha256
-  *   of the payload that each task sends
+  *   digest of the payload that each task sends
   * @param schemaSha256
-  *   of the header of the arguments' schema
+  *   digest of the header of the arguments' schema
   */
 final class FunctionToSign(
     settings: SigningSettings,
@@ -96,6 +96,6 @@ final class FunctionToSign(
     new SignedFunction(signedStatement.toByteArray, envelope.artifacts)
   }
 
-  /** Java serializes this in its place. */
+  /** Return the object that Java serializes in place of this one. */
   private def writeReplace(): AnyRef = signed
 }

@@ -11,10 +11,10 @@ import org.apache.spark.{SPARK_VERSION, SparkEnv}
 import io.updraft.proto.v1
 import io.updraft.proto.v1.SessionFunction
 
-/** What a pool's front reads of a session function, but for the digests of artifacts.
+/** Part of a session function that a pool's front reads, except the digests of artifacts.
   *
   * @param environment
-  *   what the session tells PySpark's worker
+  *   environment variables that the session sets for PySpark's worker
   */
 final case class FunctionEnvelope(
     pythonVersion: String,
@@ -23,7 +23,7 @@ final case class FunctionEnvelope(
     artifacts: FunctionArtifacts
 ) {
 
-  /** As the command has it, with the time zone of this process. */
+  /** Return the function's entry in the command, with the time zone of this process. */
   def function(listed: Seq[v1.Artifact]): SessionFunction =
     SessionFunction
       .newBuilder()
@@ -39,7 +39,9 @@ final case class FunctionEnvelope(
 
 object FunctionEnvelope {
 
-  /** What Spark's own workers find of the process that starts them. */
+  /** Return the environment variables that Spark's own workers inherit from the process that starts
+    * them.
+    */
   private def hostEnvironment: Map[String, String] = Map(
     "TZ" -> TimeZone.getDefault.getID,
     "OMP_NUM_THREADS" -> SparkEnv.get.conf.get("spark.task.cpus", "1")

@@ -11,10 +11,11 @@ import io.updraft.spark.artifacts.SessionArtifact
 import io.updraft.spark.config.{SigningSettings, UdfSettings}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Whether a driver can sign the functions of a query, asked while it plans. */
+/** Signing of a query's functions at planning time. */
 object Signing {
 
-  /** Why the functions cannot be signed, where the session signs. */
+  /** Return why the functions cannot be signed; None if they can, or if the session does not sign.
+    */
   def problem(
       settings: UdfSettings,
       functions: Seq[PythonFuncExpression]
@@ -22,8 +23,8 @@ object Signing {
     unreadable(PythonCall.artifactsOf(functions)).map(FallbackReason.UnsignedArtifact.about)
   }
 
-  /** A statement about no function, by which a pool says whether it knows the session's key; raises
-    * IllegalArgumentException if the key cannot be used.
+  /** Return a signed statement without a function, with which a pool can tell whether it knows the
+    * session's key; raise IllegalArgumentException if the key is unusable.
     */
   def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement = {
     val now = System.currentTimeMillis()
@@ -36,7 +37,7 @@ object Signing {
     SigningKey.read(signing.keyFile).sign(statement)
   }
 
-  /** The first artifact that the driver does not have, and why. */
+  /** Return the first artifact that the driver lacks, and why. */
   private def unreadable(artifacts: FunctionArtifacts): Option[String] =
     artifacts.roles.iterator.flatMap { role =>
       try {

@@ -27,10 +27,10 @@ import org.apache.spark.internal.Logging
 import io.updraft.proto.v1.{SignedStatement, Statement}
 import io.updraft.spark.config.UpdraftConf
 
-/** The key by which a driver vouches for what it plans. */
+/** Key with which a driver signs the functions that it plans. */
 final class SigningKey private (privateKey: EdECPrivateKey, publicKey: PublicKey) {
 
-  /** Names the key to pools. */
+  /** Identifier of the key for pools. */
   val sha256: ByteString = {
     // The encoding of an Ed25519 key ends with its 32 raw bytes (RFC 8410).
     val raw = publicKey.getEncoded.takeRight(SigningKey.RawBytes)
@@ -54,7 +54,7 @@ final class SigningKey private (privateKey: EdECPrivateKey, publicKey: PublicKey
     signature.sign()
   }
 
-  /** Whether the two halves are of one key. */
+  /** Return whether the private and the public key belong together. */
   private def isWhole: Boolean = {
     val probe = Signature.getInstance(SigningKey.Algorithm)
     probe.initVerify(publicKey)
@@ -72,16 +72,16 @@ object SigningKey extends Logging {
   private val Pem =
     "(?s)\\s*-----BEGIN PRIVATE KEY-----(.*)-----END PRIVATE KEY-----\\s*".r
 
-  /** Files whose permissions were looked at. */
+  /** Files whose permissions have been checked. */
   private val checked = ConcurrentHashMap.newKeySet[Path]()
 
-  /** The last file's text and its key, which takes longer to make than a signature. */
+  /** Text of the last file and its key, cached because building a key takes longer than signing. */
   private val known = new AtomicReference(Option.empty[(String, SigningKey)])
 
-  /** Reads the key anew, as it may have been replaced.
+  /** Read the key again, because the file may have been replaced.
     *
     * @throws java.lang.IllegalArgumentException
-    *   if the file cannot be used, with the setting to correct
+    *   if the file is unusable; the message names the setting to correct
     */
   def read(file: String): SigningKey =
     try {
@@ -113,8 +113,8 @@ object SigningKey extends Logging {
     try new PKCS8EncodedKeySpec(Base64.getMimeDecoder.decode(base64))
     catch { case e: IllegalArgumentException => throw new InvalidKeyException(e) }
 
-  /** The JDK makes public keys only where it makes private ones: it is given this one for what it
-    * takes at random.
+  /** Return the public key. The JDK computes public keys only when it generates a key pair, so the
+    * generator gets the private key as its random bytes.
     */
   private def publicKeyOf(key: EdECPrivateKey): PublicKey = {
     val seed = key.getBytes.orElseThrow(() =>
@@ -139,7 +139,7 @@ object SigningKey extends Logging {
         )
       }
     catch {
-      case _: UnsupportedOperationException => // A file system without permissions.
+      case _: UnsupportedOperationException => // The file system has no permissions.
     }
 
   private def unusable(

@@ -10,7 +10,9 @@ import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
 import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
 
-/** Functions over the groups of two inputs, which answer when they like. */
+/** Runner of functions over the groups of two inputs, whose replies do not match requests one to
+  * one.
+  */
 final class CogroupedMapRunner(
     settings: UdfSettings,
     call: FunctionCall,

@@ -8,7 +8,8 @@ import org.apache.spark.{SparkContext, TaskContext}
 import io.updraft.client.Exchange
 import io.updraft.proto.v1.Report
 
-/** The metrics of one operator: stock's Python metrics by stock's names, and those of the exchange.
+/** Metrics of one operator: the stock Python metrics under their stock names, and those of the
+  * exchange.
   */
 final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
@@ -20,19 +21,19 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   def received(rows: Long): Unit = all("pythonNumRowsReceived") += rows
 
-  /** The exchange ended, in whatever way. */
+  /** Record the totals of an exchange that ended, whether it succeeded or failed. */
   def closed(exchange: Exchange): Unit = {
     all("updraftReplays") += exchange.replays()
     all("pythonDataSent") += exchange.bytesSent()
     all("pythonDataReceived") += exchange.bytesReceived()
   }
 
-  /** The pool's own measurements of an exchange that finished. */
+  /** Record the pool's own measurements of a finished exchange. */
   def reported(report: Report, context: TaskContext): Unit = {
     all("pythonBootTime") += report.getBootMilliseconds
     all("pythonInitTime") += report.getInitMilliseconds
     all("pythonTotalTime") += report.getTotalMilliseconds
-    // Spark has it since 4.2.
+    // This metric exists since Spark 4.2.
     all.get("pythonProcessingTime").foreach(_ += report.getProcessingMilliseconds)
     SparkInternals.addSpilled(
       context,

@@ -11,8 +11,8 @@ import io.updraft.proto.v1.{ErrorKind, Report}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.trace.TaskSpan
 
-/** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to
-  * Spark.
+/** Translation of an exchange's errors to those that Spark's users know. It also passes accumulator
+  * updates to Spark.
   */
 final class Failures(
     function: TaskFunction,
@@ -21,11 +21,13 @@ final class Failures(
     context: TaskContext
 ) extends TaskFailures(() => settings.clientOptions(), span, context) {
 
-  /** An exception of the user's function becomes Spark's PythonException. */
+  /** Return the error for the user; an exception of the user's function becomes Spark's
+    * PythonException.
+    */
   override protected def failed(e: ExchangeException): Throwable =
     if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e)
 
-  /** Adds what the function added to its accumulators on the pool. */
+  /** Add the accumulator updates that the function made on the pool. */
   def report(report: Report): Unit =
     function.accumulator.foreach { accumulator =>
       report.getAccumulatorUpdatesList.asScala.foreach(update =>
@@ -45,7 +47,7 @@ final class Failures(
     e
   )
 
-  /** Where Python was when its worker crashed, in stock's words. */
+  /** Return the Python stack of a crashed worker, in the words of stock Spark. */
   private def crash(e: ExchangeException): String =
     e.details()
       .map[String](_.getTraceback)

@@ -10,18 +10,19 @@ import io.updraft.client.Replay
 import io.updraft.proto.v1.{Argument, SessionPayload, Udf, Udtf}
 import io.updraft.spark.signing.FunctionEnvelope
 
-/** What an operator asks of a pool, as the driver plans it; [[TaskFunction]] takes it to the tasks.
+/** Call that an operator makes on a pool, as planned by the driver; [[TaskFunction]] takes it to
+  * the tasks.
   *
   * @param names
-  *   the functions' names, for errors
+  *   names of the functions, for errors
   * @param maxRecordsPerBatch
-  *   rows that the function may see at once; 0: all of a batch
+  *   rows that the function may see at once; 0: whole batches
   * @param secondInputSchema
-  *   of cogroups: the right input's Arrow schema as an IPC message
+  *   for cogroups: the right input's Arrow schema as an IPC message
   * @param joined
-  *   whether the rows of a table function are joined to those that they came from
+  *   true if the rows of a table function are joined to their input rows
   * @param replay
-  *   what another worker may be sent when one is lost
+  *   policy for sending batches again after the loss of a worker
   */
 final case class FunctionCall(
     call: PythonCall,
@@ -36,20 +37,20 @@ final case class FunctionCall(
     replay: Replay = Replay.NEVER
 ) {
 
-  /** The session whose logs the functions write, if it collects them. */
+  /** Return the session that collects the functions' logs; None if it does not collect them. */
   def loggingSession: Option[String] = environment.get(FunctionCall.SessionVariable)
 
-  /** The Spark Connect session that owns the functions; empty in a classic application. */
+  /** Return the Spark Connect session that owns the functions; empty in a classic application. */
   def connectSession: String =
     environment.get(
       FunctionCall.ArtifactsVariable
     ).filter(_ != FunctionCall.ClassicArtifacts).getOrElse("")
 
-  /** What the pool's front reads. */
+  /** Return the part that the pool's front reads. */
   def envelope: FunctionEnvelope =
     FunctionEnvelope(call.pythonVersion, evalType, environment, call.artifacts)
 
-  /** What only a worker opens. */
+  /** Return the part that only a worker opens. */
   def payload: SessionPayload = {
     val builder = SessionPayload
       .newBuilder()
@@ -64,13 +65,15 @@ final case class FunctionCall(
 
 object FunctionCall {
 
-  /** With it PySpark's worker logs for a session of this name. */
+  /** Environment variable that makes PySpark's worker log for the session of this name. */
   val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
 
-  /** With it PySpark's worker knows the artifacts of a Spark Connect session. */
+  /** Environment variable from which PySpark's worker knows the artifacts of a Spark Connect
+    * session.
+    */
   private val ArtifactsVariable = "SPARK_JOB_ARTIFACT_UUID"
 
-  /** Its value without Spark Connect. */
+  /** Value of [[ArtifactsVariable]] without Spark Connect. */
   private val ClassicArtifacts = "default"
 
   private def udf(chained: ChainedUdf): Udf =

@@ -12,12 +12,12 @@ import io.updraft.spark.task.input.{Kept, Request, RequestSource}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
 
-/** The results of one task: fills the window with requests, gives the oldest reply, and waits only
-  * when it can do neither.
+/** Iterator over the results of one task. It fills the window with requests, returns the oldest
+  * reply, and waits only if it can do neither.
   *
-  * Runs on the task thread alone. The exchange is opened by the first request, so that an empty
-  * partition costs the pool nothing where the function gives nothing for it, and cancelled as soon
-  * as the task ends or is killed. A batch is valid until the next one is asked for.
+  * Runs only on the task's thread. The first request opens the exchange, so that an empty partition
+  * costs the pool nothing unless the function may return rows for it; the exchange is cancelled as
+  * soon as the task ends or is killed. A batch is valid until the next one is requested.
   */
 final class PipelinedIterator(
     source: RequestSource,
@@ -43,7 +43,8 @@ final class PipelinedIterator(
 
   override def hasNext: Boolean = {
     if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
-    // A coalesced task has one of us for each partition: none keeps its last batch until the task ends.
+    // A coalesced task has one such iterator for each partition: none may hold its last batch until
+    // the task ends.
     if (ready == null) releaseEmitted()
     ready != null
   }
@@ -56,7 +57,7 @@ final class PipelinedIterator(
     emitted
   }
 
-  /** The next batch of results; null at the end. */
+  /** Return the next batch of results; null at the end. */
   private def advance(): ColumnarBatch = {
     var result: ColumnarBatch = null
     while (result == null && phase != Phase.Ended) {
@@ -97,7 +98,7 @@ final class PipelinedIterator(
     span.begin()
     exchange = open()
     metrics.opened()
-    // A kill while there was no exchange found nothing to cancel.
+    // A kill before the exchange was opened had nothing to cancel.
     if (context.isInterrupted()) exchange.cancel("the task was killed")
   }
 
@@ -146,11 +147,11 @@ final class PipelinedIterator(
     if (running != null) running.cancel(reason)
   }
 
-  /** Releases everything, once, however the task ends. */
+  /** Release everything, once, however the task ends. */
   override def close(): Unit = {
     phase = Phase.Ended
     closeExchange()
-    // One that could not be opened.
+    // Ends the span of an exchange that could not be opened.
     span.end()
     releaseEmitted()
     if (ready != null) ready.close()
@@ -177,7 +178,7 @@ final class PipelinedIterator(
   }
 }
 
-/** Where a task is with its input and its exchange. */
+/** Phase of a task's exchange. */
 private object Phase extends Enumeration {
   val Sending, Receiving, Ended = Value
 }

@@ -7,14 +7,14 @@ import org.apache.spark.sql.updraft.CalledFunction
 import io.updraft.client.Replay
 import io.updraft.proto.v1.{AggregateStage, RegisteredFunction}
 
-/** A function that is deployed with the pool.
+/** Function deployed with the pool.
   *
   * @param keyColumns
-  *   of an aggregate: number of columns, the first ones, that name the group of a row
+  *   for aggregates: number of leading columns that form the group key
   * @param filtered
-  *   of an aggregate: whether the column behind the keys says which rows are accumulated
+  *   for aggregates: true if the column after the keys selects the accumulated rows
   * @param joined
-  *   whether the rows of a table function are joined to those that they came from
+  *   true if the rows of a table function are joined to their input rows
   */
 final class RegisteredTaskFunction(
     called: CalledFunction,

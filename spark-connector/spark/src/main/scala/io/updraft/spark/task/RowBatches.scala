@@ -8,12 +8,12 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.spark.columns.{BatchCut, BatchSize}
 import io.updraft.spark.task.input.RequestSpec
 
-/** Copies rows into batches. A batch is valid until the next one is asked for.
+/** Batches copied from rows. A batch is valid until the next one is requested.
   *
   * @param spec
   *   types of the rows and limits of a batch
   * @param shown
-  *   makes the columns of a batch of those that were copied and the number of rows
+  *   function from the copied columns and the number of rows to the columns of the batch
   */
 final class RowBatches(
     rows: Iterator[InternalRow],

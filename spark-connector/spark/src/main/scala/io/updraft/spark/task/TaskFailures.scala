@@ -10,10 +10,10 @@ import io.updraft.client.{ClientOptions, ExchangeException, Listener}
 import io.updraft.proto.v1.ErrorKind
 import io.updraft.spark.trace.TaskSpan
 
-/** Turns what ends an exchange or a file into an error of its task.
+/** Translation of failures of an exchange or a file to errors of its task.
   *
   * @param options
-  *   by which the peer is called
+  *   options of calls to the peer
   */
 abstract class TaskFailures(
     options: () => ClientOptions,
@@ -21,11 +21,11 @@ abstract class TaskFailures(
     context: TaskContext
 ) {
 
-  /** What Spark's users know in the place of an error of the exchange. */
+  /** Return the error for Spark's users in place of the exchange's. */
   protected def failed(e: ExchangeException): Throwable
 
-  /** What listens at the endpoint and what to do, where it is known to be something else than was
-    * expected there; else nothing.
+  /** Return what listens at the endpoint and what to do about it, if it is known to differ from the
+    * expected peer; otherwise an empty text.
     */
   protected final def mistaken(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {
@@ -35,7 +35,7 @@ abstract class TaskFailures(
       )
     } else ""
 
-  /** Runs `body`; whatever ends it in a task that was killed becomes Spark's own kill. */
+  /** Run `body`; in a killed task, convert its failure to Spark's own kill exception. */
   final def translate[T](body: => T): T =
     try body
     catch {
@@ -51,7 +51,7 @@ abstract class TaskFailures(
 
 private object TaskFailures {
 
-  /** How calls fail where something else listens than the peer. */
+  /** Kinds of failures that a listener other than the peer may cause. */
   private val MayBeOfAnother = Set(
     ErrorKind.ERROR_KIND_PROTOCOL,
     ErrorKind.ERROR_KIND_INTERNAL,

@@ -17,34 +17,34 @@ import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionPayload}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
 
-/** What the tasks of an operator ask of a pool: made on the driver, serialized to the tasks, which
-  * add only what is theirs.
+/** Function that the tasks of an operator call on a pool: made on the driver, serialized to the
+  * tasks, which add only their own data.
   */
 trait TaskFunction extends Serializable {
 
-  /** The functions' names, for errors. */
+  /** Return the names of the functions, for errors. */
   def names: String
 
-  /** What another worker may be sent when one is lost. */
+  /** Return the policy for sending batches again after the loss of a worker. */
   def replay: Replay
 
-  /** Where the functions' accumulator updates go. */
+  /** Return the destination of the functions' accumulator updates. */
   def accumulator: Option[CollectionAccumulator[Array[Byte]]] = None
 
-  /** The session whose logs the functions write, if it collects them. */
+  /** Return the session that collects the functions' logs; None if it does not collect them. */
   def loggingSession: Option[String] = None
 
-  /** How the exchange of one task begins. */
+  /** Return the opening of one task's exchange. */
   def opening(context: TaskContext): Opening
 }
 
-/** The first message of an exchange, and what the pool may ask for. */
+/** First message of an exchange, and the artifacts that the pool may ask for. */
 final case class Opening(command: ExchangeCommand, artifacts: Seq[Artifact])
 
-/** A function that the session ships.
+/** Function shipped by the session.
   *
   * @param payload
-  *   a serialized SessionPayload
+  *   serialized SessionPayload
   */
 final class SessionTaskFunction private[task] (
     override val names: String,
@@ -70,7 +70,7 @@ final class SessionTaskFunction private[task] (
 
 object TaskFunction {
 
-  /** What every exchange of a task says. */
+  /** Return the common part of the commands of a task. */
   def command(
       context: TaskContext,
       connectSession: String,
@@ -93,10 +93,11 @@ object TaskFunction {
       .build()
   }
 
-  /** Takes a call to the tasks, signed if the session signs; raises an error if it cannot be.
+  /** Return a call for the tasks, signed if the session signs; raise an error if it cannot be
+    * signed.
     *
     * @param schema
-    *   of the arguments
+    *   schema of the arguments
     */
   def of(call: FunctionCall, schema: => Schema, settings: UdfSettings): TaskFunction = {
     val payload = call.payload.toByteArray
@@ -130,12 +131,13 @@ object TaskFunction {
       sha256(payload),
       sha256(Exchange.schemaHeader(schema))
     )
-    // Now, where the query fails with the reason: when Spark serializes it, a job does.
+    // Sign once now, so that the query fails with the reason. Later, when Spark serializes the
+    // function, only a job would fail.
     function.signed
     function
   }
 
-  /** Each pickled function once, however often the query uses it. */
+  /** Return each pickled function once, however often the query uses it. */
   private def commands(payload: SessionPayload): Seq[ByteString] = {
     val udfs = payload.getUdfsList.asScala.toSeq.flatMap(_.getCommandsList.asScala)
     (if (payload.hasUdtf) udfs :+ payload.getUdtf.getCommand else udfs).distinct

@@ -9,7 +9,7 @@ import org.apache.spark.{SparkEnv, TaskContext}
 
 import io.updraft.proto.v1.{Owner, ResourceAddresses, TaskIdentity}
 
-/** Whose work an exchange is, in the words of the protocol. */
+/** Identities of tasks and their owners, as protocol messages. */
 object TaskIdentities {
 
   def of(context: TaskContext, connectSession: String = ""): TaskIdentity = {
@@ -34,7 +34,7 @@ object TaskIdentities {
       .build()
   }
 
-  /** Of what this application runs, in that session if it is a Spark Connect server. */
+  /** Return the owner: this application, and the session if it is a Spark Connect server. */
   def owner(connectSession: String): Owner.Builder =
     Owner
       .newBuilder()

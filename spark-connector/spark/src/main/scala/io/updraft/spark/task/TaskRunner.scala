@@ -15,9 +15,7 @@ import io.updraft.spark.task.input.{RequestSource, TaskInput}
 import io.updraft.spark.task.output.Results
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
-/** The work of one task of an operator: made on the driver, serialized, run once for each
-  * partition.
-  */
+/** Work of one task of an operator: made on the driver, serialized, run once for each partition. */
 abstract class TaskPipeline(
     settings: UdfSettings,
     function: TaskFunction,
@@ -61,7 +59,7 @@ abstract class TaskPipeline(
   }
 }
 
-/** The work of one task of an operator with one child, which gives rows or batches. */
+/** Work of one task of an operator with one child, which produces rows or batches. */
 final class TaskRunner(
     settings: UdfSettings,
     function: TaskFunction,
@@ -70,7 +68,7 @@ final class TaskRunner(
     metrics: ExchangeMetrics
 ) extends TaskPipeline(settings, function, metrics) {
 
-  /** Of a function that the session ships. */
+  /** Create the runner of a function that the session ships. */
   def this(
       settings: UdfSettings,
       call: FunctionCall,

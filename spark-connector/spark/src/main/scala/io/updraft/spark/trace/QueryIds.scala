@@ -8,15 +8,15 @@ import java.util.HexFormat
 import io.opentelemetry.api.trace.{SpanContext, TraceFlags, TraceState}
 import io.opentelemetry.sdk.trace.IdGenerator
 
-/** The ids of a query's own span, which the driver records when the query ends. They are derived
-  * from the names that Spark gives to application and query, so that each executor knows its spans'
-  * parent with no word from the driver.
+/** Ids of a query's own span, which the driver records when the query ends. They are derived from
+  * Spark's names of application and query, so that each executor knows its spans' parent without
+  * asking the driver.
   */
 private[trace] object QueryIds {
   private val TraceIdDigits = 32
   private val SpanIdDigits = 16
 
-  /** None for a task of no query. */
+  /** Return the ids; None for a task outside a query. */
   def of(applicationId: String, queryId: String): Option[SpanContext] =
     Option.when(queryId.nonEmpty) {
       val name = s"$applicationId/$queryId".getBytes(UTF_8)
@@ -30,7 +30,7 @@ private[trace] object QueryIds {
     }
 }
 
-/** Random ids, except for the span that is begun within [[using]]. */
+/** Generator of random ids, except for the span begun within [[using]]. */
 private[trace] final class GivenIds extends IdGenerator {
   private[this] val chosen = new ThreadLocal[SpanContext]
 

@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 import io.updraft.spark.config.ConnectionSettings
 
-/** The roots of traces: the driver's spans of queries that use a pool or a writer, from the moment
-  * in which a query first does.
+/** Root spans of traces: the driver's spans of queries that use a pool or a writer, from the
+  * query's first use of one.
   */
 private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
     extends SparkListener {
@@ -33,7 +33,8 @@ private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
       val span = tracing.beginRoot("updraft.query", ids, from)
       span.setAttribute("updraft.application", applicationId)
       span.setAttribute("updraft.query", end.executionId.toString)
-      // Its message may hold a query's data, and Spark's own pages have it.
+      // The error message is left out: it may contain the query's data, and Spark's own pages show
+      // it.
       if (end.errorMessage.exists(_.nonEmpty)) span.setStatus(StatusCode.ERROR)
       span.end()
     }
@@ -42,7 +43,7 @@ private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
 object QuerySpans {
   private val ofContext = new WeakHashMap[SparkContext, Map[String, QuerySpans]]
 
-  /** The query that this thread of the driver executes uses a service: its span begins now. */
+  /** Begin the span of the query that this driver thread executes, since it now uses a service. */
   def begin(connection: ConnectionSettings, context: SparkContext): Unit =
     for {
       endpoint <- connection.traceEndpoint

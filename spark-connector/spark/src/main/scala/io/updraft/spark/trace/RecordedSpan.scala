@@ -9,7 +9,7 @@ import io.updraft.client.{ClientOptions, Endpoint, ExchangeException}
 import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
 
-/** A span of OpenTelemetry below that of its query. */
+/** OpenTelemetry span below its query's span. */
 private[trace] final class RecordedSpan(
     name: String,
     tracing: Tracing,

@@ -3,20 +3,20 @@ package io.updraft.spark.trace
 
 import io.updraft.client.{ClientOptions, ExchangeException}
 
-/** One exchange or file of a task, for a trace. Used by the task's thread. While tracing is off it
-  * is nothing, and no class of OpenTelemetry is loaded.
+/** Trace span of one exchange or file of a task. Used by the task's thread. While tracing is off,
+  * it does nothing, and no OpenTelemetry class is loaded.
   */
 trait TaskSpan {
 
-  /** The exchange is about to be opened. */
+  /** Begin the span, just before the exchange is opened. */
   def begin(): Unit
 
-  /** The options with which the service's spans come to lie below this one. */
+  /** Return the options with which the service's spans become children of this one. */
   def on(options: ClientOptions): ClientOptions
 
-  /** Why the exchange has failed. */
+  /** Record why the exchange has failed. */
   def failed(error: ExchangeException): Unit
 
-  /** The exchange is over, after what was counted; only the first call matters. */
+  /** End the span with these counts; only the first call has an effect. */
   def end(counts: (String, Long)*): Unit
 }

@@ -5,12 +5,12 @@ import io.updraft.client.{ClientOptions, ExchangeException}
 import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
 
-/** Gives a task its spans: recorded ones where there is a collector, and else one that does
+/** Factory of a task's spans: recorded ones if there is a collector, otherwise one that does
   * nothing.
   */
 object TaskSpans {
 
-  /** A span named `name`, which begins when it is told to and then asks whose work it is. */
+  /** Return a span named `name`, which evaluates `identity` when it begins. */
   def of(name: String, connection: ConnectionSettings, identity: => TaskIdentity): TaskSpan =
     connection.traceEndpoint
       .flatMap(Tracing.to)

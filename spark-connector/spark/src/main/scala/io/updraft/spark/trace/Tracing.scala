@@ -16,9 +16,9 @@ import org.apache.spark.SparkEnv
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
-/** What this JVM sends to one collector. Spans that have ended wait in a bounded queue for a thread
-  * of their own; when it is full, new ones are dropped. No task waits for a collector, or fails
-  * with it.
+/** Trace exporter of this JVM for one collector. Ended spans wait in a bounded queue for a separate
+  * thread; if the queue is full, new spans are dropped. No task waits for a collector or fails
+  * because of it.
   */
 private[trace] final class Tracing private (endpoint: String) {
   private[this] val ids = new GivenIds
@@ -41,7 +41,7 @@ private[trace] final class Tracing private (endpoint: String) {
 
   val tracer: Tracer = provider.get("io.updraft.spark")
 
-  /** Begins a span without a parent that has these ids. */
+  /** Begin a root span with these ids. */
   def beginRoot(name: String, context: SpanContext, began: Instant): Span = ids.using(context) {
     tracer.spanBuilder(name).setNoParent().setStartTimestamp(began).startSpan()
   }
@@ -53,7 +53,7 @@ private[trace] object Tracing {
   private val Interval = Duration.ofSeconds(1)
   private val byEndpoint = new ConcurrentHashMap[String, Option[Tracing]]
 
-  /** The one for a collector; None, and a warning once, where it cannot be made. */
+  /** Return the exporter for a collector; None, with one warning, if it cannot be created. */
   def to(endpoint: String): Option[Tracing] = byEndpoint.computeIfAbsent(
     endpoint,
     _ =>

@@ -5,23 +5,25 @@ import org.apache.spark.sql.catalyst.{InternalRow, ProjectingInternalRow}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnarBatchRow}
 
-/** A row that lies in a batch. [[RowFile]] copies whole ranges of the batch; everybody else reads
-  * it as a row, Spark's own writers included.
+/** Row inside a batch. [[RowFile]] copies whole ranges of the batch; everything else, Spark's own
+  * writers included, reads it as a row.
   *
   * @param ordinals
-  *   where each of its columns is in the batches
+  *   position of each of its columns in the batches
   */
 final class BatchRow(schema: StructType, ordinals: Array[Int])
     extends ProjectingInternalRow(schema, ordinals.indices) {
   private[this] var view: ColumnarBatchRow = _
   private[this] var source: ColumnarBatch = _
 
-  /** Just the columns of this row, which stay their owner's. */
+  /** Return a batch of only this row's columns, which their owner closes. */
   def batch: ColumnarBatch = source
 
   def index: Int = view.rowId
 
-  /** Whether the batch may be gone when the next row is asked for. */
+  /** Return whether this is the batch's last row: the batch may be gone once the next row is
+    * requested.
+    */
   def isLast: Boolean = view.rowId == source.numRows() - 1
 
   private[write] def show(next: ColumnarBatch): Unit = {
@@ -35,7 +37,7 @@ final class BatchRow(schema: StructType, ordinals: Array[Int])
   private[write] def advance(): Unit = view.rowId += 1
 }
 
-/** The rows of batches, one after the other; all are the same object. */
+/** Rows of batches, one after the other; every row is the same object. */
 final class BatchRows(batches: Iterator[ColumnarBatch], row: BatchRow)
     extends Iterator[InternalRow] {
   private[this] var left = 0

@@ -9,20 +9,22 @@ import org.apache.spark.sql.types._
 
 import io.updraft.proto.v1.{Codec, Compression, OrcOptions, WriteCommand}
 
-/** What an ORC file of Spark's is in a writer's words: ORC's options by ORC's names, and what a
-  * writer cannot do.
+/** Translation of Spark's ORC settings to a writer's command: ORC's options by ORC's names, and
+  * what a writer cannot do.
   */
 object OrcPlan {
 
-  /** What the writer's library has no answer to. */
+  /** Options that the writer's library does not support. */
   private val Foreign = Seq("orc.encrypt", "orc.mask")
   private val BloomColumns = "orc.bloom.filter.columns"
 
-  /** The type alone decides, before the first row: its values are known only half way through. */
+  /** Reason for refusing timestamps. The type alone decides, before the first row, because values
+    * are known only while the file is being written.
+    */
   private val Timestamps =
     "the type TIMESTAMP in ORC (the writer cannot store fractions of a second before 1970)"
 
-  /** Completes the command, or says why the writer cannot make such files. */
+  /** Complete the command, or return why the writer cannot make such files. */
   def command(
       builder: WriteCommand.Builder,
       schema: StructType,

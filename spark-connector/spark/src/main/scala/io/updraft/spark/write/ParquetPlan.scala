@@ -20,17 +20,17 @@ import io.updraft.proto.v1.{
   WriteCommand
 }
 
-/** What a Parquet file of Spark's is in a writer's words: Spark's options by Spark's names, as
-  * Spark's own writer reads them from the job; and what a writer cannot do.
+/** Translation of Spark's Parquet settings to a writer's command: Spark's options by Spark's names,
+  * as Spark's own writer reads them from the job, and what a writer cannot do.
   */
 object ParquetPlan {
   private val BloomPrefix = "parquet.bloom.filter."
 
-  /** Parquet's own default, which differs from that of the writer's library. */
+  /** Parquet's own default level, which differs from that of the writer's library. */
   private val ZstdLevel = 3
   private val GzipLevel = 6
 
-  /** Completes the command, or says why the writer cannot make such files. */
+  /** Complete the command, or return why the writer cannot make such files. */
   def command(
       builder: WriteCommand.Builder,
       schema: StructType,
@@ -45,7 +45,7 @@ object ParquetPlan {
       .putAllFooter(footer(conf))
       .build()
 
-  /** Key-value pairs as Spark itself writes them. */
+  /** Return the footer's key-value pairs as Spark itself writes them. */
   private def footer(conf: Configuration): java.util.Map[String, String] =
     new ParquetWriteSupport().init(conf).getExtraMetaData
 
@@ -54,7 +54,7 @@ object ParquetPlan {
       case leaf if !isSupported(leaf) => s"the type ${leaf.sql}"
     }.orElse(unsupported(conf))
 
-  /** Times of the day came with Spark 4.1. */
+  /** Return whether the writer supports a type; the time-of-day type was added in Spark 4.1. */
   private def isSupported(leaf: DataType): Boolean =
     StoredSchema.isWritten(leaf) || leaf.typeName.startsWith("time(")
 
@@ -81,7 +81,7 @@ object ParquetPlan {
     }
   }
 
-  /** In which calendars dates and timestamps are stored, and by which type. */
+  /** Return the calendars and the type in which dates and timestamps are stored. */
   private def times(schema: StructType, conf: Configuration): Either[String, ParquetOptions] = {
     val sql = SQLConf.get
     val stored = timestamps(conf)
@@ -89,7 +89,7 @@ object ParquetPlan {
     val int96 = sql.getConfString(SQLConf.PARQUET_INT96_REBASE_MODE_IN_WRITE.key)
     val ofInstants = if (stored == StoredTimestamps.TIMESTAMP_TYPE_INT96) int96 else dates
     val hasInstants = StoredSchema.leaves(schema).contains(TimestampType)
-    // Java's zones have rules of their own before 1900.
+    // Java's time zones have their own rules before 1900.
     if (hasInstants && ofInstants == "LEGACY" && sql.sessionLocalTimeZone != "UTC")
       Left(s"timestamps in rebase mode LEGACY in the time zone ${sql.sessionLocalTimeZone}")
     else Right(

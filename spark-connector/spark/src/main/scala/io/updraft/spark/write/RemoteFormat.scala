@@ -12,13 +12,14 @@ import org.apache.spark.sql.updraft.SparkInternals
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.{UnknownNames, WriteConf}
 
-/** A format of Spark's whose files a writer service makes, where it can. */
+/** Spark file format whose files a writer service makes, if it can. */
 trait RemoteFormat extends FileFormat with DataSourceRegister {
 
-  /** Completes what the settings say of each file, or says why the writer cannot make such files.
+  /** Complete the command that the settings determine for each file, or return why the writer
+    * cannot make such files.
     *
     * @param conf
-    *   the job's, as Spark's own writer has prepared it
+    *   configuration of the job, as prepared by Spark's own writer
     */
   protected def command(
       builder: WriteCommand.Builder,
@@ -34,11 +35,11 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
   ): OutputWriterFactory =
     RemoteWriterFactory.create(session, shortName(), plan(session, job, options, dataSchema))
 
-  /** Decides who makes the files of a write. Prepares the job as Spark's own writer does and
-    * changes nothing else, so a write may be planned before anything is deleted for it, and again
-    * after.
+  /** Decide whether the writer service or Spark makes the files of a write. This prepares the job
+    * as Spark's own writer does and changes nothing else, so a write may be planned before anything
+    * is deleted for it, and again afterwards.
     *
-    * Raises IllegalArgumentException for a wrong setting, and UnsupportedOperationException if the
+    * Raise IllegalArgumentException for a wrong setting, and UnsupportedOperationException if the
     * writer cannot make the files and Spark's own writer must not.
     */
   def plan(

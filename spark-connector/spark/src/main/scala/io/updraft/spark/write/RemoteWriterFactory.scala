@@ -12,12 +12,12 @@ import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.trace.QuerySpans
 
-/** Opens the files of one write: made on the driver, serialized to the tasks.
+/** Factory that opens the files of one write: made on the driver, serialized to the tasks.
   *
   * @param stock
-  *   Spark's own, which names the files
+  *   Spark's own factory, which names the files
   * @param command
-  *   what the files have in common, as a WriteCommand
+  *   common part of the files' commands, as a WriteCommand
   */
 final class RemoteWriterFactory(
     stock: OutputWriterFactory,
@@ -48,7 +48,7 @@ final class RemoteWriterFactory(
 object RemoteWriterFactory {
   private val log = LoggerFactory.getLogger(getClass)
 
-  /** The factory that a plan asks for. */
+  /** Return the factory for a plan. */
   def create(session: SparkSession, format: String, plan: WritePlan): OutputWriterFactory =
     plan match {
       case ByWriter(stock, settings, command) =>

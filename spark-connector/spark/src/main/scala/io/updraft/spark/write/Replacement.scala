@@ -10,12 +10,12 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SavedTable
 import org.apache.spark.sql.{SaveMode, SparkSession}
 
-/** A write that deletes before it writes, and whose files a writer may make.
+/** Write that deletes existing data first and whose files a writer may make.
   *
   * @param directory
-  *   below which all files are written, whatever committer moves them
+  *   directory that contains all written files, whichever committer moves them
   * @param schema
-  *   of the files: without the partition columns
+  *   schema of the files, without the partition columns
   */
 final case class Replacement(
     format: RemoteFormat,
@@ -26,8 +26,9 @@ final case class Replacement(
 
 object Replacement {
 
-  /** What a command replaces: the insert of every `mode("overwrite")`, `INSERT OVERWRITE` and
-    * `CREATE TABLE ... AS SELECT`; and `saveAsTable`, which drops the table before its insert.
+  /** Return what a command replaces; None if it replaces nothing. Covers the insert of every
+    * `mode("overwrite")`, `INSERT OVERWRITE` and `CREATE TABLE ... AS SELECT`, and `saveAsTable`,
+    * which drops the table before its insert.
     */
   def of(session: SparkSession, plan: LogicalPlan): Option[Replacement] = plan match {
     case insert: InsertIntoHadoopFsRelationCommand if insert.mode == SaveMode.Overwrite =>

@@ -20,13 +20,13 @@ import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.task.TaskIdentities
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
-/** One file that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
-  * a close returns when the receipt is there. Of rows that lie in a batch ([[BatchRow]]) only the
-  * range is kept, which is copied as a whole. Spark also closes what it gives up; then nothing is
+/** File that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
+  * `close` returns once the receipt is there. For rows inside a batch ([[BatchRow]]) it keeps only
+  * the range, which is copied as a whole. Spark also closes files that it abandons; these are not
   * published.
   *
   * @param written
-  *   the file as this executor's storage has it
+  *   the file in this executor's storage
   */
 final class RowFile private (
     override val path: String,
@@ -46,7 +46,7 @@ final class RowFile private (
   private[this] var rows = 0
   private[this] var unseenBytes = 0L
   private[this] var complete = false
-  // The rows of a batch that belong to this file and were not copied yet.
+  // Rows of a batch that belong to this file and are not copied yet.
   private[this] var batch: ColumnarBatch = _
   private[this] var from = 0
   private[this] var until = 0
@@ -62,7 +62,7 @@ final class RowFile private (
       from = row.index
     }
     until = row.index + 1
-    // Whoever made the batch may take it back when it is asked for the next.
+    // The batch's producer may reuse it when the next one is requested.
     if (row.isLast) copyKept()
   }
 
@@ -93,7 +93,7 @@ final class RowFile private (
     }
   }
 
-  /** A row's own size says how soon the columns have to be measured again. */
+  /** Return the row's size, which determines when to measure the columns again. */
   private def sizeOf(row: InternalRow): Long = row match {
     case unsafe: UnsafeRow => unsafe.getSizeInBytes.toLong
     case _ => lookBytes / RowFile.UnknownRowsPerLook
@@ -139,10 +139,10 @@ final class RowFile private (
 
 object RowFile {
 
-  /** How often the size of a batch is looked at while it grows. */
+  /** Number of size checks while a batch grows. */
   private val LooksPerBatch = 16
 
-  /** Rows without a size of their own between two looks. */
+  /** Rows of unknown size between two checks. */
   private val UnknownRowsPerLook = 16
 
   def open(
@@ -192,10 +192,14 @@ object RowFile {
       .setPath(uri(target))
       .build()
 
-  /** A path as writers get it: a partition's directory may have percent signs of its own. */
+  /** Return a path in the form for writers; a partition's directory may itself contain percent
+    * signs.
+    */
   def uri(qualified: Path): String = qualified.toUri.toString
 
-  /** A row group has whole batches. */
+  /** Return the batch size, limited by the row group size, because a row group consists of whole
+    * batches.
+    */
   private def batchBytes(settings: WriteSettings, command: WriteCommand): Long =
     if (command.hasParquet) settings.batchBytes.min(command.getParquet.getRowGroupBytes)
     else settings.batchBytes

@@ -7,21 +7,22 @@ import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{ArrowSchemas, SparkInternals}
 
-/** Columns as files hold them, and the same in Arrow's words, as the writer gets them. */
+/** Schema of the columns in files, for Spark and as the Arrow schema that the writer gets. */
 object StoredSchema {
 
-  /** Where Spark keeps the Parquet id of a field, and where Arrow does. */
+  /** Metadata keys of a field's Parquet id, in Spark and in Arrow. */
   private val SparkFieldId = "parquet.field.id"
   private val ArrowFieldId = "PARQUET:field_id"
 
-  /** Where Spark's readers of ORC find a type that ORC itself does not have. */
+  /** Metadata key in which Spark's ORC readers find a type that ORC itself lacks. */
   private val CatalystType = "spark.sql.catalyst.type"
 
-  /** What Spark reads as a name for another type is that other type in a file. */
+  /** Return the schema with each type replaced by its storage type. */
   def of(schema: StructType): StructType =
     SparkInternals.storedType(schema).asInstanceOf[StructType]
 
-  /** Instants are in UTC on the wire, whatever the session's zone. */
+  /** Return the Arrow schema; timestamps are in UTC on the wire, whatever the session's time zone.
+    */
   def arrow(schema: StructType): Schema = {
     val plain = ArrowSchemas.of(of(schema), "UTC", largeVarTypes = false)
     new Schema(annotated(schema, plain.getFields.asScala.toSeq).asJava)
@@ -64,7 +65,7 @@ object StoredSchema {
     case _ => None
   }
 
-  /** The types under a type that are no structs, arrays or maps. */
+  /** Return the nested types of a type that are not structs, arrays or maps. */
   def leaves(dataType: DataType): Seq[DataType] = dataType match {
     case struct: StructType => struct.fields.toSeq.flatMap(field => leaves(field.dataType))
     case ArrayType(element, _) => leaves(element)
@@ -73,11 +74,11 @@ object StoredSchema {
     case leaf => Seq(leaf)
   }
 
-  /** Whether a leaf is written in both formats. */
+  /** Return whether a leaf type can be written in both formats. */
   def isWritten(leaf: DataType): Boolean = leaf match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType =>
       true
-    // Spark has negative scales only by a legacy setting; Parquet's decimals have none.
+    // Spark allows negative scales only with a legacy setting; Parquet does not support them.
     case decimal: DecimalType => decimal.scale >= 0
     case _: StringType | BinaryType => true
     case DateType | TimestampType | TimestampNTZType => true

@@ -6,19 +6,19 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.TaskKills
 
-/** A file that a task has open. */
+/** Open file of a task. */
 trait TaskFile {
 
-  /** Ends the file from another thread. */
+  /** End the file from another thread. */
   def cancel(reason: String): Unit
 
-  /** Lets go of everything, once; a file that is not complete is given up. */
+  /** Release everything, once; an incomplete file is abandoned. */
   def release(): Unit
 }
 
-/** The files that one task has open: whether they are still wanted, and an end for each of them
-  * when the task is killed or has ended. Spark closes the files of a failed task as it closes
-  * finished ones; only the task knows which it is.
+/** Open files of one task: tracks whether the task has failed, and ends each file when the task is
+  * killed or has ended. Spark closes the files of a failed task in the same way as finished ones;
+  * only the task can tell the difference.
   */
 final class TaskFiles private (context: TaskContext) {
   private[this] val open = ConcurrentHashMap.newKeySet[TaskFile]()
@@ -32,17 +32,17 @@ final class TaskFiles private (context: TaskContext) {
   }
   TaskKills.onKill(context)(reason => open.forEach(_.cancel(reason)))
 
-  /** Why the task fails, if it does. */
+  /** Return why the task fails; None if it does not. */
   def failed: Option[Throwable] = failure
 
-  /** Where the plan wants the files' costs shown too. */
+  /** Return the plan's metrics, which also show the files' costs, if there are any. */
   def planMetrics: Option[WriteMetrics] = ofPlan
 
   def report(costs: WriteMetrics): Unit = ofPlan = Some(costs)
 
   def add(file: TaskFile): Unit = {
     open.add(file)
-    // A kill before found nothing to cancel.
+    // An earlier kill had nothing to cancel.
     if (context.isInterrupted()) file.cancel("the task was killed")
   }
 
@@ -52,7 +52,7 @@ final class TaskFiles private (context: TaskContext) {
 object TaskFiles {
   private val tasks = new ConcurrentHashMap[Long, TaskFiles]
 
-  /** Called by the task's own thread. */
+  /** Return the files of a task; called on the task's own thread. */
   def of(context: TaskContext): TaskFiles =
     Option(tasks.get(context.taskAttemptId())).getOrElse {
       val made = new TaskFiles(context)

@@ -7,8 +7,8 @@ import org.apache.spark.sql.types.StructType
 
 import io.updraft.proto.v1.WriteCommand
 
-/** `updraft-parquet`: Spark's Parquet, but a writer service makes the files. Reading, the commit
-  * and everything else around a file stay Spark's.
+/** Data source `updraft-parquet`: Spark's Parquet, with files made by a writer service. Reading,
+  * the commit and everything else around a file remain Spark's.
   */
 class UpdraftParquetFormat extends ParquetFileFormat with RemoteFormat {
 

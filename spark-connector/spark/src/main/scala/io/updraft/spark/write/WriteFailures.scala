@@ -9,7 +9,9 @@ import io.updraft.spark.config.{WriteConf, WriteSettings}
 import io.updraft.spark.task.TaskFailures
 import io.updraft.spark.trace.TaskSpan
 
-/** Turns what ends a file into an error of its task: which file, which writer, what to do. */
+/** Translation of a file's failures to errors of its task that name the file, the writer and the
+  * remedy.
+  */
 final class WriteFailures(
     path: String,
     settings: WriteSettings,
@@ -39,7 +41,7 @@ final class WriteFailures(
 
 object WriteFailures {
 
-  /** What to do about a path that the writer does not write to. */
+  /** Advice about a path that the writer may not write to. */
   val OutsideTheRoots: String =
     s". Start the writer with a --root above that path, or set ${WriteConf.delivery.key} = return"
 }

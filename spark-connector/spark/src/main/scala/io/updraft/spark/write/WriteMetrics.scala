@@ -7,9 +7,9 @@ import org.apache.spark.util.LongAccumulator
 
 import io.updraft.proto.v1.Receipt
 
-/** What the files of one write cost. The same is counted twice: Spark shows named accumulators with
-  * the write's stage, for each task and in sum, and metrics of an operator in the SQL tab. (The
-  * metrics of Spark's write command are a fixed list.)
+/** Costs of the files of one write. They are counted twice: Spark shows named accumulators with the
+  * write's stage, for each task and in total, and an operator's metrics in the SQL tab. (Spark's
+  * write command has a fixed list of metrics.)
   */
 abstract class WriteMetrics extends Serializable {
 
@@ -25,7 +25,7 @@ abstract class WriteMetrics extends Serializable {
     add("updraftStoreTime", receipt.getTimings.getStoreMilliseconds)
   }
 
-  /** A file has ended, in whatever way. */
+  /** Record the end of a file, whether it succeeded or failed. */
   def closed(waitedNanos: Long): Unit = add("updraftWaitTime", waitedNanos / 1000000)
 }
 
@@ -48,14 +48,14 @@ object WriteMetrics {
     "updraftWaitTime" -> "that tasks waited"
   )
 
-  /** As named accumulators. */
+  /** Return metrics backed by named accumulators. */
   def ofStage(context: SparkContext): StageMetrics = new StageMetrics(
     (Counts ++ Sizes ++ Times.transform((_, text) => s"ms $text")).transform((_, text) =>
       context.longAccumulator(s"updraft writer: $text")
     )
   )
 
-  /** As metrics of an operator. */
+  /** Return metrics of an operator. */
   def ofPlan(context: SparkContext): PlanMetrics = new PlanMetrics(
     Counts.transform((_, text) => SQLMetrics.createMetric(context, text)) ++
       Sizes.transform((_, text) => SQLMetrics.createSizeMetric(context, text)) ++

@@ -6,15 +6,15 @@ import org.apache.spark.sql.execution.datasources.OutputWriterFactory
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.WriteSettings
 
-/** Who makes the files of one write. */
+/** Decision about the maker of a write's files. */
 sealed trait WritePlan
 
-/** The writer service; Spark's factory names the files. */
+/** The writer service makes the files; Spark's factory names them. */
 final case class ByWriter(
     stock: OutputWriterFactory,
     settings: WriteSettings,
     command: WriteCommand
 ) extends WritePlan
 
-/** Spark's own writer. */
+/** Spark's own writer makes the files. */
 final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan

@@ -15,19 +15,20 @@ import io.updraft.client.{Endpoint, Exchange, WriteCheck}
 import io.updraft.proto.v1.{ErrorKind, WriteCommand}
 import io.updraft.spark.config.{WriteConf, WriteSettings}
 
-/** Asks the writer whether it would write, before Spark deletes what the write replaces. One pod is
-  * asked where several stand behind the endpoint's name.
+/** Check of whether the writer would write, made before Spark deletes what the write replaces. If
+  * several pods stand behind the endpoint's name, the check asks one of them.
   */
 object WriterCheck {
 
-  /** The name of a file that stands for all of a write. */
+  /** File name that represents all files of a write. */
   private val AnyFile = "part-00000"
 
-  /** Set while the writer's answer holds: what this thread runs then has been asked for. */
+  /** Set while the writer's answer is valid: writes that this thread then runs are already checked.
+    */
   private val answered = ThreadLocal.withInitial[java.lang.Boolean](() => false)
 
-  /** Runs a write if the writer, or Spark's own, would make its files. A command that the write
-    * consists of, as `saveAsTable` does of an insert, is not asked for again.
+  /** Run a write if the writer, or Spark's own, would make its files. A command nested in the
+    * write, such as the insert of `saveAsTable`, is not checked again.
     */
   def before[A](session: SparkSession, replacement: Replacement)(write: => A): A =
     if (answered.get) write
@@ -63,7 +64,7 @@ object WriterCheck {
       .toByteArray
   }
 
-  /** Asks from where the writer is reached: a Unix socket is one of the executors' machines. */
+  /** Ask from a machine that can reach the writer: a Unix socket is on the executors' machines. */
   private def ask(
       context: SparkContext,
       settings: WriteSettings,
@@ -76,7 +77,8 @@ object WriterCheck {
     else problem(settings, command)
   }
 
-  /** Why the writer would not write such a file; asks again for a while if that may change. */
+  /** Return why the writer would not write such a file; retry for a while if the answer may change.
+    */
   private def problem(settings: WriteSettings, encoded: Array[Byte]): Option[String] = {
     val options = settings.clientOptions()
     val command = WriteCommand.parseFrom(encoded)

@@ -6,10 +6,11 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
-/** Runs a command that replaces files once the writer has said that it would write the new ones.
+/** Operator that runs a command that replaces files once the writer has agreed to write the new
+  * ones.
   *
-  * It is one of Spark's commands with a child so that adaptive execution begins below it: else the
-  * stages of the query would run before the writer is asked.
+  * It is a Spark command with a child so that adaptive execution begins below it. Otherwise the
+  * query's stages would run before the check.
   */
 case class WriterCheckExec(replacement: Replacement, child: SparkPlan)
     extends V2CommandExec

@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, SparkSessionExtensionsProvider}
 
-/** Puts [[WriterCheckExec]] above every command that replaces files; Spark plans the command
-  * itself.
+/** Planner strategy that puts [[WriterCheckExec]] above every command that replaces files; Spark
+  * plans the command itself.
   */
 case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
   import WriterCheckStrategy.Checked
@@ -15,7 +15,8 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case command: Command if command.getTagValue(Checked).isEmpty =>
       Replacement.of(session, command).toSeq.map { replacement =>
-        // Adaptive execution plans the command again; the planner's plan is a copy of its own.
+        // Adaptive execution plans the command again, and the planner works on its own copy of the
+        // plan.
         command.setTagValue(Checked, ())
         WriterCheckExec(replacement, planLater(command))
       }
@@ -25,12 +26,13 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
 
 object WriterCheckStrategy {
 
-  /** On a command that stands under its check. */
+  /** Marks a command that is below its check. */
   private val Checked = TreeNodeTag[Unit]("updraft.writerCheck")
 }
 
-/** Found by Spark in every session whose class path has the connector: the data sources work
-  * without [[io.updraft.spark.UpdraftExtensions]] too, and must not lose a table then.
+/** Session extension that Spark finds in every session with the connector on its class path: the
+  * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and must not lose a table
+  * then.
   */
 class WriterCheckExtension extends SparkSessionExtensionsProvider {
 

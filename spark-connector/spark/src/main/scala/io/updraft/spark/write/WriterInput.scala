@@ -6,9 +6,9 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
 import org.apache.spark.sql.execution.{ColumnarRule, ColumnarToRowExec, ProjectExec, SparkPlan}
 
-/** Puts [[WriterInputExec]] under Spark's WriteFiles where a writer makes the files: over the
-  * batches of a columnar child where nothing has to look at single rows on the way to the file, as
-  * partitions, buckets and expressions do; else over rows.
+/** Rule that puts [[WriterInputExec]] below Spark's WriteFiles if a writer makes the files. It
+  * reads the batches of a columnar child if nothing needs single rows on the way to the file, as
+  * partitions, buckets and expressions do; otherwise it reads rows.
   */
 object WriterInput extends ColumnarRule {
 
@@ -37,7 +37,7 @@ object WriterInput extends ColumnarRule {
     }
   }
 
-  /** A projection that only chooses, orders and names columns. */
+  /** Extractor for a projection that only selects, reorders and renames columns. */
   private object Columns {
     def unapply(list: Seq[NamedExpression]): Option[Seq[Attribute]] = {
       val columns = list.collect {

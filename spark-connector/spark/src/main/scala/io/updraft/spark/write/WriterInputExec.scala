@@ -10,12 +10,12 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 
-/** Stands between Spark's WriteFiles and what is written: shows what the files cost, and gives the
-  * rows of a columnar child as they lie in its batches ([[BatchRow]]), so that none is made.
-  * Everything around a file stays WriteFiles'. [[WriterInput]] puts it there.
+/** Operator between Spark's WriteFiles and its input. It shows the costs of the files, and returns
+  * the rows of a columnar child in place, inside their batches ([[BatchRow]]), so that no row is
+  * built. Everything around a file remains WriteFiles'. [[WriterInput]] inserts it.
   *
   * @param columns
-  *   what is written, as attributes of the child
+  *   columns to write, as attributes of the child
   */
 case class WriterInputExec(
     columns: Seq[Attribute],
@@ -31,12 +31,12 @@ case class WriterInputExec(
 
   override def producedAttributes: AttributeSet = outputSet
 
-  /** Spark sorts again what it has to write in order and does not find in order. */
+  /** Return no ordering over batches; Spark then sorts again if it needs an order. */
   override def outputOrdering: Seq[SortOrder] =
     if (child.supportsColumnar) Nil else child.outputOrdering
 
   override protected def doExecute(): RDD[InternalRow] = {
-    // The plan itself does not travel.
+    // A local copy, so that tasks do not serialize the plan.
     val costs = this.costs
     if (child.supportsColumnar) {
       val schema = DataTypeUtils.fromAttributes(columns)

@@ -12,18 +12,18 @@ import io.updraft.client.PartSink
 import io.updraft.proto.v1.Receipt
 import io.updraft.spark.config.WriteConf
 
-/** A file as this executor's storage has it, by delivery. */
+/** Written file in this executor's storage, one class for each delivery. */
 trait WrittenFile extends PartSink {
 
-  /** The writer has finished; raises an error unless the file is here. */
+  /** Complete the file after the writer has finished; raise an error if the file is not here. */
   def complete(receipt: Receipt): Unit
 
-  /** The file is not wanted. */
+  /** Abandon the file. */
   def abandon(): Unit
 }
 
-/** A file that the writer stores. Spark commits what lies under the path as this executor sees it:
-  * a file that it does not see would be lost without a word.
+/** File stored by the writer. Spark commits what this executor sees under the path, so a file that
+  * it does not see would be lost silently.
   */
 final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
 
@@ -44,7 +44,7 @@ final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
   override def abandon(): Unit = ()
 }
 
-/** A file that this executor stores through Hadoop while its encoded bytes come back. */
+/** File that this executor stores through Hadoop while its encoded bytes come back. */
 final class ReturnedFile(path: Path, conf: Configuration) extends WrittenFile {
   private[this] val stream: FSDataOutputStream =
     path.getFileSystem(conf).create(path, false)
@@ -59,7 +59,8 @@ final class ReturnedFile(path: Path, conf: Configuration) extends WrittenFile {
 
   override def complete(receipt: Receipt): Unit = stream.close()
 
-  /** An object store never shows it, and others do not keep it. */
+  /** Abandon the file: an object store never makes it visible, and on other storage it is deleted.
+    */
   override def abandon(): Unit =
     if (stream.hasCapability(StreamCapabilities.ABORTABLE_STREAM)) stream.abort()
     else {

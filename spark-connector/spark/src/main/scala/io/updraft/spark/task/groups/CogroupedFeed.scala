@@ -9,9 +9,9 @@ import org.apache.spark.sql.updraft.InputFiles
 import io.updraft.client.BatchGroups
 import io.updraft.spark.task.input.{Request, RequestSource}
 
-/** Makes requests of two inputs that are sorted by the same keys. They come in runs: the left rows
-  * of some groups, then the right rows of the same groups. A group that one side lacks is empty
-  * there.
+/** Source of requests from two inputs that are sorted by the same keys. Requests come in runs: the
+  * left rows of some groups, then the right rows of the same groups. A group that is missing on one
+  * side is empty there.
   */
 final class CogroupedFeed(
     left: GroupedSide,
@@ -76,7 +76,9 @@ final class CogroupedFeed(
       Position.InRight
     }
 
-  /** A run whose right rows are under way has no place for another left group. */
+  /** End the group. If right rows of the run are already sent, the run cannot take another left
+    * group, so it ends, too.
+    */
   private def endGroup(): Position.Value = {
     if (rightWasSent || left.isFull || right.isFull) sendRun()
     Position.Between
@@ -109,7 +111,7 @@ final class CogroupedFeed(
   }
 }
 
-/** Where a task is among its groups. */
+/** Position of a task among its groups. */
 private object Position extends Enumeration {
   val Unstarted, Between, InLeft, InRight, Ended = Value
 }

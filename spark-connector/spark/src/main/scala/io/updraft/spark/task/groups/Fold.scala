@@ -7,34 +7,34 @@ import org.apache.spark.sql.updraft.{SessionKeys, SpillingRows, WaitingRows, Win
 
 import io.updraft.spark.task.input.Answers
 
-/** What becomes of a task's rows on both sides of a function that makes one value of many: groups
-  * of rows go to it, and rows that waited here are joined with its results. Made on the driver,
-  * serialized to the tasks.
+/** Handling of a task's rows around a function that computes one value from many: groups of rows go
+  * to the function, and rows that waited in the executor are joined with its results. Made on the
+  * driver, serialized to the tasks.
   */
 sealed trait Fold extends Serializable {
 
-  /** Columns of the rows that functions read. */
+  /** Return the columns of the rows that functions read. */
   def columns: Seq[Attribute]
 
-  /** What a request is answered with. */
+  /** Return whether a request is answered per row or per group. */
   def answers: Answers.Value
 
-  /** How many columns the waiting rows have. */
+  /** Return how many columns the waiting rows have. */
   def waitingColumns: Int
 
-  /** The rows that functions read, made of the child's rows. `waiting` gets, here or from the
-    * [[boundary]], a row for each result in the order of the results.
+  /** Return the rows that functions read, made from the child's rows. `waiting` gets a row for each
+    * result in the order of the results, from this method or from the [[boundary]].
     */
   def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow]
 
-  /** Where groups of these rows end. */
+  /** Return the test for where groups of these rows end. */
   def boundary(waiting: WaitingRows): GroupBoundary
 
-  /** Gives output rows for waiting rows joined with their results. */
+  /** Return the projection from waiting rows joined with their results to output rows. */
   def resultProjection(): UnsafeProjection
 }
 
-/** Aggregates: the key of a group waits for the group's results. */
+/** Fold of aggregates: the key of a group waits for the group's results. */
 final case class AggregateFold(
     keys: Seq[NamedExpression],
     sessions: Option[SessionKeys],
@@ -69,7 +69,7 @@ final case class AggregateFold(
     UnsafeProjection.create(results, keys.map(_.toAttribute) ++ functionResults)
 }
 
-/** Windows: each row of the child waits for its own results. */
+/** Fold of windows: each row of the child waits for its own results. */
 final case class WindowFold(frames: WindowFrames) extends Fold {
 
   override def columns: Seq[Attribute] = frames.boundColumns ++ frames.childOutput

@@ -6,13 +6,13 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.updraft.{SparkInternals, TaskPages}
 import org.apache.spark.{SparkContext, TaskContext}
 
-/** What bringing groups together takes, under the names that Spark's sort has for it. */
+/** Costs of grouping rows, under the names of Spark's sort metrics. */
 final class GroupMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
-  /** Rows were brought together in these pages. */
+  /** Record rows grouped in these pages. */
   def grouped(pages: TaskPages, context: TaskContext): Unit = used(pages.size, context)
 
-  /** A sorter has taken what did not fit, and has spilled so much. */
+  /** Record the sort of the rows that did not fit, and how much it spilled. */
   def sorted(sorter: UnsafeExternalRowSorter, spilledBytes: Long, context: TaskContext): Unit = {
     all("sortTime") += sorter.getSortTimeNanos / 1000000
     all("spillSize") += spilledBytes

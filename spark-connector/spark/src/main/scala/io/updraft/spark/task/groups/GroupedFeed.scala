@@ -7,11 +7,12 @@ import org.apache.spark.sql.updraft.InputFiles
 import io.updraft.spark.columns.{BatchLimits, GroupCut}
 import io.updraft.spark.task.input.{RequestBuilder, RequestFeed}
 
-/** Reads rows that lie group by group into a builder: many small groups make one request, a large
-  * one is spread over many. A row is copied before the next is asked for.
+/** Feed that reads rows, contiguous by group, into a builder: many small groups form one request, a
+  * large group is spread over several. A row is copied before the next is requested.
   *
   * @param open
-  *   gives the rows, when the first request is asked for: it may have to read all of the child
+  *   function that returns the rows, called for the first request because it may have to read all
+  *   of the child
   */
 final class GroupedFeed(
     open: () => Iterator[InternalRow],
@@ -48,7 +49,7 @@ final class GroupedFeed(
 
   private def advance(): Unit = row = if (input.hasNext) input.next() else null
 
-  /** Whether the request has room for the group that begins with the next row. */
+  /** End the group; return whether the request has room for the next group. */
   private def endGroup(): Boolean = {
     builder.endGroup()
     if (row != null) boundary.enter(row)

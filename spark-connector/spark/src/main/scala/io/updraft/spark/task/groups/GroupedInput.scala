@@ -10,16 +10,16 @@ import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 
 import io.updraft.spark.task.input.{RequestBuilder, RequestSource, RequestSpec, TaskInput}
 
-/** One input of a function over groups. Made on the driver, serialized to the tasks.
+/** Input of a function over groups. Made on the driver, serialized to the tasks.
   *
   * @param spec
-  *   the columns that are sent
+  *   specification of the columns to send
   * @param keys
-  *   what groups of the child's rows have in common
+  *   grouping keys among the child's columns
   * @param groupedRows
-  *   how a group's rows come to lie together
+  *   method by which a group's rows become contiguous
   * @param shape
-  *   how a row travels
+  *   representation of a row in a request
   */
 final case class GroupedInput(
     spec: RequestSpec,
@@ -28,7 +28,7 @@ final case class GroupedInput(
     shape: RowShape
 ) extends TaskInput {
 
-  /** The function sees the columns by their own names. */
+  /** Return the schema of rows, in which the columns keep their own names for the function. */
   private def rowSchema: Schema = ArrowSchemas.of(
     StructType(spec.copied.map(spec.child).map(column =>
       StructField(column.name, column.dataType, column.nullable)
@@ -49,7 +49,7 @@ final case class GroupedInput(
   ): RequestSource =
     new GroupedFeed(() => groupedRows.of(rows), boundary, builder(partition), spec.limits, files)
 
-  /** Fills requests of a task's rows. */
+  /** Return a builder of requests from a task's rows. */
   def builder(partition: Int): RequestBuilder = shape match {
     case RowShape.Struct =>
       new RequestBuilder.OfRows(spec, rowSchema, partition)
@@ -59,12 +59,12 @@ final case class GroupedInput(
 
   def boundary: OrderedBoundary = new OrderedBoundary(keys, spec.child)
 
-  /** Orders rows of the keys alone. */
+  /** Return the ordering of rows that contain only the keys. */
   def keyOrdering: Ordering[InternalRow] =
     GenerateOrdering.generate(keys.map(SortOrder(_, Ascending)), keys)
 }
 
-/** How rows travel to a function: in one struct column, or in a column for each of theirs. */
+/** Representation of rows in a request: one struct column, or a column for each of theirs. */
 sealed trait RowShape extends Serializable
 
 object RowShape {

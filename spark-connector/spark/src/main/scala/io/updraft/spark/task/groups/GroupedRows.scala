@@ -7,27 +7,29 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.SortExec
 import org.apache.spark.sql.updraft.{SparkInternals, TaskPages}
 
-/** How a task's rows come to lie group by group. Made on the driver, serialized to the tasks. */
+/** Method by which a task's rows become contiguous by group. Made on the driver, serialized to the
+  * tasks.
+  */
 sealed trait GroupedRows extends Serializable {
 
-  /** The rows, groups in the order of their keys, a group's rows as they came. A row is valid until
-    * the next one is asked for.
+  /** Return the rows, with groups in key order and each group's rows in their original order. A row
+    * is valid until the next one is requested.
     */
   def of(rows: Iterator[InternalRow]): Iterator[InternalRow]
 }
 
 object GroupedRows {
 
-  /** The child gives them so. */
+  /** The child already returns grouped rows. */
   case object FromChild extends GroupedRows {
     override def of(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows
   }
 
-  /** Reads all rows and copies each to where its group is, which costs less than a sort. What is
-    * too much for that is sorted by Spark, which moves to disk what its memory cannot hold.
+  /** Grouping in memory: reads all rows and copies each to its group's memory, which costs less
+    * than a sort. Rows that exceed the memory for that are sorted by Spark, which spills to disk.
     *
     * @param sort
-    *   of the child's rows by the keys
+    *   sort of the child's rows by the keys
     * @param nullsRotate
     *   see [[RowGroups]]
     */

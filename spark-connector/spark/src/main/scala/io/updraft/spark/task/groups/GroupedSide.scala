@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjectio
 import io.updraft.spark.columns.GroupCut
 import io.updraft.spark.task.input.Request
 
-/** One side of a cogroup: reads the child's rows into a builder, group by group. A row is copied
-  * before the next is asked for.
+/** Side of a cogroup: reads the child's rows into a builder, group by group. A row is copied before
+  * the next is requested.
   */
 final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, partition: Int)
     extends AutoCloseable {
@@ -20,17 +20,19 @@ final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, p
   private[this] var row: InternalRow = _
   private[this] var nextKey: InternalRow = _
 
-  /** Goes to the first group. */
+  /** Go to the first group. */
   def start(): Unit = {
     rows = input.groupedRows.of(childRows)
     advance()
     enter()
   }
 
-  /** Key of the group whose rows are next; null at the end of the input. */
+  /** Return the key of the next group; null at the end of the input. */
   def key: InternalRow = nextKey
 
-  /** Appends rows of the group until the request is full or the group has ended; whether it has. */
+  /** Append rows of the group until the request is full or the group has ended; return whether it
+    * has ended.
+    */
   def copyGroup(): Boolean = {
     var ended = false
     var full = false
@@ -49,10 +51,10 @@ final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, p
     enter()
   }
 
-  /** A group that has no rows on this side. */
+  /** Add a group without rows on this side. */
   def skipGroup(): Unit = builder.endGroup()
 
-  /** Whether the request should end behind the group that has just ended. */
+  /** Return whether the request should end after the group that just ended. */
   def isFull: Boolean = cut.endsBehindGroup(builder.rows, builder.groups)
 
   def isEmpty: Boolean = builder.rows == 0 && builder.groups == 0

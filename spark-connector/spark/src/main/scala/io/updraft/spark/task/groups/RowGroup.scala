@@ -9,22 +9,24 @@ import org.apache.spark.unsafe.Platform
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of the rows of one group, in segments of memory: each row behind a word with its size and
-  * its turn among the rows of all groups.
+/** Copies of the rows of one group, in segments of memory. A word with the row's size and its turn
+  * among the rows of all groups precedes each row.
   */
 private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   private[this] val segments = new ArrayBuffer[RowGroup.Segment](2)
   private[this] var last = RowGroup.NoSegment
-  // The segment of the first row, which may move on.
+  // Index of the segment with the first row, which may move.
   private[this] var head = 0
 
-  /** Whether there is room for a row of so many bytes. */
+  /** Make room for a row of this many bytes; return whether that succeeded. */
   def makesRoomFor(size: Int): Boolean = {
     val bytes = RowGroup.WordBytes + size
     last.end + bytes <= last.limit || extend(bytes.toLong)
   }
 
-  /** Each segment may be twice as large as the one before: a small group takes little. */
+  /** Add a segment; return whether there was memory. Each segment may be twice as large as the one
+    * before, so a small group takes little.
+    */
   private def extend(needed: Long): Boolean = {
     val doubled = RowGroup.FirstSegmentBytes << math.min(segments.length, 16)
     val bytes = math.max(needed, math.min(doubled, RowGroup.LargestSegmentBytes))
@@ -35,7 +37,7 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
     }
   }
 
-  /** Copies a row for which there is room. */
+  /** Copy a row for which there is room. */
   def add(row: UnsafeRow, turn: Int): Unit = {
     val size = row.getSizeInBytes
     Platform.putLong(last.base, last.end, turn.toLong << 32 | size)
@@ -49,11 +51,11 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
     last.end += RowGroup.WordBytes + size
   }
 
-  /** The turn of the first row. */
+  /** Return the turn of the first row. */
   def firstTurn: Int = segments(head).turnAt(segments(head).start)
 
-  /** Moves the first row behind the last, with a turn of its own; whether there was room. `row` is
-    * for use.
+  /** Move the first row behind the last, with the given turn; return whether there was room. `row`
+    * is scratch space.
     */
   def rotate(row: UnsafeRow, turn: Int): Boolean = {
     val segment = segments(head)
@@ -66,9 +68,9 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
     }
   }
 
-  /** Shows the rows one after the other in `row`. */
+  /** Return the rows one by one, each in `row`. */
   def rows(row: UnsafeRow): Iterator[UnsafeRow] = new Iterator[UnsafeRow] {
-    // The last may have been made for a row that then went elsewhere.
+    // Skip empty segments: the last one may have been created for a row that then went elsewhere.
     private[this] val rest =
       segments.iterator.drop(head).filter(segment => segment.start < segment.end)
     private[this] var segment = RowGroup.NoSegment
@@ -89,20 +91,20 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
 
 private object RowGroup {
 
-  /** What lies before a row: as much as lets it begin at a word. */
+  /** Size of the word before each row, which also keeps rows word-aligned. */
   private val WordBytes = 8
 
   private val FirstSegmentBytes = 512L
   private val LargestSegmentBytes = 32L << 10
   private val NoSegment = new Segment(null, 0, 0)
 
-  /** Rows from `start` until `end`. */
+  /** Segment with rows from `start` until `end`. */
   final class Segment(val base: AnyRef, var start: Long, val limit: Long) {
     var end: Long = start
 
     def turnAt(position: Long): Int = (Platform.getLong(base, position) >>> 32).toInt
 
-    /** Shows a row; where the next one is. */
+    /** Point `row` to a row; return the position of the next one. */
     def read(position: Long, row: UnsafeRow): Long = {
       val size = Platform.getLong(base, position).toInt
       row.pointTo(base, position + WordBytes, size)

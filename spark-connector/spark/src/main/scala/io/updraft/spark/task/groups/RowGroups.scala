@@ -12,14 +12,14 @@ import org.apache.spark.sql.updraft.TaskPages
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of rows, brought together by their keys: a group has memory of its own, so that its rows
-  * are read from one end to the other. They are in the order in which Spark's sort would have them.
+/** Copies of rows, grouped by their keys: each group has its own memory, so that its rows are read
+  * sequentially. The rows are in the order that Spark's sort would produce.
   *
   * @param keys
-  *   of `rows`; equal where their bytes are
+  *   keys among `rows`, equal if and only if their bytes are
   * @param nullsRotate
-  *   whether the sort would be the one that makes room for a row without a key by moving the first
-  *   row with a key behind the last (UnsafeInMemorySorter, for a radix sort)
+  *   true if Spark would use its radix sort (UnsafeInMemorySorter), which makes room for a row with
+  *   a null key by moving the first row with a non-null key behind the last
   */
 final class RowGroups(
     keys: Seq[Expression],
@@ -31,10 +31,10 @@ final class RowGroups(
   private[this] val groups = new HashMap[UnsafeRow, RowGroup]
   private[this] val shown = new UnsafeRow(rows.length)
   private[this] var turn = 0
-  // From the first row without a key on: the other groups by the turn of their first rows.
+  // Other groups by the turn of their first rows; maintained from the first row with a null key on.
   private[this] var rotation: PriorityQueue[RowGroup] = _
 
-  /** Copies a row; whether there was room. */
+  /** Copy a row; return whether there was room. */
   def add(row: UnsafeRow): Boolean = {
     val key = keyOf(row)
     val rotates = nullsRotate && key.isNullAt(0)
@@ -48,7 +48,7 @@ final class RowGroups(
     }
   }
 
-  /** A group without rows; null where there is no room. */
+  /** Return a new group without rows; null if there is no room. */
   private def newGroup(key: UnsafeRow): RowGroup = {
     val bytes = key.getSizeInBytes
     if (groups.size == RowGroups.MostGroups || !pages.reserve(bytes.toLong)) null
@@ -79,8 +79,8 @@ final class RowGroups(
     }
   }
 
-  /** These rows and others, which came later and are sorted: groups in the order of their keys. The
-    * memory is free again behind the last row. A row is valid until the next one is asked for.
+  /** Return these rows merged with others that came later and are sorted: groups in key order. The
+    * memory is freed after the last row. A row is valid until the next one is requested.
     */
   def mergedWith(sorted: Iterator[InternalRow]): Iterator[InternalRow] =
     new Iterator[InternalRow] {
@@ -118,6 +118,6 @@ final class RowGroups(
 
 object RowGroups {
 
-  /** A task with more of them has small groups, which a sort brings together as fast. */
+  /** Most groups: a task with more has small groups, which a sort brings together just as fast. */
   val MostGroups = 8192
 }

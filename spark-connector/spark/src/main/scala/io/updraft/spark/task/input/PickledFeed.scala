@@ -7,20 +7,20 @@ import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
 
 import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
-/** How rows are pickled.
+/** Options for pickling rows.
   *
   * @param listRows
-  *   rows of one pickled list
+  *   rows in one pickled list
   * @param binaryAsBytes
-  *   whether binary values become bytes, or bytearray as before Spark 4.1
+  *   true if binary values become bytes; false: bytearray, as before Spark 4.1
   */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
-/** Makes requests of pickled lists; the rows themselves are kept as columns, in step with the
+/** Source of requests of pickled lists; the rows themselves stay here as columns, in step with the
   * lists.
   *
   * The first request is small and each may hold twice as much as the one before, so that the pool
-  * starts early; none is large, since Python works on a row for longer than the row travels.
+  * starts early. None is large, because Python spends more time on a row than its transport takes.
   */
 final class PickledFeed(
     input: Iterator[InternalRow],
@@ -54,8 +54,8 @@ final class PickledFeed(
     projection(row)
   }
 
-  /** Lists are cut by rows, as PySpark's worker cuts its results: one may hold rows of several
-    * files.
+  /** Record the file of the current row. Lists are cut by rows, as PySpark's worker cuts its
+    * results, so one list may hold rows of several files.
     */
   private def note(current: AnyRef): Unit = {
     if (rows == 0) file = current
@@ -68,7 +68,7 @@ final class PickledFeed(
     if (values > 0) Some(finish()) else None
   }
 
-  /** Asking whether there is another list reads its rows, so a full batch must not ask. */
+  /** Fill a batch. Checking for another list reads its rows, so a full batch must not check. */
   private def fill(): Unit = {
     var open = true
     while (open && pickled.hasNext) {
@@ -107,9 +107,9 @@ final class PickledFeed(
 
 object PickledFeed {
 
-  /** Bytes of lists that the first request aims at. */
+  /** Target size of the first request, in bytes of lists. */
   val FirstBytes: Long = 16L << 10
 
-  /** Bytes of lists that a request aims at where the settings let it be larger. */
+  /** Largest target size of a request, in bytes of lists, if the settings allow it. */
   val MostBytes: Long = 256L << 10
 }

@@ -6,7 +6,9 @@ import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.BatchGroups
 
-/** A batch to send, what stays here to be joined to its reply, and the groups that end in it. */
+/** Batch to send, the columns that stay here to be joined to its reply, and the groups that end in
+  * the batch.
+  */
 final case class Request(
     batch: ArrowRecordBatch,
     kept: Kept,
@@ -16,15 +18,15 @@ final case class Request(
 /** Pass-through columns of one request.
   *
   * @param rows
-  *   rows of the child that the request was made of
+  *   rows of the child in the request
   * @param values
-  *   rows that the reply must have: the same, or fewer where a value holds several pickled rows
+  *   expected rows of the reply: the same number, or fewer if a value holds several pickled rows
   * @param columns
-  *   the child's columns, in its order; empty where the results are all of the output
+  *   the child's columns, in its order; empty if the output has only results
   * @param inputFile
-  *   the block of a file that the first row comes from, as InputFiles gives it
+  *   file block of the first row, as InputFiles returns it
   * @param laterFiles
-  *   the blocks of further rows, in their order
+  *   file blocks of later rows, in their order
   */
 final case class Kept(
     rows: Int,
@@ -34,22 +36,22 @@ final case class Kept(
     laterFiles: Seq[LaterFile] = Nil
 ) extends AutoCloseable {
 
-  /** The block of a file that a row comes from. */
+  /** Return the file block of a row. */
   def fileOf(row: Int): AnyRef =
     laterFiles.findLast(_.firstRow <= row).fold(inputFile)(_.block)
 
   override def close(): Unit = columns.foreach(_.close())
 }
 
-/** A block of a file that begins within a request. */
+/** File block that begins within a request. */
 final case class LaterFile(firstRow: Int, block: AnyRef)
 
-/** Makes requests of a task's input, on the task thread. */
+/** Source of requests from a task's input, used on the task's thread. */
 trait RequestSource extends AutoCloseable {
 
-  /** The next request; None at the end of the input. */
+  /** Return the next request; None at the end of the input. */
   def next(): Option[Request]
 
-  /** Releases what was not handed out. */
+  /** Release requests that were not taken. */
   override def close(): Unit
 }

@@ -13,8 +13,8 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.client.BatchGroups
 import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
 
-/** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes
-  * out.
+/** Builder of one request after the other: rows go in, and [[BatchCut]] decides where a request
+  * ends.
   */
 abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoCloseable {
   private[this] val passedSchema = spec.passedSchema
@@ -30,12 +30,12 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
 
   if (projection != null) projection.initialize(partition)
 
-  /** The schema of the exchange's input. */
+  /** Return the schema of the exchange's input. */
   def schema: Schema
 
   protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch
 
-  /** What each reply has a row for. */
+  /** Return whether replies have a row for each row or for each group. */
   protected def answers: Answers.Value = Answers.PerRow
 
   private def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector] =
@@ -47,10 +47,10 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
 
   def rows: Int = count
 
-  /** Groups that have ended so far. */
+  /** Return how many groups have ended so far. */
   def groups: Int = ends.length
 
-  /** Rows that may be appended before [[isFull]] must be asked. */
+  /** Return how many rows may be appended before [[isFull]] must be called. */
   def room: Int = cut.room(count)
 
   def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
@@ -71,10 +71,10 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
     count += 1
   }
 
-  /** The rows since the last end are all of a group. */
+  /** End a group, which consists of the rows since the last end. */
   def endGroup(): Unit = ends += count
 
-  /** Bytes so far. */
+  /** Return the size so far. */
   def size: BatchSize = {
     child.measure()
     computed.measure()
@@ -87,7 +87,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
 
   def isFull: Boolean = cut.endsAt(count, size)
 
-  /** The request as it stands; the builder is empty afterwards. */
+  /** Return the request built so far; the builder is empty afterwards. */
   def finish(inputFile: AnyRef): Request = {
     val rows = count
     val childColumns = child.finish()
@@ -114,14 +114,14 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
   }
 }
 
-/** How many rows a request is answered with. */
+/** Number of rows with which a request is answered. */
 object Answers extends Enumeration {
   val PerRow, PerGroup = Value
 }
 
 object RequestBuilder {
 
-  /** Requests with a column for each argument. */
+  /** Builder of requests with a column for each argument. */
   final class OfArguments(
       spec: RequestSpec,
       partition: Int,
@@ -134,7 +134,7 @@ object RequestBuilder {
       ColumnSet.recordBatch(rows, spec.slots.map(columns))
   }
 
-  /** Requests of the map family: one struct column that holds the row. */
+  /** Builder of requests for the map family: one struct column that holds the row. */
   final class OfRows(spec: RequestSpec, rowSchema: Schema, partition: Int)
       extends RequestBuilder(spec, partition) {
 
@@ -144,7 +144,7 @@ object RequestBuilder {
       ColumnSet.structBatch(rows, columns)
   }
 
-  /** Requests of a function over groups: the columns as they are; nothing stays here. */
+  /** Builder of requests for a function over groups: all columns are sent, and none stays here. */
   final class OfColumns(spec: RequestSpec, override val schema: Schema, partition: Int)
       extends RequestBuilder(spec, partition) {
 

@@ -5,12 +5,12 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.InputFiles
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Reads the child into a builder until a request is full, the file changes or the input ends. */
+/** Feed that reads the child into a builder until a request is full, the file changes or the input
+  * ends.
+  */
 abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends RequestSource {
 
-  /** Appends input until the request is full; gives the block of a file that all its rows come
-    * from.
-    */
+  /** Append input until the request is full; return the file block that all its rows come from. */
   protected def fill(): AnyRef
 
   override final def next(): Option[Request] = {
@@ -21,7 +21,7 @@ abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends R
   override def close(): Unit = builder.close()
 }
 
-/** Reads the batches of a columnar child; a batch is copied before the next is asked for. */
+/** Feed from a columnar child; a batch is copied before the next is requested. */
 final class ColumnarFeed(
     input: Iterator[ColumnarBatch],
     builder: RequestBuilder,
@@ -61,7 +61,7 @@ final class ColumnarFeed(
   }
 }
 
-/** Reads the rows of a row child; a row is copied before the next is asked for. */
+/** Feed from a row child; a row is copied before the next is requested. */
 final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files: InputFiles)
     extends RequestFeed(builder, files) {
   private[this] var row: InternalRow = _

@@ -8,18 +8,19 @@ import org.apache.spark.sql.updraft.ArrowSchemas
 
 import io.updraft.spark.columns.{BatchLimits, ColumnSet}
 
-/** How requests are made of the child's rows. Made on the driver, serialized to the tasks.
+/** Specification of how to build requests from the child's rows. Made on the driver, serialized to
+  * the tasks.
   *
   * @param child
-  *   the child's columns
+  *   columns of the child
   * @param copied
-  *   those of them, by ordinal, that are sent or stay here
+  *   ordinals of the columns that are sent or stay here
   * @param passed
-  *   those that stay here, to be joined to the results
+  *   ordinals of the columns that stay here, to be joined to the results
   * @param inputs
-  *   the distinct arguments, in the order of the exchange's columns
+  *   distinct arguments, in the order of the exchange's columns
   * @param limits
-  *   where batches end
+  *   limits that end a batch
   */
 final case class RequestSpec(
     child: Seq[Attribute],
@@ -33,20 +34,20 @@ final case class RequestSpec(
 
   private val columns = copied.map(child)
 
-  /** Where each argument comes from: copied columns first, computed ones behind them. */
+  /** Source of each argument: copied columns first, then computed ones. */
   val slots: IndexedSeq[Int] = {
     val computedSlots = Iterator.from(copied.length)
     inputs.map(input => childColumn(input).getOrElse(computedSlots.next())).toIndexedSeq
   }
 
-  /** The arguments that are not simply columns. */
+  /** Arguments that are not plain columns. */
   val computed: Seq[Expression] = inputs.filter(childColumn(_).isEmpty)
 
   val childTypes: Seq[DataType] = columns.map(_.dataType)
 
   val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
-  /** Where the columns that stay are among the copied. */
+  /** Positions of the columns that stay here among the copied ones. */
   val passedSlots: Seq[Int] = passed.map(copied.indexOf(_))
 
   val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))
@@ -55,11 +56,11 @@ final case class RequestSpec(
 
   def inputSchema: Schema = schemaOf(inputs.map(_.dataType))
 
-  /** Builds columns of these types from those at `ordinals` of rows and batches. */
+  /** Return columns of these types, filled from those at `ordinals` of rows and batches. */
   def columnSet(types: Seq[DataType], ordinals: Seq[Int]): ColumnSet =
     new ColumnSet(types, schemaOf(types), largeVarTypes, ordinals.toArray)
 
-  /** Builds columns of these types from rows of just these columns. */
+  /** Return columns of these types, filled from rows of exactly these columns. */
   def columnSet(types: Seq[DataType]): ColumnSet = columnSet(types, types.indices)
 
   private def schemaOf(types: Seq[DataType]): Schema =
@@ -73,7 +74,7 @@ final case class RequestSpec(
 
 object RequestSpec {
 
-  /** Columns of these types, named as the exchange names them. */
+  /** Return a struct of columns of these types, with the exchange's names. */
   def numbered(types: Seq[DataType]): StructType =
     StructType(types.zipWithIndex.map { case (dataType, i) => StructField(s"_$i", dataType) })
 }

@@ -9,12 +9,12 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** How requests are made of what the one child of an operator gives to a task. Made on the driver,
-  * serialized to the tasks.
+/** Factory of requests from the data that an operator's only child gives a task. Made on the
+  * driver, serialized to the tasks.
   */
 trait TaskInput extends Serializable {
 
-  /** The schema of the exchange's input. */
+  /** Return the schema of the exchange's input. */
   def schema: Schema
 
   def ofRows(rows: Iterator[InternalRow], files: InputFiles, partition: Int): RequestSource
@@ -26,7 +26,7 @@ trait TaskInput extends Serializable {
   ): RequestSource = ofRows(batches.flatMap(_.rowIterator().asScala), files, partition)
 }
 
-/** Rows and vectors alike, copied into columns. */
+/** Input that copies rows and vectors alike into columns. */
 abstract class ColumnInput extends TaskInput {
 
   protected def builder(partition: Int): RequestBuilder
@@ -44,7 +44,7 @@ abstract class ColumnInput extends TaskInput {
   ): RequestSource = new ColumnarFeed(batches, builder(partition), files)
 }
 
-/** Functions of values: a column for each argument. */
+/** Input of functions of values: a column for each argument. */
 final class ArgumentInput(spec: RequestSpec) extends ColumnInput {
 
   override def schema: Schema = spec.inputSchema
@@ -53,7 +53,7 @@ final class ArgumentInput(spec: RequestSpec) extends ColumnInput {
     new RequestBuilder.OfArguments(spec, partition)
 }
 
-/** Functions of rows: one struct column. */
+/** Input of functions of rows: one struct column. */
 final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput {
 
   private def rowSchema = ArrowSchemas.of(rowType, spec.timeZone, spec.largeVarTypes)
@@ -64,8 +64,8 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
     new RequestBuilder.OfRows(spec, rowSchema, partition)
 }
 
-/** Functions of pickled rows: a value of the exchange is a pickled list of rows, in Spark's own
-  * encoding.
+/** Input of functions of pickled rows: each value in the exchange is a pickled list of rows, in
+  * Spark's own encoding.
   */
 final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInput {
 

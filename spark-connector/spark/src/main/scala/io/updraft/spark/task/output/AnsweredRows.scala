@@ -9,21 +9,21 @@ import io.updraft.client.Reply
 import io.updraft.spark.columns.SelectedColumn
 import io.updraft.spark.task.input.Kept
 
-/** Which input row each output of a table function belongs to.
+/** Mapping from a table function's outputs to its input rows.
   *
-  * Outputs come in the order of the rows, one for each; those that come after the last row (of
-  * `terminate`) are joined to it, as Spark's own operator does. The outputs of one reply belong to
-  * one request.
+  * Outputs come in the order of the rows, one for each. Outputs after the last row (from
+  * `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one reply
+  * belong to one request.
   */
 final class AnsweredRows extends AutoCloseable {
   private[this] var request = Kept(0, 0, Array.empty, null)
   private[this] var row = -1
   private[this] var within = false
 
-  /** The request before, which the batch that was given out last may still show. */
+  /** Previous request, whose columns the last returned batch may still use. */
   private[this] var previous = request
 
-  /** A reply begins: it answers the oldest waiting request once the one at hand has no row left. */
+  /** Begin a reply. It answers the oldest waiting request if the current one has no rows left. */
   def beginReply(waiting: ArrayDeque[Kept]): Unit =
     if (!within && !waiting.isEmpty && row + 1 >= request.rows) {
       previous.close()
@@ -32,7 +32,7 @@ final class AnsweredRows extends AutoCloseable {
       row = -1
     }
 
-  /** The row that the next output belongs to, or that of the output which goes on. */
+  /** Begin an output, or continue one; return the row that it belongs to. */
   def beginOutput(): Int = {
     if (!within && row + 1 < request.rows) row += 1
     within = true
@@ -41,7 +41,7 @@ final class AnsweredRows extends AutoCloseable {
 
   def endOutput(): Unit = within = false
 
-  /** For each row of a reply the row of the request that it belongs to. */
+  /** Return, for each row of a reply, the row of the request that it belongs to. */
   def of(reply: Reply): Array[Int] = {
     val rows = new Array[Int](reply.rows())
     var from = 0
@@ -54,11 +54,11 @@ final class AnsweredRows extends AutoCloseable {
     rows
   }
 
-  /** The columns that stayed behind, for rows of the request at hand. */
+  /** Return the columns that stayed here, for rows of the current request. */
   def columns(rows: Array[Int]): Array[ColumnVector] =
     request.columns.map(new SelectedColumn(_, rows))
 
-  /** The block of a file that a row of the request at hand comes from. */
+  /** Return the file block of a row of the current request. */
   def fileOf(row: Int): AnyRef = request.fileOf(row)
 
   override def close(): Unit = {

@@ -17,10 +17,10 @@ import io.updraft.client.Reply
 import io.updraft.spark.columns.ColumnSet
 import io.updraft.spark.task.input.{Kept, RequestSpec}
 
-/** Rows that a table function pickled, each beside the input row that it came from.
+/** Rows pickled by a table function, each joined to its input row.
   *
-  * A value of a reply is the pickled output of one input row, or a piece of it. However many rows
-  * an output has, they are handed on in batches of about `batchBytes`.
+  * A value of a reply is the pickled output of one input row, or a piece of it. Outputs with any
+  * number of rows are passed on in batches of about `batchBytes`.
   */
 final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchBytes: Long)
     extends Results {
@@ -31,7 +31,9 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private[this] val nullRow = new GenericInternalRow(types.length)
   private[this] val pieces = new ByteArrayOutputStream
 
-  /** Where columns stayed behind, there would be no row to join the function's to. */
+  /** Return whether the function may run without input. If columns stayed here, there would be no
+    * row to join its rows to.
+    */
   override def needNoInput: Boolean = spec.passed.isEmpty
 
   override def of(
@@ -48,7 +50,8 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
     })
   }
 
-  /** The outputs that end in a reply; what is behind the last end waits for the next. */
+  /** Return the outputs that end in a reply; the piece after the last end waits for the next reply.
+    */
   private def complete(reply: Reply, schema: Schema): Seq[Array[Byte]] = {
     val values = ColumnSet.loadUntyped(reply.batch(), schema)
     try {
@@ -68,7 +71,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private def append(values: ColumnVector, from: Int, until: Int): Unit =
     (from until until).foreach(i => pieces.writeBytes(values.getBinary(i)))
 
-  /** Batches of outputs whose rows come from one file each. */
+  /** Return batches of outputs whose rows come from one file each. */
   private def batches(outputs: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
     new Iterator[ResultBatch] {
       private[this] val joined = outputs.buffered
@@ -101,7 +104,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
     file
   )
 
-  /** A function may skip the rest of its input. */
+  /** Accept unanswered requests: a function may skip the rest of its input. */
   override def ended(waiting: ArrayDeque[Kept]): Unit = ()
 
   override def close(): Unit = {
@@ -112,6 +115,6 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
 
 object PickledTableResults {
 
-  /** Rows after which the size of a batch is looked at. */
+  /** Rows between two checks of a batch's size. */
   private val MeasuredRows = 64
 }

@@ -12,30 +12,32 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import io.updraft.client.Reply
 import io.updraft.spark.columns.{ColumnSet, ResultColumns}
 
-/** Reads replies as columns of the operator's output; raises what stock raises when their types are
-  * not as declared.
+/** Reader of replies as columns of the operator's output. If their types are not as declared, it
+  * raises the same error as stock Spark.
   */
 trait ReplyReader {
 
-  /** The columns of a reply, which the caller closes.
+  /** Return the columns of a reply, which the caller closes.
     *
     * @param rows
-    *   rows that they must have
+    *   required number of rows
     * @param schema
-    *   that of the exchange's results
+    *   schema of the exchange's results
     */
   def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector]
 }
 
 object ReplyReader {
 
-  /** Columns of just the declared types; `operation` names the kind of function in errors. */
+  /** Reader of columns with exactly the declared types; `operation` names the kind of function in
+    * errors.
+    */
   sealed abstract class Typed(resultTypes: Seq[DataType], operation: String) extends ReplyReader {
     protected final val declared: Seq[DataType] =
       resultTypes.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
 
-    /** The columns of the function in the schema of the exchange's results. */
+    /** Return the function's columns in the schema of the exchange's results. */
     protected def columns(schema: Schema): Schema = schema
 
     protected final def check(schema: Schema): Unit = if (schema ne checked) {
@@ -47,7 +49,7 @@ object ReplyReader {
     }
   }
 
-  /** Replies of one-to-one functions: a column for each UDF. */
+  /** Reader for one-to-one functions: a column for each UDF. */
   final class OfColumns(resultTypes: Seq[DataType]) extends Typed(resultTypes, "pandas_udf()") {
 
     override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
@@ -56,7 +58,7 @@ object ReplyReader {
     }
   }
 
-  /** Replies of the map family: one struct column, whose fields are the output. */
+  /** Reader for the map family: one struct column, whose fields are the output. */
   final class OfRows(result: RowResult) extends ReplyReader {
     private[this] val declaredColumns = result.columns.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
@@ -68,7 +70,9 @@ object ReplyReader {
       finally columns.close()
     }
 
-    /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
+    /** Load the columns. Unchecked types are read through Arrow's own accessors, which do not trust
+      * them.
+      */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
       if (result.check == RowCheck.Nothing)
         ColumnSet.loadUntyped(columns, fields).take(declaredColumns.length)
@@ -94,7 +98,7 @@ object ReplyReader {
     }
   }
 
-  /** Replies of table functions: one struct column, whose fields are what the function gives. */
+  /** Reader for table functions: one struct column, whose fields are the function's output. */
   final class OfTable(resultTypes: Seq[DataType]) extends Typed(resultTypes, "Python UDTF") {
 
     override protected def columns(schema: Schema): Schema = fieldsOf(schema)
@@ -109,7 +113,9 @@ object ReplyReader {
 
   private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)
 
-  /** The same batch without the struct around its columns: one node and one buffer less. */
+  /** Return the batch without the struct around its columns, that is, with one node and one buffer
+    * less.
+    */
   private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
     batch.getLength,
     batch.getNodes.asScala.tail.asJava,

@@ -11,43 +11,45 @@ import io.updraft.client.Reply
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.task.input.Kept
 
-/** Rows of the operator's output; whoever takes them closes the columns.
+/** Rows of the operator's output; the consumer closes the columns.
   *
   * @param inputFile
-  *   the block of a file that the rows come from, as InputFiles gives it
+  *   file block of the rows, as InputFiles returns it
   */
 final case class ResultBatch(rows: Int, columns: Array[ColumnVector], inputFile: AnyRef)
 
-/** Makes the operator's output of replies and of what was kept of their requests. */
+/** Builder of the operator's output from replies and from the kept columns of their requests. */
 trait Results extends AutoCloseable {
 
-  /** Whether the function may give rows to a task that has no input. */
+  /** Return whether the function may return rows to a task without input. */
   def needNoInput: Boolean = false
 
-  /** The output of one reply, which is made while it is asked for; nothing is read of the reply
-    * after the call.
+  /** Return the output of one reply. It is computed lazily, but does not read the reply after this
+    * call.
     *
     * @param waiting
-    *   the requests that were not taken yet, oldest first
+    *   requests that are not taken yet, oldest first
     * @param schema
-    *   that of the exchange's results
+    *   schema of the exchange's results
     */
   def of(reply: Reply, waiting: ArrayDeque[Kept], schema: Schema): Iterator[ResultBatch]
 
-  /** The exchange ended well with these requests not taken. */
+  /** Check the successful end of the exchange, with these requests not taken. */
   def ended(waiting: ArrayDeque[Kept]): Unit
 
-  /** Releases what was not handed out. */
+  /** Release output that was not taken. */
   override def close(): Unit
 }
 
 object Results {
 
-  /** One batch of output for each reply: the columns of its partner beside its own. */
+  /** Results with one batch of output for each reply: the columns of the partner request beside its
+    * own.
+    */
   sealed abstract class OfPartners(replies: ReplyReader) extends Results {
     private[this] val byFile = new ByFile
 
-    /** Takes the request that the reply answers from `waiting`. */
+    /** Take the request that the reply answers from `waiting`. */
     protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept
 
     override def of(
@@ -71,7 +73,9 @@ object Results {
     override def close(): Unit = byFile.close()
   }
 
-  /** Splits the results of requests whose rows come from several files; values are not copied. */
+  /** Splitter for the results of requests whose rows come from several files; values are not
+    * copied.
+    */
   private final class ByFile extends AutoCloseable {
     private[this] var columns = Array.empty[ColumnVector]
 
@@ -92,7 +96,8 @@ object Results {
     }
   }
 
-  /** One reply for each request, in order, row for row; `function` names the functions in errors.
+  /** Results with one reply for each request, in order, row for row; `function` names the functions
+    * in errors.
     */
   final class OneToOne(function: String, replies: ReplyReader) extends OfPartners(replies) {
     private[this] var last = 0L
@@ -120,7 +125,9 @@ object Results {
     }
   }
 
-  /** Replies come as the function yields them; the newest request says where the input was read. */
+  /** Results whose replies come as the function yields them; the newest request gives the current
+    * input file.
+    */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 
     override protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept = {
@@ -132,7 +139,7 @@ object Results {
     override def ended(waiting: ArrayDeque[Kept]): Unit = waiting.clear()
   }
 
-  /** The same of functions that are called even where there is no input. */
+  /** Free-running results of functions that are called even without input. */
   final class Unprompted(replies: ReplyReader) extends FreeRunning(replies) {
     override def needNoInput: Boolean = true
   }

@@ -3,16 +3,16 @@ package io.updraft.spark.task.output
 
 import org.apache.spark.sql.types.DataType
 
-/** What a function of the map family was declared to return.
+/** Declared return type of a function of the map family.
   *
   * @param row
-  *   the struct of a row
+  *   struct of a row
   * @param columns
-  *   the operator's output
+  *   types of the operator's output columns
   * @param operation
-  *   names the kind of function in errors
+  *   name of the kind of function in errors
   * @param check
-  *   what of replies is compared with it
+  *   part of the declaration that replies are compared with
   */
 final case class RowResult(
     row: DataType,
@@ -21,17 +21,17 @@ final case class RowResult(
     check: RowCheck
 )
 
-/** How strictly the rows of replies must be what was declared: as strictly as stock is. */
+/** Strictness of the comparison of replies with the declaration; the same as on stock Spark. */
 sealed trait RowCheck extends Serializable
 
 object RowCheck {
 
-  /** Every type and whether it may be null. */
+  /** Compare every type and its nullability. */
   case object Types extends RowCheck
 
-  /** That the columns can be read as the declared ones: Python has compared the rest. */
+  /** Check that the columns can be read as the declared ones; Python has compared the rest. */
   case object Layout extends RowCheck
 
-  /** Nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */
+  /** Check nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */
   case object Nothing extends RowCheck
 }

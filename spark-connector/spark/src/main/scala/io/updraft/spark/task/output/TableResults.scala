@@ -8,8 +8,7 @@ import org.apache.arrow.vector.types.pojo.Schema
 import io.updraft.client.Reply
 import io.updraft.spark.task.input.Kept
 
-/** Rows that a table function made of Arrow columns, each beside the input row that it came from.
-  */
+/** Rows that a table function returned as Arrow columns, each joined to its input row. */
 final class TableResults(replies: ReplyReader) extends Results {
   private[this] val answered = new AnsweredRows
 
@@ -24,7 +23,7 @@ final class TableResults(replies: ReplyReader) extends Results {
     Iterator.single(ResultBatch(rows.length, columns, answered.fileOf(0)))
   }
 
-  /** A function may skip the rest of its input. */
+  /** Accept unanswered requests: a function may skip the rest of its input. */
   override def ended(waiting: ArrayDeque[Kept]): Unit = ()
 
   override def close(): Unit = answered.close()

@@ -4,12 +4,14 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.catalyst.expressions.{Cast, EvalMode, Expression}
 import org.apache.spark.sql.types._
 
-/** What Spark's implicit casts may do to an argument. For its own functions Spark cuts 1.5 off to
-  * 1; every other caller of a registered function hears an error.
+/** Limits on Spark's implicit casts of arguments. For its own functions Spark truncates 1.5 to 1;
+  * for a registered function that is an error, as for every other caller.
   */
 object ArgumentCast {
 
-  /** Why Spark must not cast an argument by itself; None: it may, or it will refuse it. */
+  /** Return why Spark must not cast an argument implicitly; None: it may, or it will refuse by
+    * itself.
+    */
   def problem(
       function: String,
       argument: String,
@@ -23,8 +25,8 @@ object ArgumentCast {
           s"change its value: write CAST(... AS ${declared.sql}) where that is meant"
       )
 
-  /** The argument, with the cast that Spark has put around it, if any, in a form that raises an
-    * error where a value does not fit. Without ANSI mode it would become another one, or null.
+  /** Return the argument with Spark's cast, if any, changed to raise an error if a value does not
+    * fit. Without ANSI mode the cast would change the value, or return null.
     */
   def strict(argument: Expression, actual: DataType): Expression = argument match {
     case cast: Cast if cast.dataType != actual && cast.child.dataType == actual =>
@@ -32,9 +34,9 @@ object ArgumentCast {
     case other => other
   }
 
-  /** Whether a cast, even one of ANSI mode, may drop digits or a time of day without an error.
-    * Numbers that become the nearest DOUBLE or FLOAT, and texts that become days, are left to
-    * Spark: queries are full of them.
+  /** Return whether a cast, even in ANSI mode, may drop digits or a time of day without an error.
+    * Casts of numbers to the nearest DOUBLE or FLOAT, and of texts to dates, are left to Spark
+    * because they are common in queries.
     */
   private[updraft] def changesValues(actual: DataType, declared: DataType): Boolean =
     (actual, declared) match {

@@ -14,15 +14,15 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.util.CollectionAccumulator
 
-/** A registered function of a pool in the place where Spark expects a pickled one: so Spark's own
-  * rules take the calls out of expressions, and only the operator differs.
+/** Registered function of a pool in the place of a pickled one: this way Spark's own rules extract
+  * the calls from expressions, and only the operator differs.
   *
   * @param endpoint
-  *   of the pool that has it
+  *   endpoint of the pool that has the function
   * @param version
-  *   empty: the pool's default one
+  *   version of the function; empty: the pool's default version
   * @param state
-  *   type of what an aggregate makes of a part of a group
+  *   type of an aggregate's state
   */
 final case class CalledFunction(
     endpoint: String,
@@ -31,7 +31,7 @@ final case class CalledFunction(
     state: Option[DataType]
 ) extends PythonFunction {
 
-  /** As errors and plans name it. */
+  /** Return the name in errors and plans. */
   def fullName: String = if (version.isEmpty) name else s"$name@$version"
 
   override def command: Seq[Byte] = Seq.empty
@@ -45,13 +45,13 @@ final case class CalledFunction(
 
 object CalledFunction {
 
-  /** The registered function that a Python expression stands for, if it does. */
+  /** Return the registered function behind a Python expression, if it is one. */
   def of(expression: PythonFuncExpression): Option[CalledFunction] = Some(expression.func).collect {
     case called: CalledFunction => called
   }
 
-  /** A call with a value for each row. Spark makes batches of Arrow data for functions of this
-    * kind, and evaluates them in a node of their own.
+  /** Return a call with a value for each row. For functions of this kind Spark makes batches of
+    * Arrow data and evaluates them in a separate node.
     */
   def scalar(
       called: CalledFunction,
@@ -67,7 +67,7 @@ object CalledFunction {
     deterministic
   )
 
-  /** A call with a value for each group. */
+  /** Return a call with a value for each group. */
   def aggregate(
       called: CalledFunction,
       result: DataType,

@@ -11,11 +11,11 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.types.{AbstractDataType, DataType, StructField}
 
-/** An argument whose type is declared: Spark casts it as it casts those of its own functions, where
-  * that changes no value.
+/** Argument with a declared type: Spark casts it like arguments of its own functions, if that
+  * changes no value.
   *
   * @param actual
-  *   its type before Spark has cast it; None: that is not known yet
+  *   type before Spark's cast; None: not known yet
   */
 final case class DeclaredArgument(
     child: Expression,
@@ -36,7 +36,7 @@ final case class DeclaredArgument(
 
   override def prettyName: String = function
 
-  /** The argument as it is sent. */
+  /** Return the argument as it is sent. */
   def value: Expression = actual.fold(child)(ArgumentCast.strict(child, _))
 
   override protected def withNewChildInternal(newChild: Expression): DeclaredArgument = copy(

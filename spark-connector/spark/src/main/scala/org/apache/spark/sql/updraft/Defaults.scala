@@ -3,12 +3,12 @@ package org.apache.spark.sql.updraft
 
 import java.lang.reflect.InvocationTargetException
 
-/** Calls methods of Spark that gain parameters with defaults between versions: they are looked up
-  * by name, so that one jar runs on several.
+/** Calls of Spark methods that gain parameters with defaults between versions. Methods are looked
+  * up by name, so that one jar runs on several versions.
   */
 private[updraft] object Defaults {
 
-  /** Calls the only method of an object that has this name and no fewer parameters. */
+  /** Call the only method of an object that has this name and at least this many parameters. */
   def call(target: AnyRef, name: String, arguments: Seq[AnyRef]): AnyRef = {
     val method = target.getClass.getMethods
       .find(method => method.getName == name && method.getParameterCount >= arguments.length)

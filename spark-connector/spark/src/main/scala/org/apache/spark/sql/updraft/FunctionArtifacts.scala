@@ -11,35 +11,36 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.util.Utils
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkFiles}
 
-/** What an artifact is to a function; its text is for messages. */
+/** Role of an artifact for a function; its text is for messages. */
 sealed trait ArtifactRole
 
 object ArtifactRole {
 
-  /** The pickled value of a broadcast variable. */
+  /** Pickled value of a broadcast variable. */
   final case class Broadcast(id: Long) extends ArtifactRole {
     override def toString: String = s"broadcast variable $id"
   }
 
-  /** What the session has distributed under this name, a file or a directory. */
+  /** File or directory that the session has distributed under this name. */
   final case class Named(name: String) extends ArtifactRole {
     override def toString: String = s"file $name"
   }
 }
 
-/** An artifact where it lies in the executor.
+/** Artifact and its location in the executor.
   *
   * @param isEncrypted
-  *   whether Spark wrote it so that only it can read it (`spark.io.encryption.enabled`)
+  *   true if Spark encrypted the file (`spark.io.encryption.enabled`)
   */
 final case class ArtifactFile(role: ArtifactRole, file: File, isEncrypted: Boolean)
 
-/** What Python functions need beside their pickles: collected on the driver, found in the tasks.
+/** Artifacts that Python functions need in addition to their pickles: collected on the driver,
+  * located in the tasks.
   *
   * @param includes
-  *   names of files that Python imports from
+  *   names of files on Python's import path
   * @param variables
-  *   what the user set in the environment of Python
+  *   environment variables that the user set for Python
   */
 final case class FunctionArtifacts(
     broadcasts: Seq[Broadcast[PythonBroadcast]],
@@ -48,13 +49,13 @@ final case class FunctionArtifacts(
     files: SessionFiles
 ) {
 
-  /** What each artifact is to the functions. */
+  /** Return the role of each artifact. */
   def roles: Seq[ArtifactRole] =
     broadcasts.map(broadcast => ArtifactRole.Broadcast(broadcast.id)) ++
       files.names.map(ArtifactRole.Named)
 
-  /** Where an artifact lies in this process, if it has it; fetches a broadcast variable that it
-    * lacks.
+  /** Return the location of an artifact in this process, whether or not the file exists; fetch a
+    * broadcast variable that the process lacks.
     */
   def file(role: ArtifactRole): ArtifactFile = role match {
     case ArtifactRole.Broadcast(id) =>
@@ -65,8 +66,8 @@ final case class FunctionArtifacts(
     case ArtifactRole.Named(name) => ArtifactFile(role, files.file(name), isEncrypted = false)
   }
 
-  /** The artifacts that this executor has. A resource manager may distribute a file in its own way:
-    * then it is not here, for stock neither.
+  /** Return the artifacts that this executor has. A resource manager may distribute a file in its
+    * own way; then it is missing here, as it is for stock Spark.
     */
   def located: Seq[ArtifactFile] = roles.map(file).filter(artifact =>
     artifact.role match {
@@ -86,14 +87,14 @@ object FunctionArtifacts {
   )
 }
 
-/** The files and archives that the session has distributed to its executors.
+/** Files and archives that the session has distributed to its executors.
   *
   * @param directory
-  *   of a Spark Connect session below that of SparkFiles
+  *   directory of a Spark Connect session below that of SparkFiles
   */
 final case class SessionFiles(names: Seq[String], directory: Option[String]) {
 
-  /** Where a file lies in this process, if it has it. */
+  /** Return the location of a file in this process, whether or not it exists. */
   def file(name: String): File = {
     val shared = new File(SparkFiles.getRootDirectory())
     new File(directory.fold(shared)(new File(shared, _)), name)
@@ -102,7 +103,7 @@ final case class SessionFiles(names: Seq[String], directory: Option[String]) {
 
 object SessionFiles {
 
-  /** Those of the job that is planned now. */
+  /** Return the files of the job being planned. */
   def current: SessionFiles = SparkContext.getActive.fold(SessionFiles(Nil, None)) { context =>
     val artifacts = JobArtifactSet.getActiveOrDefault(context)
     val names = artifacts.files.keys.map(fileName) ++ artifacts.archives.keys.map(archiveName)
@@ -111,7 +112,7 @@ object SessionFiles {
 
   private def fileName(uri: String): String = Utils.decodeFileNameInURI(new URI(uri))
 
-  /** An archive is unpacked under the name behind the #, if it has one. */
+  /** Return the name of an archive's directory: the fragment after #, or the file name. */
   private def archiveName(uri: String): String =
     Option(new URI(uri).getFragment).getOrElse(fileName(uri))
 }

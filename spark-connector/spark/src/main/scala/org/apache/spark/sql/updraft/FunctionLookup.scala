@@ -4,7 +4,7 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier}
 
-/** Whether a place has a function, of values or of tables: a catalog does not say which. */
+/** Lookup of functions, returning values or tables, in a place; a catalog does not say which. */
 object FunctionLookup {
 
   def hasValue(session: SparkSession, place: FunctionPlace): Boolean = place match {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.connector.catalog.CatalogPlugin
 
-/** A place in which Spark looks for a function: `FunctionPath` has their order. */
+/** Place where Spark looks for a function; `FunctionPath` has their order. */
 sealed trait FunctionPlace
 
 object FunctionPlace {
@@ -17,11 +17,11 @@ object FunctionPlace {
 
   final case class Catalog(catalog: CatalogPlugin, name: Seq[String]) extends FunctionPlace
 
-  /** A catalog that the session does not have or cannot load: Spark says so if it gets there. */
+  /** Catalog that the session lacks or cannot load; Spark reports that if it gets there. */
   case object Unknown extends FunctionPlace
 
-  /** The place of a name that may begin with a catalog. In a view that is the one in which the view
-    * was made.
+  /** Return the place of a name that may begin with a catalog. In a view, names are relative to the
+    * catalog in which the view was created.
     */
   private[updraft] def inCatalog(session: SparkSession, name: Seq[String]): FunctionPlace = {
     val catalogs = session.sessionState.catalogManager

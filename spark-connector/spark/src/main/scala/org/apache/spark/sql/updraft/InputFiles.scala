@@ -5,11 +5,11 @@ import java.util.concurrent.atomic.AtomicReference
 
 import org.apache.spark.rdd.InputFileBlockHolder
 
-/** Keeps `input_file_name()` and its kin right on both sides of an operator that reads ahead: Spark
-  * holds "the file that is being read" in a thread-local variable, which the child sets while it is
-  * read and the parent asks while it gets results.
+/** Bookkeeping that keeps `input_file_name()` and related functions correct on both sides of an
+  * operator that reads ahead: Spark holds the current file in a thread-local variable, which the
+  * child sets while it is read and the parent reads while it gets results.
   *
-  * Made and used on the task thread. Within [[ofChild]] the thread has the child's variable,
+  * Created and used on the task's thread. Within [[ofChild]] the thread has the child's variable,
   * otherwise one of the operator's own, which [[show]] sets.
   */
 final class InputFiles {
@@ -19,7 +19,7 @@ final class InputFiles {
     contentOf(InputFileBlockHolder.getThreadLocalValue())
   }
 
-  /** Runs `read`, which reads the child. */
+  /** Run `read`, which reads the child. */
   def ofChild[T](read: => T): T = {
     InputFileBlockHolder.setThreadLocalValue(child)
     try read
@@ -29,13 +29,13 @@ final class InputFiles {
     }
   }
 
-  /** Which block of a file the child reads now; the same object as long as it is the same block. */
+  /** Return the file block that the child reads now; the same object for the same block. */
   def current: AnyRef = contentOf(InputFileBlockHolder.getThreadLocalValue()).get()
 
-  /** Whether the child reads files at all. */
+  /** Return whether the child reads files at all. */
   def readsFiles: Boolean = InputFileBlockHolder.getInputFilePath.numBytes() > 0
 
-  /** Lets the parent see the block that [[current]] gave; null, for results of no input, changes
+  /** Show the parent a block returned by [[current]]; null, for results without input, changes
     * nothing.
     */
   def show(block: AnyRef): Unit = if (block != null) own.set(block)

@@ -11,11 +11,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.python.{BatchEvalPythonExec, EvaluatePython}
 import org.apache.spark.sql.types.{ArrayType, DataType, StructField, StructType}
 
-/** Spark's own pickled encoding of rows and results, called where it lies so that it stays Spark's.
+/** Spark's own pickled encoding of rows and results. It calls Spark's code, so the encoding is
+  * always Spark's.
   */
 object PickledRows {
 
-  /** Pickled lists of `listRows` rows each; the last may have fewer. */
+  /** Return pickled lists of `listRows` rows each; the last may have fewer. */
   def of(
       rows: Iterator[InternalRow],
       schema: StructType,
@@ -30,7 +31,7 @@ object PickledRows {
       .asInstanceOf[Iterator[Array[Byte]]]
   }
 
-  /** Reads pickled results of these types. */
+  /** Reader of pickled results of these types. */
   final class Results(types: Seq[DataType]) {
     private[this] val unpickler = new Unpickler
     private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(
@@ -41,17 +42,17 @@ object PickledRows {
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]
 
-    /** A value of the only type, or a row with one value of each. */
+    /** Return a value of the only type, or a row with one value of each. */
     def convert(value: Any): Any = fromJava(value)
   }
 
-  /** Reads the pickled outputs of a table function. */
+  /** Reader of pickled outputs of a table function. */
   final class Outputs(rowType: StructType) {
     private[this] val unpickler = new Unpickler
     private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(ArrayType(rowType))
 
-    /** The rows of one output, which the worker pickles as the only item of a list; a row may be
-      * null.
+    /** Return the rows of one output, which the worker pickles as the only item of a list; a row
+      * may be null.
       */
     def of(pickle: Array[Byte]): Iterator[InternalRow] =
       unpickler

@@ -14,8 +14,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.CollectionAccumulator
 
-/** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was
-  * given one.
+/** Argument of a UDF: its index among the exchange's distinct arguments, and its name if it has
+  * one.
   */
 final case class CallArgument(offset: Int, name: Option[String])
 
@@ -26,12 +26,12 @@ final case class ChainedUdf(
     arguments: Seq[CallArgument]
 )
 
-/** A table function as PySpark's worker reads it.
+/** Table function in the form that PySpark's worker reads.
   *
   * @param partitionIndexes
   *   fields of the TABLE argument by which it is partitioned
   * @param analyzeResult
-  *   what the class's `analyze` gave, pickled
+  *   pickled result of the class's `analyze`
   */
 final case class TableFunction(
     name: String,
@@ -42,20 +42,20 @@ final case class TableFunction(
     analyzeResult: Option[Array[Byte]]
 )
 
-/** The functions that one operator evaluates together, taken apart as Spark's own operators do it.
+/** Functions that one operator evaluates together, decomposed as in Spark's own operators.
   *
   * @param udfs
-  *   one for each result column; none for a table function
+  *   one for each result column; empty for a table function
   * @param inputs
-  *   the distinct arguments, in the order that [[CallArgument.offset]] counts
+  *   distinct arguments, in the order of [[CallArgument.offset]]
   * @param pythonVersion
-  *   Python that pickled the functions, "major.minor"
+  *   version of the Python that pickled the functions, "major.minor"
   * @param accumulator
-  *   where the functions' accumulator updates go; null only in tests
+  *   destination of the functions' accumulator updates; null only in tests
   * @param artifacts
-  *   what the functions need beside their pickles
+  *   artifacts that the functions need in addition to their pickles
   * @param table
-  *   in the place of `udfs`
+  *   table function, which replaces `udfs`
   */
 final case class PythonCall(
     udfs: Seq[ChainedUdf],
@@ -66,8 +66,8 @@ final case class PythonCall(
     table: Option[TableFunction] = None
 ) {
 
-  /** The same call with `columns` in front of the inputs; of each function's arguments the first
-    * are those that `leading` counts for it.
+  /** Return the call with `columns` before the inputs; `leading` lists, for each function, those of
+    * these columns that it takes before its arguments.
     */
   def after(columns: Seq[Expression], leading: Seq[Seq[Int]]): PythonCall = copy(
     udfs = udfs.zip(leading).map { case (udf, offsets) =>
@@ -100,10 +100,10 @@ object PythonCall {
     )
   }
 
-  /** A call whose one argument is not an expression: the whole row. */
+  /** Return a call whose only argument is not an expression but the whole row. */
   def ofRows(udf: PythonUDF): PythonCall = ofNumbers(udf, Seq(0))
 
-  /** A call with the numbers that PySpark's worker takes for arguments. */
+  /** Return a call with the numbers that PySpark's worker takes as arguments. */
   def ofNumbers(udf: PythonUDF, numbers: Seq[Int]): PythonCall = PythonCall(
     Seq(
       ChainedUdf(
@@ -138,21 +138,21 @@ object PythonCall {
     )
   }
 
-  /** Offsets of the TABLE arguments among the inputs of a call of `udtf`. */
+  /** Return the offsets of the TABLE arguments among the inputs of a call of `udtf`. */
   def tableOffsets(udtf: PythonUDTF, call: PythonCall): Seq[Int] = for {
     function <- call.table.toSeq
     (argument, true) <- function.arguments.zip(TableArguments.of(udtf))
   } yield argument.offset
 
-  /** What these functions need beside their pickles. */
+  /** Return the artifacts that these functions need in addition to their pickles. */
   def artifactsOf(udfs: Seq[PythonFuncExpression]): FunctionArtifacts =
     FunctionArtifacts.of(functionsOf(udfs))
 
-  /** The versions of Python that pickled these functions, "major.minor". */
+  /** Return the versions of Python that pickled these functions, "major.minor". */
   def pythonVersions(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).map(_.pythonVer).distinct
 
-  /** The hash seeds with which Python is to run these functions, where it is told one. */
+  /** Return the hash seeds that these functions set for Python. */
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
 

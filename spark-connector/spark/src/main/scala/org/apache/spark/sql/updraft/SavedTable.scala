@@ -11,13 +11,16 @@ import org.apache.spark.sql.execution.datasources.DataSource
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{SaveMode, SparkSession}
 
-/** A table that `saveAsTable` overwrites: it is dropped, and created again from the query. What
-  * drops it differs between patch releases: a command of `saveAsTable`, the one that creates the
-  * table, or the insert. Before Spark 4.0.5 it is `DataFrameWriter`, before it makes a plan.
+/** Table that `saveAsTable` overwrites: Spark drops it and creates it again from the query. The
+  * step that drops it differs between patch releases: a command of `saveAsTable`, the command that
+  * creates the table, or the insert. Before Spark 4.0.5 it is `DataFrameWriter`, before it makes a
+  * plan.
   */
 final class SavedTable(table: CatalogTable, query: LogicalPlan) {
 
-  /** The data source that its name stands for, or null: Spark itself says what is wrong with it. */
+  /** Return the data source that the table's provider names, or null; Spark itself reports an error
+    * in it.
+    */
   def format(session: SparkSession): Any =
     table.provider.flatMap { provider =>
       Try(
@@ -34,7 +37,7 @@ final class SavedTable(table: CatalogTable, query: LogicalPlan) {
     )
   )
 
-  /** What the files hold. */
+  /** Return the schema of the files, without the partition columns. */
   def dataSchema(session: SparkSession): StructType = {
     val same = session.sessionState.conf.resolver
     StructType(query.schema.filterNot { field =>

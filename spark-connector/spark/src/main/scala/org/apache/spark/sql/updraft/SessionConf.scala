@@ -6,8 +6,9 @@ import org.apache.spark.sql.internal.SQLConf
 
 object SessionConf {
 
-  /** Settings of the session, in a view too: while Spark analyses the query of a view,
-    * `SQLConf.get` has what Spark itself keeps with views, and none of `spark.updraft`.
+  /** Return the settings of the session, even in a view: while Spark analyses the query of a view,
+    * `SQLConf.get` has only the settings that Spark stores with views, which exclude
+    * `spark.updraft`.
     */
   def get: SQLConf = SparkSession.getActiveSession.fold(SQLConf.get)(_.sessionState.conf)
 }

@@ -36,17 +36,17 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
-/** What the connector needs of Spark that is visible only inside Spark's packages, and nothing
-  * else. Objects beside this one that differ between Spark versions are in the folders
+/** Access to the parts of Spark that the connector needs and that are visible only inside Spark's
+  * packages. Objects beside this one that differ between Spark versions are in the folders
   * `spark-before-*` and `spark-since-*`.
   */
 object SparkInternals {
 
-  /** Where Arrow memory of the connector comes from; its books must balance when no task runs. */
+  /** Allocator of the connector's Arrow memory; it must be empty when no task runs. */
   val allocator: BufferAllocator =
     ArrowUtils.rootAllocator.newChildAllocator("updraft", 0, Long.MaxValue)
 
-  /** One struct column that holds a row, as the map family sends it. */
+  /** Return the schema of one struct column that holds a row, as the map family sends it. */
   def rowSchema(row: Schema): Schema = new Schema(
     Seq(
       new Field(
@@ -59,7 +59,7 @@ object SparkInternals {
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
 
-  /** The values of an Arrow stream with one row; none if it is empty. */
+  /** Return the values of an Arrow stream with one row; none if the stream is empty. */
   def literals(stream: Array[Byte], row: StructType): Seq[Literal] =
     if (stream.isEmpty) Seq.empty
     else {
@@ -70,7 +70,8 @@ object SparkInternals {
         if (!isThere || reader.getVectorSchemaRoot.getRowCount != 1 || columns.size != row.length)
           throw new IllegalArgumentException("the pool's defaults are not one row of its arguments")
         val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
-        // What is in an unsafe row outlives the batch; names of columns show what is in a safe one.
+        // The copied unsafe row outlives the batch. Its values are converted to safe ones because
+        // column names show them.
         val kept = UnsafeProjection.create(row).apply(batch.getRow(0)).copy()
         SafeProjection.create(row).apply(kept).toSeq(row).zip(row).map { case (value, field) =>
           Literal(value, field.dataType)
@@ -78,15 +79,17 @@ object SparkInternals {
       } finally reader.close()
     }
 
-  /** Rows with equal keys in one partition; without keys, all rows. */
+  /** Return the distribution with equal keys in one partition; without keys, all rows are in one.
+    */
   def togetherBy(keys: Seq[Expression]): Distribution =
     if (keys.isEmpty) AllTuples
     else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
 
-  /** A key whose equal values have equal bits: there are several NaNs, and two zeros. */
+  /** Return the key with equal values in equal bits, because there are several NaNs and two zeros.
+    */
   def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 
-  /** A row without columns. */
+  /** Return a plan of one row without columns. */
   def oneRow(context: SparkContext): SparkPlan = Defaults
     .call(
       RDDScanExec,
@@ -95,13 +98,13 @@ object SparkInternals {
     )
     .asInstanceOf[SparkPlan]
 
-  /** Whether strings in values of this type are compared by a collation. */
+  /** Return whether strings in values of this type are compared by a collation. */
   def isCollated(dataType: DataType): Boolean = dataType.existsRecursively {
     case text: StringType => text != StringType
     case _ => false
   }
 
-  /** Stock's metrics of Python operators, under stock's names. */
+  /** Return the stock metrics of Python operators, under their stock names. */
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] = {
     import PythonSQLMetrics._
     pythonSizeMetricsDesc.map { case (key, text) =>
@@ -113,13 +116,13 @@ object SparkInternals {
     }
   }
 
-  /** The settings that PySpark's worker reads for the Arrow family, as Spark itself collects them;
-    * the profiler is among them since 4.2.
+  /** Return the settings that PySpark's worker reads for the Arrow family, as Spark itself collects
+    * them; they include the profiler since Spark 4.2.
     */
   def arrowRunnerConf(conf: SQLConf): Map[String, String] =
     ArrowPythonRunner.getPythonRunnerConfMap(conf) ++ pickledRunnerConf(conf)
 
-  /** The same for pickled UDFs. */
+  /** Return the settings that PySpark's worker reads for pickled UDFs. */
   def pickledRunnerConf(conf: SQLConf): Map[String, String] =
     conf.pythonUDFProfiler.map(SQLConf.PYTHON_UDF_PROFILER.key -> _).toMap
 
@@ -128,7 +131,7 @@ object SparkInternals {
     context.taskMetrics().incDiskBytesSpilled(diskBytes)
   }
 
-  /** Bytes of memory that a task's operators have moved to disk. */
+  /** Return how many bytes of memory a task's operators have spilled to disk. */
   def spilled(context: TaskContext): Long = context.taskMetrics().memoryBytesSpilled
 
   def addPeakMemory(context: TaskContext, bytes: Long): Unit =
@@ -142,22 +145,22 @@ object SparkInternals {
       .find(_.nonEmpty)
       .getOrElse(Nil)
 
-  /** Whether Spark encrypts what it writes to disk, broadcast variables too. */
+  /** Return whether Spark encrypts what it writes to disk, including broadcast variables. */
   def isEncrypted: Boolean = SparkEnv.get.serializerManager.encryptionEnabled
 
   def decrypted(stream: InputStream): InputStream =
     SparkEnv.get.serializerManager.wrapForEncryption(stream)
 
-  /** A file that goes with this process. */
+  /** Create a file that is deleted when this process ends. */
   def temporaryFile(prefix: String, suffix: String): File =
     File.createTempFile(prefix, suffix, temporaryDirectory)
 
   private lazy val temporaryDirectory =
     Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "updraft")
 
-  /** The local properties of a task that a function may see: those that the user set, and those
-    * that say which job it is. Spark keeps every setting of the session there too, and what it
-    * would not show in its own UI stays here.
+  /** Return the local properties of a task that a function may see: those set by the user and those
+    * that identify the job. Spark also keeps every setting of the session there, and everything
+    * that it would redact in its own UI is left out.
     */
   def visibleProperties(context: TaskContext): Map[String, String] = {
     val candidates = context.getLocalProperties.asScala.toSeq.filter { case (name, _) =>
@@ -179,8 +182,8 @@ object SparkInternals {
     "spark.sql.execution.root.id"
   )
 
-  /** Memory that one worker may take (`spark.executor.pyspark.memory`), as stock's runner divides
-    * it; 0 without a limit.
+  /** Return the memory limit of one worker (`spark.executor.pyspark.memory`), divided as by the
+    * stock runner; 0 without a limit.
     */
   def workerMemoryBytes(context: TaskContext): Long = {
     val cores = Option(context.getLocalProperty(ResourceProfile.EXECUTOR_CORES_LOCAL_PROPERTY))
@@ -189,7 +192,7 @@ object SparkInternals {
       .fold(0L)(_.toLong / cores << 20)
   }
 
-  /** Names the session of a plan to PySpark. */
+  /** Return the id of a plan's session for PySpark. */
   def sessionUuid(plan: SparkPlan): Option[String] = Option(plan.session).map(_.sessionUUID)
 
   def jobArtifactUuid: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
@@ -199,7 +202,7 @@ object SparkInternals {
   ): RDD[R] =
     rdd.mapPartitionsWithIndexInternal(compute)
 
-  /** Kinds of functions, by PySpark's numbers. */
+  /** PySpark's numbers for kinds of functions. */
   object EvalType {
     val Pickled: Int = PythonEvalType.SQL_BATCHED_UDF
     val ArrowOptimized: Int = PythonEvalType.SQL_ARROW_BATCHED_UDF
@@ -213,7 +216,8 @@ object SparkInternals {
   def withoutUserDefined(dataType: DataType): DataType =
     dataType.transformRecursively { case udt: UserDefinedType[_] => udt.sqlType }
 
-  /** Types as files hold them: what is another type with a name of its own is that other type. */
+  /** Return the storage type of a type; user-defined and interval types are stored as other types.
+    */
   def storedType(dataType: DataType): DataType = dataType.transformRecursively {
     case udt: UserDefinedType[_] => storedType(udt.sqlType)
     case _: YearMonthIntervalType => IntegerType
@@ -221,7 +225,7 @@ object SparkInternals {
     case _: StringType => StringType
   }
 
-  /** Runs `body` when the JVM ends, once Spark has let go of what it had. */
+  /** Run `body` when the JVM ends, after Spark has released its resources. */
   def onExit(body: () => Unit): Unit =
     ShutdownHookManager.addShutdownHook(AfterSpark)(body): Unit
 
@@ -232,17 +236,17 @@ object SparkInternals {
   def hadoopConf(session: SparkSession, options: Map[String, String]): Configuration =
     session.sessionState.newHadoopConfWithOptions(options)
 
-  /** Raises Spark's own exception in a task that was killed. */
+  /** Raise Spark's own exception in a killed task. */
   def throwIfKilled(context: TaskContext): Unit = context.killTaskIfInterrupted()
 
-  /** Whether results of these types fit what the functions were declared to return. */
+  /** Return whether results of these types fit the functions' declarations. */
   def sameTypes(declared: Seq[DataType], actual: Seq[DataType]): Boolean =
     DataType.equalsIgnoreCompatibleCollation(declared, actual)
 
   def compatibleRow(actual: DataType, declared: DataType): Boolean =
     DataType.equalsIgnoreCompatibleNullability(from = actual, to = declared)
 
-  /** The end of a task that Spark has killed. */
+  /** Return Spark's exception for a killed task. */
   def taskKilled(context: TaskContext): TaskKilledException =
     new TaskKilledException(context.getKillReason().getOrElse("unknown reason"))
 }

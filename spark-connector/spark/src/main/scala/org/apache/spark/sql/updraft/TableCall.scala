@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.types.StructType
 
-/** A registered table function in the place where Spark expects a pickled one. */
+/** Call of a registered table function in the place of a pickled one. */
 object TableCall {
 
   def of(

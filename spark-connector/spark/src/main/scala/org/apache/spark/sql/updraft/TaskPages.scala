@@ -7,8 +7,8 @@ import org.apache.spark.TaskContext
 import org.apache.spark.memory.{MemoryConsumer, TaskMemoryManager}
 import org.apache.spark.unsafe.memory.MemoryBlock
 
-/** Memory of a task that is reserved piece by piece and freed as a whole. Spark cannot have it
-  * spilled, so it is no more than a quarter of what a task may count on.
+/** Task memory that is reserved piece by piece and freed as a whole. Spark cannot spill it, so it
+  * is limited to a quarter of a task's guaranteed share.
   */
 final class TaskPages(manager: TaskMemoryManager)
     extends MemoryConsumer(manager, manager.pageSizeBytes, manager.getTungstenMemoryMode) {
@@ -21,10 +21,10 @@ final class TaskPages(manager: TaskMemoryManager)
   private[this] var next = 0L
   private[this] var limit = 0L
 
-  /** Bytes of all pages. */
+  /** Return the bytes of all pages. */
   def size: Long = bytesOfPages
 
-  /** Reserves memory, at [[base]] and [[offset]]; whether there was room. */
+  /** Reserve memory, at [[base]] and [[offset]]; return whether there was room. */
   def reserve(bytes: Long): Boolean = (next + bytes <= limit || takePage(bytes)) && {
     reserved = next
     next += bytes
@@ -51,13 +51,13 @@ final class TaskPages(manager: TaskMemoryManager)
     true
   }
 
-  /** A task that is short of memory is given less than it asked for. */
+  /** Return a page that is too small: a task short of memory gets less than it asked for. */
   private def giveBack(page: MemoryBlock): Boolean = {
     manager.freePage(page, this)
     false
   }
 
-  /** Frees all pages. */
+  /** Free all pages. */
   def free(): Unit = {
     pages.foreach(manager.freePage(_, this))
     pages.clear()
@@ -66,16 +66,17 @@ final class TaskPages(manager: TaskMemoryManager)
     limit = 0
   }
 
-  // Never asked: Spark spills consumers by the memory that they say they use.
+  // Never called: Spark spills consumers by the memory that they report as used.
   override def spill(size: Long, trigger: MemoryConsumer): Long = 0
 }
 
 object TaskPages {
 
-  /** A quarter of G1's smallest region: from half of one on, an array may start a collection. */
+  /** A quarter of G1's smallest region: arrays of half a region or more may trigger a collection.
+    */
   private val MostBytesOfPage = 256L << 10
 
-  /** Pages that are freed at the end of the task at the latest. */
+  /** Return pages that are freed at the end of the task at the latest. */
   def of(context: TaskContext): TaskPages = {
     val pages = new TaskPages(context.taskMemoryManager())
     context.addTaskCompletionListener[Unit](_ => pages.free())

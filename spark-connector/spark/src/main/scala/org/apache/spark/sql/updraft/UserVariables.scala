@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-/** Which environment variables that a user set for Python go to a pool: all but those that steer
-  * the loader, the interpreter, Spark or the pool, which the pool would refuse (proto/README.md).
+/** Filter of the user's environment variables for Python that go to a pool: all except those that
+  * control the loader, the interpreter, Spark or the pool, which the pool would refuse
+  * (proto/README.md).
   */
 object UserVariables {
   private val Name = "[A-Za-z_][A-Za-z0-9_]*".r

@@ -7,11 +7,11 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.window.{WindowEvaluatorFactoryBase, WindowFunctionFrame}
 import org.apache.spark.sql.types.IntegerType
 
-/** The frames of Python window functions, made and moved by Spark's own code.
+/** Frames of Python window functions, created and moved by Spark's own code.
   *
-  * A function whose frame is its whole partition gets the partition once. For every other frame
-  * each row of the partition says where its frame begins and ends, in two columns in front of the
-  * child's: functions over the same frame share them.
+  * A function whose frame is its whole partition gets the partition once. For every other frame,
+  * two columns before the child's hold the begin and the end of each row's frame; functions over
+  * the same frame share them.
   *
   * Made on the driver, serialized to the tasks.
   */
@@ -29,28 +29,29 @@ final case class WindowFrames(
   private val bounded: Seq[SpecifiedWindowFrame] =
     expressions.map(WindowFrames.frameOf).distinct.filterNot(WindowFrames.isWholePartition)
 
-  /** The columns that say where frames begin and end, two for each frame that needs them. */
+  /** Columns with the begin and the end of frames, two for each frame that needs them. */
   val boundColumns: Seq[Attribute] = bounded.indices.flatMap { i =>
     Seq(s"begin_$i", s"end_$i").map(AttributeReference(_, IntegerType, nullable = false)())
   }
 
-  /** For each function, in the order of the results, which of [[boundColumns]] it reads before its
-    * arguments; none: its frame is the partition.
+  /** Indexes in [[boundColumns]] that each function reads before its arguments, in the order of the
+    * results; empty if its frame is the partition.
     */
   val boundsOfFunctions: Seq[Seq[Int]] = expressions.map { window =>
     val frame = bounded.indexOf(WindowFrames.frameOf(window))
     if (frame < 0) Seq.empty else Seq(2 * frame, 2 * frame + 1)
   }
 
-  /** What PySpark's worker wants to know of each function's frame. */
+  /** Return the type of each function's frame for PySpark's worker. */
   def boundTypes: Seq[String] =
     boundsOfFunctions.map(columns => if (columns.isEmpty) "unbounded" else "bounded")
 
-  /** Gives output rows for rows of the child joined with the functions' results. */
+  /** Return the projection from the child's rows joined with the functions' results to output rows.
+    */
   def resultProjection(): UnsafeProjection = createResultProjection(expressions)
 
-  /** Sorted rows of the child with their [[boundColumns]] in front; without them where no frame
-    * needs any. A row is valid until the next is asked for.
+  /** Return the child's sorted rows with [[boundColumns]] before them, or unchanged if no frame
+    * needs them. A row is valid until the next is requested.
     */
   def rows(child: Iterator[InternalRow]): Iterator[InternalRow] =
     if (bounded.isEmpty) {
@@ -60,7 +61,9 @@ final case class WindowFrames(
       new BoundedRows(new PartitionedRows(child, key), makeFrames, spillSize)
     }
 
-  /** Spark's frames in the order of their columns; they keep their place in the partition. */
+  /** Return Spark's frames in the order of their columns; they keep their position in the
+    * partition.
+    */
   private def makeFrames: IndexedSeq[WindowFunctionFrame] = {
     val factories = windowFrameExpressionFactoryPairs.map { case (windows, factory) =>
       WindowFrames.frameOf(windows.head) -> factory
@@ -82,7 +85,9 @@ object WindowFrames {
     frame.lower == UnboundedPreceding && frame.upper == UnboundedFollowing
 }
 
-/** Cuts sorted rows where their key changes, byte for byte as Spark's window operators do. */
+/** Iterator that splits sorted rows where their key changes, byte for byte like Spark's window
+  * operators.
+  */
 private final class PartitionedRows(
     rows: Iterator[InternalRow],
     key: UnsafeProjection
@@ -111,7 +116,8 @@ private final class PartitionedRows(
   }
 }
 
-/** Holds one partition at a time, on disk where it is large, and moves the frames along its rows.
+/** Iterator that holds one partition at a time, on disk if it is large, and moves the frames along
+  * its rows.
   */
 private final class BoundedRows(
     partitions: Iterator[Iterator[InternalRow]],

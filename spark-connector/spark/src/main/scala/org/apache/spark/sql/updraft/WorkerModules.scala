@@ -4,12 +4,13 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.internal.config.Python.{PYTHON_DAEMON_MODULE, PYTHON_WORKER_MODULE}
 import org.apache.spark.{SparkConf, SparkEnv}
 
-/** What an application runs in the place of PySpark's own worker processes. */
+/** Detection of modules that an application runs in place of PySpark's own worker processes. */
 object WorkerModules {
   private val PySparks =
     Seq(PYTHON_DAEMON_MODULE -> "pyspark.daemon", PYTHON_WORKER_MODULE -> "pyspark.worker")
 
-  /** The setting that replaces one in this application, and its value, if there is one. */
+  /** Return the setting that replaces a module in this application, and its value, if there is one.
+    */
   def replaced: Option[String] = Option(SparkEnv.get).flatMap(env => replaced(env.conf))
 
   def replaced(conf: SparkConf): Option[String] = PySparks.collectFirst {

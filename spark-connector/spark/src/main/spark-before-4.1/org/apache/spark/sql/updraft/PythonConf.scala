@@ -3,12 +3,12 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.internal.SQLConf
 
-/** PySpark's settings that came with Spark 4.1, as they would be to do what 4.0 does. */
+/** PySpark settings introduced in Spark 4.1, with the values that match the behaviour of 4.0. */
 object PythonConf {
 
   def binaryAsBytes(conf: SQLConf): Boolean = false
 
-  /** Binary values are bytearray. */
+  /** Return no arguments; binary values are always bytearray. */
   def picklingArguments(binaryAsBytes: Boolean): Seq[AnyRef] = Seq.empty
 
   def validatesSchema(conf: SQLConf): Boolean = false

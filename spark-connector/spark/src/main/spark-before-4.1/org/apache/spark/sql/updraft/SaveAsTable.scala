@@ -5,7 +5,7 @@ import org.apache.spark.sql.SaveMode
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
-/** The command of `saveAsTable`, which came with Spark 4.1. */
+/** Extractor for the command of `saveAsTable`, which exists since Spark 4.1. */
 object SaveAsTable {
   def unapply(plan: LogicalPlan): Option[(CatalogTable, SaveMode, LogicalPlan)] = None
 }

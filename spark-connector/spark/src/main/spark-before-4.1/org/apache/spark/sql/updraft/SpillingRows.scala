@@ -6,20 +6,20 @@ import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
 
-/** What Spark keeps in memory up to the session's limit of rows, and on disk beyond: 4.0 has no
-  * limit of bytes.
+/** Rows that Spark keeps in memory up to the session's limit of rows, and on disk beyond it; Spark
+  * 4.0 has no limit in bytes.
   */
 object SpillingRows {
   private def conf: SQLConf = SQLConf.get
 
-  /** Holds the rows of one partition of a window. */
+  /** Return a container for the rows of one partition of a window. */
   def partition(): ExternalAppendOnlyUnsafeRowArray =
     new ExternalAppendOnlyUnsafeRowArray(
       conf.windowExecBufferInMemoryThreshold,
       conf.windowExecBufferSpillThreshold
     )
 
-  /** Gives rows whose windows overlap the session that spans them. */
+  /** Return the rows with overlapping windows replaced by the session that spans them. */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(
       rows,

@@ -3,7 +3,9 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.expressions.PythonUDTF
 
-/** Which arguments of a table function are tables: not known before Spark 4.1, and not needed. */
+/** Flags of the arguments of a table function that are tables: unknown, and unneeded, before Spark
+  * 4.1.
+  */
 object TableArguments {
 
   def of(udtf: PythonUDTF): Seq[Boolean] = Seq.empty

@@ -3,7 +3,8 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.TaskContext
 
-/** Spark collects the logs of Python workers since 4.1: here nothing asks a pool for them. */
+/** Collector of Python workers' logs that does nothing, because Spark collects them only since 4.1.
+  */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
 
   def add(line: String): Unit = ()

@@ -5,7 +5,9 @@ import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Arrow schemas as Spark makes them; raises Spark's own error for a struct that repeats a name. */
+/** Arrow schemas as Spark makes them; raises Spark's own error for a struct with duplicate field
+  * names.
+  */
 object ArrowSchemas {
 
   def of(schema: StructType, timeZone: String, largeVarTypes: Boolean): Schema =

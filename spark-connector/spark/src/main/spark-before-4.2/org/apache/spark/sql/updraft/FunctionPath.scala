@@ -3,11 +3,11 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.SparkSession
 
-/** The order in which Spark looks for functions: before 4.2 its own, then the current namespace. */
+/** Order in which Spark looks for functions; before 4.2 its own, then the current namespace. */
 object FunctionPath {
 
-  /** Where Spark looks for a function of this name. A catalog is loaded when its place is looked
-    * at.
+  /** Return the places where Spark looks for a function of this name. A catalog is loaded when its
+    * place is evaluated.
     */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] = {
     val inCatalog = FunctionPlace.inCatalog(session, name) #:: LazyList.empty[FunctionPlace]

@@ -6,15 +6,15 @@ import java.util.concurrent.TimeUnit
 import org.apache.spark.TaskContext
 import org.apache.spark.util.ThreadUtils
 
-/** Tells of the kill of a task that may be waiting. Before 4.2 Spark has no listener for that: one
-  * thread looks at every task that has an exchange.
+/** Notification of the kill of a task that may be waiting. Spark has no listener for that before
+  * 4.2, so one thread polls every task that has an exchange.
   */
 object TaskKills {
   private val PeriodMilliseconds = 100L
   private lazy val watch =
     ThreadUtils.newDaemonSingleThreadScheduledExecutor("updraft-task-kills")
 
-  /** May call `cancel` more than once. */
+  /** Call `cancel` if the task is killed, possibly more than once. */
   def onKill(context: TaskContext)(cancel: String => Unit): Unit = {
     val look: Runnable = () => context.getKillReason().foreach(cancel)
     val looking = watch.scheduleWithFixedDelay(

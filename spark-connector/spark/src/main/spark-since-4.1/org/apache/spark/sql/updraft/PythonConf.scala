@@ -3,24 +3,24 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.internal.SQLConf
 
-/** PySpark's settings that came with Spark 4.1. */
+/** PySpark settings introduced in Spark 4.1. */
 object PythonConf {
 
   def binaryAsBytes(conf: SQLConf): Boolean = conf.pysparkBinaryAsBytes
 
-  /** What Spark's pickling of rows takes for it. */
+  /** Return the extra arguments of Spark's pickling of rows. */
   def picklingArguments(binaryAsBytes: Boolean): Seq[AnyRef] = Seq(Boolean.box(binaryAsBytes))
 
   def validatesSchema(conf: SQLConf): Boolean = conf.pysparkArrowValidateSchema
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = conf.pythonWorkerLoggingEnabled
 
-  /** Rows of a batch of results; 0: as many as the function gives. */
+  /** Return the row limit of a batch of results; 0: as many as the function returns. */
   def outputBatchRows(conf: SQLConf): Int = math.max(conf.arrowMaxRecordsPerOutputBatch, 0)
 
   def outputBatchBytes(conf: SQLConf): Long = math.max(conf.arrowMaxBytesPerOutputBatch, 0)
 
-  /** After which an idle worker is killed; 0: never. */
+  /** Return the idle time after which a worker is killed; 0: never. */
   def idleTimeoutSeconds(conf: SQLConf): Long =
     if (conf.pythonUDFWorkerKillOnIdleTimeout) conf.pythonUDFWorkerIdleTimeoutSeconds else 0
 

@@ -4,7 +4,9 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types.{DataType, TimeType}
 
-/** Types of results: those that came with Spark 4.1, and what it raises where they do not fit. */
+/** Types of results: the type introduced in Spark 4.1, and the error that Spark raises if results
+  * do not fit.
+  */
 object ResultTypes {
 
   def isTime(dataType: DataType): Boolean = dataType.isInstanceOf[TimeType]

@@ -6,11 +6,13 @@ import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
 
-/** What Spark keeps in memory up to the session's limits of rows and bytes, and on disk beyond. */
+/** Rows that Spark keeps in memory up to the session's limits of rows and bytes, and on disk beyond
+  * them.
+  */
 object SpillingRows {
   private def conf: SQLConf = SQLConf.get
 
-  /** Holds the rows of one partition of a window. */
+  /** Return a container for the rows of one partition of a window. */
   def partition(): ExternalAppendOnlyUnsafeRowArray =
     new ExternalAppendOnlyUnsafeRowArray(
       conf.windowExecBufferInMemoryThreshold,
@@ -19,7 +21,7 @@ object SpillingRows {
       conf.windowExecBufferSpillSizeThreshold
     )
 
-  /** Gives rows whose windows overlap the session that spans them. */
+  /** Return the rows with overlapping windows replaced by the session that spans them. */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(
       rows,

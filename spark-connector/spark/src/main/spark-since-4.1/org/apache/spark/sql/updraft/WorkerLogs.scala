@@ -10,25 +10,26 @@ import org.apache.spark.storage.{
 }
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** What the functions of one exchange logged, kept where Spark looks for the logs of Python workers
-  * (`python_worker_logs()`). Used by the task thread alone.
+/** Log lines of the functions of one exchange, stored where Spark looks for the logs of Python
+  * workers (`python_worker_logs()`). Used only by the task's thread.
   */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
   private[this] val writers = mutable.Map.empty[String, RollingLogWriter]
   private[this] var lines = 0L
 
-  /** Takes a line as PySpark's worker writes it: a mark, the worker's number, and JSON. */
+  /** Store a line as PySpark's worker writes it: a mark, the worker's number, and JSON. */
   def add(line: String): Unit = session.foreach { id =>
     line.split(":", 3) match {
       case Array(_, worker, json) if json.nonEmpty =>
         val entry = PythonWorkerLogLine(System.currentTimeMillis(), lines, json)
         writers.getOrElseUpdate(worker, writer(id, worker)).writeLog(entry)
         lines += 1
-      case _ => // The mark of the end, after which comes nothing.
+      case _ => // The end mark, after which nothing follows.
     }
   }
 
-  /** Workers of several pools may have the same number. */
+  /** Return a writer for a worker of this task; workers of several pools may have the same number.
+    */
   private def writer(session: String, worker: String): RollingLogWriter = {
     val blocks =
       new PythonWorkerLogBlockIdGenerator(session, s"${context.taskAttemptId()}-$worker")

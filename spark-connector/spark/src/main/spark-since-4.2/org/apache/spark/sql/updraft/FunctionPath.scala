@@ -6,13 +6,13 @@ import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, FunctionResoluti
 import org.apache.spark.sql.connector.catalog.CatalogManager
 import org.apache.spark.sql.internal.SQLConf
 
-/** The order in which Spark looks for functions: as `spark.sql.functionResolution.sessionOrder` and
-  * `SET PATH` have it.
+/** Order in which Spark looks for functions, according to
+  * `spark.sql.functionResolution.sessionOrder` and `SET PATH`.
   */
 object FunctionPath {
 
-  /** Where Spark looks for a function of this name. A catalog is loaded when its place is looked
-    * at.
+  /** Return the places where Spark looks for a function of this name. A catalog is loaded when its
+    * place is evaluated.
     */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
     candidates(session, name).to(LazyList).map(place(session, _))

@@ -3,7 +3,7 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.TaskContext
 
-/** Tells of the kill of a task that may be waiting. */
+/** Notification of the kill of a task that may be waiting. */
 object TaskKills {
 
   def onKill(context: TaskContext)(cancel: String => Unit): Unit =

@@ -3,16 +3,16 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-/** The columns of one input of a grouped function, and where its keys and values are among them, as
-  * Spark itself finds it; visible only inside this package.
+/** Columns of one input of a grouped function, and the positions of its keys and values, as Spark
+  * itself resolves them. Spark's resolution is visible only inside this package.
   *
   * @param attributes
-  *   the columns that are sent, none twice
+  *   columns to send, without duplicates
   * @param ordinals
-  *   where they are in the rows of the child
+  *   positions of these columns in the child's rows
   * @param arguments
-  *   the numbers that PySpark's worker takes for arguments: a count, the count of keys, and the
-  *   offsets of keys and values
+  *   numbers that PySpark's worker takes as arguments: a count, the number of keys, and the offsets
+  *   of keys and values
   */
 final case class GroupColumns(
     attributes: Seq[Attribute],
@@ -22,7 +22,9 @@ final case class GroupColumns(
 
 object GroupColumns {
 
-  /** `output` has the keys first, then the values, of which some may be the keys again. */
+  /** Return the columns. `output` has the keys first, then the values, some of which may be keys
+    * again.
+    */
   def of(output: Seq[Attribute], keys: Seq[Attribute]): GroupColumns = {
     val (attributes, arguments) = PandasGroupUtils.resolveArgOffsets(output, keys)
     val values = keys.length until output.length

@@ -3,7 +3,9 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
-/** What stock raises for an exception of a user's function; an error condition since Spark 4.2. */
+/** Exceptions that stock Spark raises for an exception of a user's function; since Spark 4.2 they
+  * have an error condition.
+  */
 object PythonExceptions {
 
   def of(traceback: String): Throwable = new PythonException(
@@ -13,7 +15,7 @@ object PythonExceptions {
     cause = null
   )
 
-  /** The traceback of such an exception; None of any other. */
+  /** Return the traceback of such an exception; None for any other. */
   def traceback(e: Throwable): Option[String] = e match {
     case e: PythonException => Option(e.getMessageParameters.get("traceback"))
     case _ => None
