@@ -22,7 +22,7 @@ from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.setting_names import SettingNames
+from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
@@ -84,7 +84,7 @@ class Writer:
                 self.metrics,
                 self._tracer,
                 self._early_reads,
-                SettingNames(settings.configured_by, value_of),
+                SettingNames(configured_by(), value_of),
             ),
             quota=self.quota,
             files=self.files,

@@ -103,7 +103,6 @@ volumeMounts:
   "listen" (printf "0.0.0.0:%d" ($values.port | int))
   "adminListen" (printf "0.0.0.0:%d" (add $values.port 10 | int))
   "metricsListen" (printf "0.0.0.0:%d" (add $values.port 1010 | int))
-  "configuredBy" (ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool"))
   "drainTimeoutSeconds" $values.drainTimeoutSeconds -}}
 {{- if $values.auth.insecureNoToken -}}
 {{- $_ := set $settings "insecureNoToken" true -}}
@@ -143,6 +142,11 @@ volumeMounts:
   value: {{ if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value | int64 | quote }}{{ else }}{{ $value | quote }}{{ end }}{{ else }}{{ $value | quote }}{{ end }}
 {{- end }}
 {{- end -}}
+{{- if $container.listens }}
+{{- /* Errors then name values of the chart instead of options. */}}
+- name: UPDRAFT_CONFIGURED_BY
+  value: {{ ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool") }}
+{{- end }}
 {{- if and (has "workers" $known) (not $values.count) }}
 - name: UPDRAFT_WORKERS
   valueFrom:

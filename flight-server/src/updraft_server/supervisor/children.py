@@ -50,7 +50,7 @@ def control_listener(path: Path) -> socket.socket:
 
 def start_zygote(settings: ZygoteSettings, door: socket.socket) -> ZygoteChild:
     """Start a zygote that serves the fronts that come over `door`."""
-    allow_more_than(settings.worker.max_descriptors)
+    allow_more_than(settings.worker.worker_descriptors)
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
     environment[DOOR_VARIABLE] = str(door.fileno())

@@ -122,7 +122,7 @@ class Image:
     def _begin(self, scratch: Path) -> None:
         reseed()
         use_scratch(scratch)
-        limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
+        limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
 

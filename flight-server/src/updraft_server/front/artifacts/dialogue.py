@@ -18,6 +18,9 @@ from updraft.service.exchange import (
 )
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
+# Give up on an upload whose client sends nothing for this long: a task reads the next part from its own memory or disk,
+# so that it has stopped. The exchange holds its place in the queue meanwhile.
+ARTIFACT_TIMEOUT_SECONDS = 60.0
 # Slower than any network that a task would be run over: who sends byte after byte must not hold its place for ever.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
