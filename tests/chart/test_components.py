@@ -76,7 +76,7 @@ _POOLS = {
     "common": {"settings": _BOTH_SIDES},
     "pools": {"default": {"front": {"settings": _FRONT}, "workers": {"settings": _WORKERS}}},
 }
-_WRITERS = {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}
+_WRITERS = {"quotaBytes": 5_000_000_000, "storageSilenceSeconds": 7, "allowRemoteDrain": True}
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ class Writer:
             limit_bytes=self.quota.limits.quota_bytes,
             refusal=lambda: QuotaError(
                 "the messages of files that are not open yet take all memory that they may: retry later",
-                retry_after_milliseconds=settings.retry_after_milliseconds,
+                retry_after_milliseconds=self.quota.limits.retry_after_milliseconds,
             ),
-            elsewhere=lambda: len(self.files) * stream_bytes(settings.expected_batch_bytes),
+            elsewhere=lambda: len(self.files) * stream_bytes(),
         )
         self._service = WriterService(
             exchanges=Exchanges(
@@ -145,7 +145,7 @@ class Writer:
         settings = self._settings
         engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
         if not isinstance(engine, Reason):
-            limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
+            limits = DeviceLimits(engine.memory_bytes)
             return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
         if settings.encoder == "gpu":
             raise StartError(f"--encoder gpu, but {engine.text}")
@@ -191,21 +191,10 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
     if quota_bytes:
         _log.info("the quota is set", quota_bytes=quota_bytes)
     else:
-        computed = default_quota(
-            memory_limits(),
-            base_bytes=resident_bytes(),
-            streams=settings.expected_open_files,
-            batch_bytes=settings.expected_batch_bytes,
-        )
+        computed = default_quota(memory_limits(), base_bytes=resident_bytes())
         _log.info("the quota is computed", **asdict(computed))
         quota_bytes = computed.quota_bytes
-    return QuotaLimits(
-        quota_bytes=quota_bytes,
-        own_bytes=own_room(quota_bytes),
-        bypass_seconds=settings.bypass_seconds,
-        timeout_seconds=settings.admission_timeout_seconds,
-        retry_after_milliseconds=settings.retry_after_milliseconds,
-    )
+    return QuotaLimits(quota_bytes=quota_bytes, own_bytes=own_room(quota_bytes))
 
 
 async def _serve(settings: ServeSettings, heartbeat: Heartbeat | None) -> None:
