@@ -97,7 +97,7 @@ final class ReplyProtocolTest {
   void parts_that_do_not_follow_one_another_are_refused() throws Exception {
     refused("before its schema", part(32, 0), NOTHING, 8);
     acceptSchema();
-    refused("larger than the 64 of spark.updraft.udf.maxBatchBytes", part(65, 0), NOTHING, 8);
+    refused("larger than the 64 that can be received", part(65, 0), NOTHING, 8);
     refused("larger than", part(-1, 0), NOTHING, 8);
     accept(part(32, 0), NOTHING, 8);
     refused("has a header", part(32, 8), Batches.header(4), 8);
