@@ -12,7 +12,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[1]
 _OPTION = re.compile(r"^\| `(--[a-z-]+)` \|", re.MULTILINE)
 _CONF = re.compile(r"^##+ `(spark\.[\w.]+)`$", re.MULTILINE)
-_VALUE = re.compile(r"^ *# -- ", re.MULTILINE)
+_VALUE = re.compile(r"^ *# --\*? ", re.MULTILINE)
 
 
 def counts(root: Path = _ROOT) -> dict[str, int]:
