@@ -47,8 +47,15 @@ def _yaml(name: str) -> Any:
     return yaml.safe_load((CHART / name).read_text())
 
 
+# What lies below them is Kubernetes' own.
+_FIELDS_OF_KUBERNETES = ("podTemplate", "container", "spec")
+
+
 def _has(values: Any, path: list[str]) -> bool:
-    return not path or (isinstance(values, dict) and path[0] in values and _has(values[path[0]], path[1:]))
+    if not path:
+        return True
+    below = isinstance(values, dict) and path[0] in values
+    return below and (path[0] in _FIELDS_OF_KUBERNETES or _has(values[path[0]], path[1:]))
 
 
 def _is_value(path: str) -> bool:

@@ -20,18 +20,20 @@ class PoolSettings(Settings):
     """What both halves of a pool need to be told, and alike."""
 
     session_functions: SessionFunctions = setting(
-        "Whether the pool runs functions that Spark sessions send as pickles. off: registered functions alone. "
-        "unsigned: whoever may connect (and has the scope session) can run any code in the pool. signed: only what a "
-        "driver has signed with a key of --signers-file; whoever has stolen a token can send rows to that, and no code "
-        "of its own. prefer-signed: what is signed is checked, what is not runs and is counted in "
-        "updraft_session_functions_total, until all drivers sign.",
+        "Whether the pool runs functions that Spark sessions send as pickles; choose by how far you trust the "
+        "clients. off: only registered functions. unsigned: anyone who may connect (with the scope session) can run "
+        "any code in the pool. signed: only functions that a driver has signed with a key of --signers-file; someone "
+        "with a stolen token can send rows to those, but no code. prefer-signed: signed functions are checked, others "
+        "run and are counted in updraft_session_functions_total; use it until all drivers sign.",
         default="off",
+        common=True,
     )
     max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
     drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
     restricted_functions: FunctionNames = setting(
-        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
-        "the pool is compatible. Repeat the option, or separate names with commas.",
+        "Registered function that runs without network and subprocesses, as with the profile restricted, in a pool "
+        "whose profile is compatible. Set it for functions that handle data which must not leave. Repeat the option, "
+        "or separate names with commas.",
         default=(),
         unit="functions",
     )
@@ -41,123 +43,130 @@ class FrontSettings(ServiceSettings, PoolSettings):
     """What the front of a pool needs to be told: whom it serves, and how much it takes on."""
 
     signers_file: Path | None = setting(
-        "TOML file of the drivers whose signatures count (docs/guides/signed-functions.md), for --session-functions "
-        "signed and prefer-signed. It is read again when it changes: a key or a function is revoked within seconds.",
+        "TOML file with the drivers whose signatures count (docs/guides/signed-functions.md). Set it with "
+        "--session-functions signed or prefer-signed. The pool reads it again when it changes, so a key or a function "
+        "is revoked within seconds.",
         default=None,
     )
     max_batch_bytes: int = setting(
-        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
-        "a large text. Dictionary-encoded columns of a batch may take as much once they are decoded, and so may their "
-        "dictionaries. A worker needs --worker-memory-bytes of eight times as much for it.",
+        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row "
+        "with a large text. Raise it if an error names it; a worker then needs --worker-memory-bytes of eight times "
+        "as much. Decoded dictionary-encoded columns of a batch may take as much, and so may their dictionaries.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,
         le=2047 * MIB,
     )
     workers: int = setting(
-        "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
+        "Number of worker processes. Each serves one exchange, so one Spark task, at a time. Raise it for functions "
+        "that wait for other services, lower it for functions that use several CPUs. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
         unit="workers",
         ge=1,
         le=4096,
+        common=True,
     )
     fresh_workers: int = setting(
-        "Number of workers beyond --workers that are kept ready and have served nobody. A worker serves one owner "
-        "(tenant, application and Spark Connect session) until it ends: when all idle workers are those of others, an "
-        "owner gets a fresh one at once, and an idle one ends for it. They run nothing beside the others, and none is "
-        "kept with --session-functions off. 0 lets a new owner wait until a worker has started.",
+        "Number of idle workers kept ready, beyond --workers, that have served nobody. A worker serves one owner "
+        "(tenant, application and Spark Connect session) until it ends; if all idle workers belong to others, a new "
+        "owner gets a fresh one at once, and one of the idle ones ends for it. Raise it if many sessions start at the "
+        "same time. 0 lets a new owner wait until a worker has started. With --session-functions off there are none.",
         default=2,
         unit="workers",
         ge=0,
         le=256,
     )
     idle_worker_seconds: float = setting(
-        "How long a worker keeps what a session has imported and left in memory, from its last exchange; then it ends, "
-        "and a new worker takes its place. It uses no CPU meanwhile, and ends earlier if others need its memory. Raise "
-        "it for notebooks whose imports are slow, lower it to free memory sooner. Workers of registered functions "
-        "stay, except for extra ones of tasks that need several at once. 0 ends a worker with its exchange.",
+        "Time for which a worker keeps what a session has imported and left in memory after the session's last "
+        "exchange. Then it ends, and a new worker takes its place; it ends earlier if others need its memory. Raise "
+        "it for notebooks with slow imports, lower it to free memory sooner. Workers of registered functions stay, "
+        "except for extra ones of tasks that need several at once. 0 ends a worker with its exchange.",
         default=600.0,
         unit="seconds",
         ge=0,
     )
     allow_remote_stacks: bool = setting(
-        "Let every client that may connect read where the Python of workers is (`updraft stack`): the names of files, "
-        "lines and functions of every tenant's code, and no values.",
+        "Let every client that may connect see where the Python code of workers is (`updraft stack`): names of files, "
+        "lines and functions of every tenant's code, but no values. Set it to find out why functions hang.",
         default=False,
     )
     worker_memory_bytes: int = setting(
-        "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
-        "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "
-        "exchange that is found beyond the limit, looked for four times a second, ends with an error, and its worker "
-        "with it. 0 computes three quarters of the memory of the container or machine, less what batched functions "
-        "hold.",
+        "Maximum anonymous and shared memory of a worker with all processes that its function has started, above the "
+        "memory of the image that all workers share. Lower it to keep one function from taking the memory of all, "
+        "raise it if an error names it. Memory is sampled four times a second; beyond the limit the exchange ends "
+        "with an error, and its worker with it. Memory that a forked process shares with its parent counts for both. "
+        "0 computes three quarters of the memory of the container or machine, less what batched functions hold.",
         default=0,
         unit="bytes",
         ge=0,
+        common=True,
     )
     worker_processes: int = setting(
-        "Number of processes that a worker may be, with all that its function has started. An exchange that is found "
-        "beyond the limit ends with an error, and its worker with it. The process of a batched function has the same "
-        "limit.",
+        "Maximum number of processes of a worker, with all that its function has started. Each allows 16 threads on "
+        "average. Lower it if functions are hostile, raise it if an error names it. Beyond the limit the exchange "
+        "ends with an error, and its worker with it. The process of a batched function has the same limit.",
         default=512,
         unit="processes",
         ge=1,
     )
     worker_scratch_bytes: int = setting(
-        "Disk space that all files in the scratch directory of a worker may take together. An exchange that is found "
-        "beyond the limit ends with an error, and its worker with it. Files that are open and have no name any more "
-        "are not found: --worker-file-bytes limits each of them. The process of a batched function has the same limit.",
+        "Maximum disk space of all files in a worker's scratch directory together, with one file per 64 KiB (at least "
+        "10,000, at most a million). Set it to less than the disk has. Beyond the limit the exchange ends with an "
+        "error, and its worker with it. Open files without a name are not found; --worker-file-bytes limits each of "
+        "them. The process of a batched function has the same limit.",
         default=64 * 1024**3,
         unit="bytes",
         ge=1,
     )
     artifact_store_bytes: int = setting(
-        "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. An "
-        "archive counts as what it unpacks to, and twice while it is unpacked; each file and directory counts at least "
-        "the volume's bytes per inode. When the space is used up, the tenant that uses most loses its least recently "
-        "used artifacts; those of running exchanges are kept.",
+        "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. Raise it "
+        "if clients are refused for lack of room, or if jobs send the same files again and again. An archive counts "
+        "as what it unpacks to, and twice while it is unpacked. When the space is used up, the tenant that uses most "
+        "loses its least recently used artifacts; artifacts of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
     queue_limit: int = setting(
         "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
-        "retry hint.",
+        "retry hint, and try other pods. Raise it if many small tasks wait for few workers.",
         default=256,
         unit="exchanges",
         ge=0,
     )
     output_lines_per_second: int = setting(
-        "Maximum number of lines per second that each exchange's function may print to the pool's log; every further "
-        "KiB of a line counts as another line. Bursts may be twice as large. Excess lines are dropped and counted.",
+        "Maximum number of lines per second that the function of each exchange may print to the pool's log; every "
+        "further KiB of a line counts as another line. Bursts may be twice as large; excess lines are dropped and "
+        "counted. Raise it to see all output of functions that print a lot.",
         default=100,
         unit="lines",
         ge=1,
         le=10_000,
     )
     batch_timeout_seconds: float | None = setting(
-        "End a worker whose function works on one batch for longer than this, from when it takes that until it takes "
-        "the next one or ends, however many batches it returns meanwhile. Waiting for the client does not count. "
-        "Batches that are joined for a registered aggregate have the time of all of them. "
-        "Workers count it with the kernel's timer of real time, which functions then cannot use. "
-        "Defaults to one day, which the front counts alone. 0 sets no limit.",
+        "End a worker whose function works on one batch for longer than this. Set it if you know how long a batch "
+        "takes at most. Time counts from when the function takes a batch until it takes the next one or ends, however "
+        "many batches it returns meanwhile; waiting for the client does not count. Batches that are joined for a "
+        "registered aggregate have the time of all of them. Functions cannot use the kernel's timer of real time "
+        "then. Defaults to one day, which the front alone counts. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
     )
     batch_cpu_seconds: float | None = setting(
-        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
-        "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
-        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. The "
-        "process of a batched function has the same limit. Defaults to one day for each CPU of the machine. "
-        "0 sets no limit.",
+        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. Set "
+        "it to stop functions that compute without end. Time counts from when the function takes a batch until it "
+        "takes the next one or ends, however many batches it returns meanwhile. Batches that are joined for a "
+        "registered aggregate count as one. The process of a batched function has the same limit. Defaults to one day "
+        "for each CPU of the machine. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
     )
     worker_silence_seconds: float = setting(
-        "End a worker that hangs: for this long it has taken no batch, returned none, and used no CPU time in any of "
-        "its processes. A function that computes is never ended by this limit. 0 sets no limit.",
+        "End a worker that hangs: it has taken no batch, returned none, and used no CPU time in any of its processes "
+        "for this long. Raise it for functions that wait longer for other services. A function that computes is never "
+        "ended by this limit. 0 sets no limit.",
         default=3600.0,
         unit="seconds",
         ge=0,
@@ -174,84 +183,90 @@ class WorkersSettings(PoolSettings):
     """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(
-        "Python module with registered functions (@function); the pool runs them by name. One that cannot be imported "
-        "is reported as a fault, and the others are served. Repeat the option, or separate modules with commas. "
-        "Modules must be installed or on PYTHONPATH.",
+        "Python module with registered functions (@function), which the pool runs by name. The module must be "
+        "installed or on PYTHONPATH. If it cannot be imported, the pool reports a fault and serves the others. Repeat "
+        "the option, or separate modules with commas.",
         default=(),
         unit="modules",
+        common=True,
     )
     load_timeout_seconds: float = setting(
-        "Give up a module of --functions that takes longer to be imported, and a registered function that takes longer "
-        "to be constructed and whose author has not set load_timeout_seconds. It is reported as a fault, and "
-        "everything else is served. 0 sets no limit.",
+        "Give up a module of --functions, or a registered function whose author has set no load_timeout_seconds, that "
+        "takes longer to load. The pool reports a fault and serves everything else. Raise it for models that take "
+        "long to load. 0 sets no limit.",
         default=600.0,
         unit="seconds",
         ge=0,
     )
     model_memory_bytes: int = setting(
-        "Anonymous and shared memory that the processes of all batched functions may hold together, above what the "
-        "image of all workers has. With a limit, a function is loaded when it is called, and processes of those that "
-        "were called least recently end to make room for it; they come back with their next call. A process that "
-        "needs more than this alone is ended. 0 loads all functions at the start, and ends a process that takes three "
-        "quarters of the memory of the container or machine.",
+        "Maximum anonymous and shared memory of the processes of all batched functions together, above the memory of "
+        "the image that all workers share. Set it if not all models fit: functions are then loaded when they are "
+        "called, and the least recently called ones end to make room. A process that alone needs more is ended. 0 "
+        "loads all functions at the start, and ends a process that takes three quarters of the memory of the "
+        "container or machine.",
         default=0,
         unit="bytes",
         ge=0,
     )
     max_exchanges_per_worker: int = setting(
-        "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",
+        "Replace a worker after this many exchanges. Set it for functions or libraries that leak memory. 0 never "
+        "replaces it.",
         default=0,
         unit="exchanges",
         ge=0,
     )
     writable_paths: PathList = setting(
-        "Directory or file that session functions may write to, beside each worker's own scratch directory. All owners "
-        "share it: what one leaves there, another can read and change. /tmp is not writable unless it is named here. "
-        "Repeat the option, or separate paths with commas.",
+        "Directory or file that session functions may write to, in addition to each worker's scratch directory. Set "
+        "it for data that functions have to leave on a volume. All owners share it: they can read and change each "
+        "other's files. /tmp is not writable unless it is named here. Repeat the option, or separate paths with "
+        "commas.",
         default=(),
         unit="paths",
     )
     hidden_paths: PathList = setting(
-        "Directory or file that session functions cannot read, beside the pool's own secrets: its token file, its TLS "
-        "key and its runtime directory. Repeat the option, or separate paths with commas.",
+        "Directory or file that session functions cannot read, in addition to the pool's own secrets: its token file, "
+        "its TLS key and its runtime directory. Set it for secrets of other programs on the machine. Repeat the "
+        "option, or separate paths with commas.",
         default=(),
         unit="paths",
     )
     profile: Literal["compatible", "restricted"] = setting(
-        "What functions may do beside computing. compatible: network and subprocesses, as on stock PySpark. "
-        "restricted: neither; opening a socket, starting a process or running a program raises PermissionError, in "
-        "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
+        "What functions may do in addition to computing. compatible: use the network and start processes, as on stock "
+        "PySpark. restricted: neither; opening a socket, starting a process or running a program raises "
+        "PermissionError, in registered functions too. Set it to restricted if functions must not reach the network. "
+        "Threads work in both. The pool does not start if the kernel cannot restrict.",
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "The /dev/shm of workers. own: each worker has one of its own, which ends with it, if the kernel lets the "
-        "pool's user mount (the layer shared-memory). Otherwise it is that of the machine or pod, and only functions "
-        "of clients that name no tenant may use it, since files there outlive their exchange. pool: the same, but this "
-        "pool alone uses /dev/shm, as in a container: all functions may use it, and the pool removes files that are "
-        "neither open nor mapped when the last running exchange of an owner ends. machine: that of the machine, for "
-        "all functions; files stay until they are removed. A shared /dev/shm cannot be listed, but files can be opened "
-        "by name; with the profile restricted, own and pool give none that is shared.",
+        "Which /dev/shm workers use. own: each worker has one of its own, which ends with it, if the kernel lets the "
+        "pool's user mount (the layer shared-memory); otherwise workers use that of the machine or pod, and only "
+        "functions of clients that name no tenant may use it, since files there outlive their exchange. pool: the "
+        "same, but the pool alone uses /dev/shm, as in a container, so all functions may use it; the pool removes "
+        "files that are neither open nor mapped when the last running exchange of an owner ends. machine: all "
+        "functions use that of the machine; files stay until they are removed. Set it to pool in a container, to "
+        "machine if functions exchange files with other programs there. Nobody can list a shared /dev/shm, but files "
+        "can be opened by name; with the profile restricted, own and pool never share one.",
         default="own",
     )
     worker_file_bytes: int = setting(
-        "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
-        "with the error File too large. It holds for files in /dev/shm too.",
+        "Maximum size of each file that a worker or a process of its function writes, also in /dev/shm; beyond it a "
+        "write fails with the error File too large. Raise it if an error names that.",
         default=64 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
     worker_descriptors: int = setting(
-        "Number of files, sockets and pipes that a worker, and each process that its function starts, may have open; "
-        "beyond it a call fails with the error Too many open files. At most what the service itself may have, less a "
-        "reserve.",
+        "Maximum number of open files, sockets and pipes of a worker and of each process that its function starts; "
+        "beyond it a call fails with the error Too many open files. Lower it if functions are hostile: what waits in "
+        "sockets is memory that no other limit counts. It is at most what the service itself may have, less a reserve.",
         default=65_536,
         unit="descriptors",
         ge=256,
     )
     require: LayerNames = setting(
-        "Layer of the workers' sandbox without which the pool does not start: "
-        f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "
-        "where the kernel has it; the log, the status and the metrics show which are on.",
+        f"Layer of the workers' sandbox without which the pool does not start: {', '.join(NEEDS)}. Set it where "
+        "functions are hostile, so that no pool runs with less. Repeat the option, or separate layers with commas. "
+        "Other layers are used if the kernel has them; the log, the status and the metrics show which are on.",
         default=(),
         unit="layers",
     )
@@ -287,9 +302,10 @@ class ServeSettings(WorkersSettings, FrontSettings):
     """
 
     runtime_directory: Path | None = setting(
-        "Private directory for artifacts and for the workers' scratch directories. Defaults to a new directory under "
-        "the system's temporary directory. No other pool may use it.",
+        "Private directory for artifacts and for the workers' scratch directories. Set it to a disk with room for "
+        "them. No other pool may use it. Defaults to a new directory under the system's temporary directory.",
         default=None,
+        common=True,
     )
 
     @property
@@ -316,9 +332,8 @@ class SeparateFrontSettings(FrontSettings):
     """
 
     runtime_directory: Path = setting(
-        "Directory in which the workers find the front, and the artifacts of sessions. The user's group may read it. "
-        "It has to be seen on the workers' side under the same path, where it may be read-only. No other pool may use "
-        "it.",
+        "Directory in which the workers find the front, with the artifacts of sessions. The workers' side has to see "
+        "it under the same path, where it may be read-only; the user's group may read it. No other pool may use it.",
     )
 
 
@@ -332,8 +347,8 @@ class SeparateWorkersSettings(WorkersSettings):
 
     front_directory: Path = setting("The front's --runtime-directory.")
     runtime_directory: Path | None = setting(
-        "Private directory for the workers' scratch directories. Defaults to a new directory under the system's "
-        "temporary directory. No other pool may use it.",
+        "Private directory for the workers' scratch directories. Set it to a disk with room for them. No other pool "
+        "may use it. Defaults to a new directory under the system's temporary directory.",
         default=None,
     )
 

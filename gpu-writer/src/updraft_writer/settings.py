@@ -32,30 +32,33 @@ class ServeSettings(ServiceSettings):
     metrics_listen: Address = restated(ServiceSettings, "metrics_listen", default="127.0.0.1:9826")
 
     root: RootPaths = setting(
-        "Absolute path or URI below which the writer may store files. Repeat the option, or separate roots with "
-        "commas. The query of a URI (after `?`) has the options of pyarrow.fs for reaching the storage. Without a "
-        "root, the writer can only return files to the client.",
+        "Absolute path or URI below which the writer may store files. Set it so that the writer stores files itself; "
+        "without a root it can only return them to the client. The query of a URI (after `?`) has the options of "
+        "pyarrow.fs for reaching the storage. Repeat the option, or separate roots with commas.",
         default=(),
         unit="paths",
+        common=True,
     )
     quota_bytes: int = setting(
         "Maximum bytes that the writer holds at once. A batch counts from the credit to send it until its encoding is "
-        "stored. An eighth is kept for ten tenants that hold little. 0 computes the quota from the container's memory "
-        "limit and logs every term.",
+        "stored. An eighth is kept for ten tenants that hold little. Set it if other programs use the same memory. 0 "
+        "computes the quota from the container's memory limit and logs every term.",
         default=0,
         unit="bytes",
         ge=0,
+        common=True,
     )
     max_open_files: int = setting(
-        "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Of 80 files "
-        "or more, an eightieth is kept for each of ten tenants.",
+        "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Raise it "
+        "for many small files, with the memory for them. With 80 files or more, an eightieth is kept for each of ten "
+        "tenants.",
         default=256,
         unit="files",
         ge=1,
     )
     max_batch_bytes: int = setting(
-        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
-        "a large text. --quota-bytes has to be at least twice as much.",
+        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row "
+        "with a large text. Raise it if an error names it; --quota-bytes has to be at least twice as much.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,
@@ -63,33 +66,37 @@ class ServeSettings(ServiceSettings):
     )
     storage_silence_seconds: float = setting(
         "Fail a file when one storage operation (creating the file, writing a part, publishing) has not returned for "
-        "this long. The operation cannot be interrupted: its memory stays reserved until it returns. 0 sets no limit.",
+        "this long. Lower it if tasks should find out sooner that a storage hangs. The operation cannot be "
+        "interrupted: its memory stays reserved until it returns. 0 sets no limit.",
         default=1800.0,
         unit="seconds",
         ge=0,
     )
     row_group_bytes: int = setting(
-        "Uncompressed size of a Parquet row group when the client names none. Row groups get smaller when many open "
-        "files share a small quota.",
+        "Uncompressed size of a Parquet row group when the client names none. Lower it if readers have little memory. "
+        "Row groups get smaller when many open files share a small quota.",
         default=128 * MIB,
         unit="bytes",
         ge=64 * 1024,
     )
     encoder: Literal["auto", "cpu", "gpu"] = setting(
         "Where files are encoded. `auto` uses a GPU if there is one, `gpu` refuses to start without one, `cpu` does "
-        "not look for one. Files that need what the GPU encoder lacks are encoded on the CPU; each receipt says why.",
+        "not look for one. Set it to `gpu` on machines that have one, so that a missing driver is noticed. Files that "
+        "need what the GPU encoder lacks are encoded on the CPU; each receipt says why.",
         default="auto",
+        common=True,
     )
     gpu_memory_bytes: int = setting(
-        "Maximum GPU memory that the writer uses. 0 is 80 % of what is free when it starts.",
+        "Maximum GPU memory that the writer uses. Set it if other programs use the same GPU. 0 is 80 % of what is "
+        "free when the writer starts.",
         default=0,
         unit="bytes",
         ge=0,
     )
     sync_files: bool = setting(
         "Sync (fsync) each file on local or mounted storage, its directory, and new directories, before sending the "
-        "receipt. `--no-sync-files` saves that time, but a crash or power failure of the machine can then lose or "
-        "truncate files that have receipts and that Spark has committed.",
+        "receipt. `--no-sync-files` saves that time; set it only for data that can be made again, because a crash or "
+        "power failure of the machine can then lose or truncate files that have receipts and that Spark has committed.",
         default=True,
     )
 

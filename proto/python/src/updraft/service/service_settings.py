@@ -41,83 +41,104 @@ class ServiceSettings(Settings):
     """
 
     listen: Address = setting(
-        "TCP address for Arrow Flight. Port 0 lets the system choose a port; an empty value switches TCP off.",
+        "TCP address for Arrow Flight. Set it to 0.0.0.0 and a port so that other machines can connect. Port 0 lets "
+        "the system choose; an empty value switches TCP off.",
         default="127.0.0.1:8815",
+        common=True,
     )
     listen_unix: Path | None = setting(
-        "Path of a Unix socket for Arrow Flight, in addition to TCP or instead of it.", default=None
+        "Path of a Unix socket for Arrow Flight. Set it for clients on the same machine, with TCP or instead of it.",
+        default=None,
     )
     listen_unix_access: Literal["owner", "group", "everyone"] = setting(
-        "Users of this machine who may connect to the Unix socket.", default="owner"
+        "Users of this machine who may connect to the Unix socket. Set it to `group` or `everyone` if clients run as "
+        "other users.",
+        default="owner",
     )
     admin_listen: Address = setting(
-        "Address that serves only grpc.health.v1, so that probes succeed however busy the main address is. An empty "
-        "value switches it off.",
+        "Address that serves only grpc.health.v1, so that probes succeed however busy the main address is. Set it to "
+        "an address that your probes reach. An empty value switches it off.",
         default="127.0.0.1:8825",
     )
     metrics_listen: Address = setting(
         "Address for Prometheus metrics at /metrics and the service's state at /status.json; a pool also serves a "
-        "page for people at /status. An empty value switches all of them off.",
+        "page for people at /status. Set it to an address that Prometheus reaches. An empty value switches all of "
+        "them off.",
         default="127.0.0.1:9825",
+        common=True,
     )
     metrics_token_file: Path | None = setting(
-        "File of the bearer tokens with which metrics and status may be read, in the form of --token-file; a browser "
-        "takes one as the password of any user. Without it other machines need no token, and this one only where a "
-        "pool runs functions of sessions, which may ask too: the token is then in a file that the pool's log names.",
+        "File with the bearer tokens for metrics and status, in the form of --token-file; in a browser, enter one as "
+        "the password of any user. Set it if others could reach --metrics-listen. Without it other machines need no "
+        "token, and this one needs a token only if a pool runs session functions, which could ask too: the pool's log "
+        "names the file with that token.",
         default=None,
     )
     ready_file: Path | None = setting(
-        "JSON file to write once the service is ready, with the addresses it is bound to and its process ids.",
+        "JSON file that the service writes once it is ready, with its addresses and process ids. Set it for scripts "
+        "that start a service on port 0.",
         default=None,
     )
 
     token_file: Path | None = setting(
-        "File of the bearer tokens that clients may present, one per line; # starts a comment. The service reads it "
-        "again when it changes. Once the file has been missing or unusable for two seconds, no token is valid until "
-        "it can be read again.",
+        "File with the bearer tokens that clients may present, one per line; # starts a comment. Set it, or "
+        "--identities-file, before other machines may connect. The service reads it again when it changes. If the "
+        "file is missing or unusable for two seconds, no token is valid until it can be read again.",
         default=None,
+        common=True,
     )
     identities_file: Path | None = setting(
-        "TOML file of the identities of clients: the SHA-256 digests of their tokens and the names in their "
-        "certificates, with the tenant of each and its scopes (call, session, write, admin); the issuers whose JSON "
-        "Web Tokens count, with a ceiling of tenants and scopes; and caps for what each tenant takes. Reading it "
-        "tells no token, so that it may lie with other configuration; whoever changes it decides who may do what. The "
-        "service reads it again when it changes, as --token-file. Clients with a token of --token-file have the scopes "
-        "call, session and write, and say themselves which tenant they are.",
+        "TOML file with the identities of clients: SHA-256 digests of their tokens and names in their certificates, "
+        "with the tenant and the scopes (call, session, write, admin) of each; issuers of JSON Web Tokens; and caps "
+        "for what each tenant may take. Set it if several tenants share the service. It holds no tokens, so it may be "
+        "stored with other configuration; anyone who can change it decides who may do what. The service reads it "
+        "again when it changes. Clients with a token of --token-file have the scopes call, session and write, and "
+        "name their tenant themselves.",
         default=None,
     )
     insecure_no_token: bool = setting(
-        "Accept clients without a token or certificate on addresses that other machines can reach.",
+        "Accept clients without a token or certificate on addresses that other machines can reach. Set it only where "
+        "the network keeps everyone else out.",
         default=False,
     )
     tls_certificate_file: Path | None = setting(
-        "The server's certificate chain, in PEM; switches TLS on. Read again when it changes.", default=None
+        "PEM file with the server's certificate chain; it switches TLS on. Set it, with --tls-key-file, if tokens or "
+        "data cross a network. The service reads it again when it changes.",
+        default=None,
+        common=True,
     )
-    tls_key_file: Path | None = setting("Private key of the server's certificate, in PEM.", default=None)
+    tls_key_file: Path | None = setting(
+        "PEM file with the private key of the server's certificate.", default=None, common=True
+    )
     tls_client_ca_file: Path | None = setting(
-        "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
+        "PEM file with the authorities whose client certificates are accepted; it switches mutual TLS on. Set it to "
+        "identify clients by certificates.",
+        default=None,
     )
 
     audit_file: Path | None = setting(
-        "File to which a JSON line is appended before each exchange, at its end, and for each refusal: who, which "
-        "function or file, from which address, and the outcome. - is standard output. A file that a log collector has "
-        "renamed is followed by a new one.",
+        "File to which the service appends a JSON line before each exchange, at its end, and for each refusal: who, "
+        "which function or file, from which address, and the outcome. Set it if you have to prove who ran what. `-` "
+        "is standard output. If a log collector renames the file, the service starts a new one.",
         default=None,
     )
     audit_failure: Literal["refuse", "count"] = setting(
-        "What happens while --audit-file cannot be written. refuse: exchanges are refused, and clients told to try "
-        "elsewhere; records of what has happened wait. count: work goes on, and records are lost and counted.",
+        "What happens while --audit-file cannot be written. refuse: exchanges are refused and clients are told to try "
+        "elsewhere; records wait. count: work goes on; records are lost and counted. Set it to count if work matters "
+        "more than a complete record.",
         default="refuse",
     )
 
     allow_remote_drain: bool = setting(
-        'Let every client that may connect drain the service, with DoAction("updraft.drain"). SIGTERM always drains '
-        "it.",
+        'Let every client that may connect drain the service, with DoAction("updraft.drain"). Set it if an operator '
+        "without access to the machine has to drain it. SIGTERM always drains it.",
         default=False,
     )
 
     max_message_bytes: int = setting(
-        "Maximum size of a Flight message. Larger batches come in parts.",
+        "Maximum size of a Flight message. Raise it if an error names it: for clients without parts, such as "
+        "pyarrow.flight, that send larger batches, or for functions that carry more data. Larger batches of Updraft's "
+        "own clients come in parts.",
         default=64 * MIB,
         unit="bytes",
         ge=MIB,
@@ -125,30 +146,37 @@ class ServiceSettings(Settings):
     )
     client_silence_seconds: float = setting(
         "End an exchange whose client has been silent for this long while the service waits for it: no data, no "
-        "keepalive, nothing read. Updraft's own clients send a keepalive every 30 seconds. 0 sets no limit.",
+        "keepalive, nothing read. Raise it for clients of your own that pause for longer; Updraft's clients send a "
+        "keepalive every 30 seconds. 0 sets no limit.",
         default=600.0,
         unit="seconds",
         ge=0,
     )
     drain_timeout_seconds: float = setting(
-        "Time for running exchanges to finish after SIGTERM. The service then ends them and tells their clients to "
-        "try another pool or writer.",
+        "Time for running exchanges to finish after SIGTERM; the service then ends them and tells their clients to "
+        "try another pool or writer. Raise it if tasks run for longer, lower it if machines are taken away on short "
+        "notice.",
         default=60.0,
         unit="seconds",
         ge=0,
+        common=True,
     )
 
     end_with_stdin: bool = setting(
-        "End as after SIGTERM once standard input has ended: a service that another program starts with a pipe ends "
-        "with that program, however that ends.",
+        "End as after SIGTERM once standard input has ended. Set it if another program starts the service with a "
+        "pipe: the service then ends with that program, however that ends.",
         default=False,
     )
 
-    log_format: Literal["json", "console"] = setting("Format of log lines.", default="json")
-    log_level: Literal["debug", "info", "warning", "error"] = setting("Lowest severity that is logged.", default="info")
+    log_format: Literal["json", "console"] = setting(
+        "Format of log lines. Set it to `console` to read them in a terminal.", default="json"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "Lowest severity that is logged. Set it to `debug` to look for a fault.", default="info", common=True
+    )
     trace_endpoint: Collector = setting(
-        "OpenTelemetry collector that receives a trace of every exchange, as http://host:port or https://host:port "
-        "(OTLP over gRPC). An empty value switches tracing off.",
+        "OpenTelemetry collector that receives a trace of every exchange: http://host:port or https://host:port (OTLP "
+        "over gRPC). Set it to see where an exchange spends its time. An empty value switches tracing off.",
         default="",
     )
 

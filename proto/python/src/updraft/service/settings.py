@@ -26,17 +26,19 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid")
 
 
-def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", **checks: Any) -> Any:
+def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", common: bool = False, **checks: Any) -> Any:
     """Declare a setting.
 
     Args:
-        doc: Description for `--help` and the reference page. It starts with what the setting controls or does.
+        doc: Description for `--help` and the reference page. It says what the setting controls or does, then when to
+            change it.
         default: Default value; without one, the setting is required.
         unit: Unit of the value, shown with the description; empty for texts and flags.
+        common: Whether most operators set it: the reference page then has it in its first table.
         checks: Pydantic's checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
     """
     described = f"{doc} [{unit}]" if unit else doc
-    extra: dict[str, Any] = {"doc": doc, "unit": unit}
+    extra: dict[str, Any] = {"doc": doc, "unit": unit, "common": common}
     return Field(default=default, description=described, json_schema_extra=extra, **checks)
 
 
@@ -57,12 +59,18 @@ def restated(settings: type[Settings], name: str, *, default: Any = PydanticUnde
 
 
 def reference_page(command: str, settings: type[Settings]) -> str:
-    """Return the reference page of `command serve`, in Markdown."""
+    """Return the reference page of `command serve`, in Markdown: the common settings first, then the others."""
+    common = {name for name, field in settings.model_fields.items() if _extra(name, field)["common"]}
     return f"""# Settings of `{command} serve`
 
 Written by `make docs` from the settings' own declarations. An option wins over its environment variable.
 
-{reference_table(settings)}"""
+## Common settings
+
+{reference_table(settings, common)}
+## Other settings
+
+{reference_table(settings, settings.model_fields.keys() - common)}"""
 
 
 def reference_table(settings: type[Settings], only: Container[str] | None = None) -> str:
@@ -72,9 +80,15 @@ def reference_table(settings: type[Settings], only: Container[str] | None = None
     return "\n".join(rows) + "\n"
 
 
-def _row(name: str, field: FieldInfo) -> str:
+def _extra(name: str, field: FieldInfo) -> dict[str, Any]:
+    """Return what `setting()` has kept of a declaration."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict), f"{name} was not declared with setting()"
+    return extra
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    extra = _extra(name, field)
     option = f"`--{name.replace('_', '-')}`"
     environment = f"`{ENVIRONMENT_PREFIX}{name.upper()}`"
     return f"| {option} | {environment} | {_default(field)} | {_values(field)} | {extra['doc']} |"
