@@ -27,7 +27,6 @@ from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
-from updraft_writer.chart_values import value_of
 from updraft_writer.default_quota import default_quota, stream_bytes
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
@@ -40,7 +39,7 @@ from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason
 from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
-from updraft_writer.settings import ServeSettings
+from updraft_writer.settings import ServeSettings, value_of
 
 # Time that a file ended by a drain has to remove its hidden file.
 _CLOSING_SECONDS = 5.0

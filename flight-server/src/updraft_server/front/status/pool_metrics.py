@@ -1,11 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of the pool itself: its workers, what ended them, their sandbox."""
 
+import time
+from collections.abc import Callable
+
 from updraft.service.metrics import Metrics
-from updraft_server.front.status.healing_time import HealingTime
 from updraft_server.front.status.model_metrics import ModelsCollector
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.sandbox_layers import NEEDS
+
+
+class HealingTime:
+    """Observes each time that a pool, once whole, took to be whole again, in seconds."""
+
+    def __init__(
+        self, wanted: int, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wanted = wanted
+        self._observe = observe
+        self._clock = clock
+        self._was_whole = False
+        self._lost_at: float | None = None
+
+    def workers_are(self, warm: int) -> None:
+        """Tell how many workers are warm now, idle or busy."""
+        if warm >= self._wanted:
+            if self._lost_at is not None:
+                self._observe(self._clock() - self._lost_at)
+            self._was_whole, self._lost_at = True, None
+        elif self._was_whole and self._lost_at is None:
+            self._lost_at = self._clock()
 
 
 def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> None:

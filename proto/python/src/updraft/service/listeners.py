@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
-from updraft.service.certificate_expiry import EXPIRY, EXPIRY_DOC, expiry_timestamp_seconds
 from updraft.service.descriptors import allow_all_descriptors, most_connections
 from updraft.service.door import Door
 from updraft.service.flight_service import Call, FlightService, flight_handler
@@ -27,7 +26,7 @@ from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
 from updraft.service.metrics import Metrics
 from updraft.service.observers import Observers
-from updraft.service.security import server_credentials
+from updraft.service.security import EXPIRY, EXPIRY_DOC, expiry_timestamp_seconds, server_credentials
 from updraft.service.tenants import NO_CAPS, TenantCaps
 from updraft.service.web import WebPages, serve_pages
 
