@@ -49,8 +49,8 @@ class ModelDoors:
         """Start without doors.
 
         Args:
-            on_connect: Called for a worker that wants a connection to a function by name and version; `connect` or `refuse`
-                answers it.
+            on_connect: Called for a worker that wants a connection to a function by name and version; `connect` or
+                `refuse` answers it.
             on_close: Called for a worker that wants nothing more.
             watch: Makes the zygote's loop call a function whenever there is something to read.
             unwatch: The inverse; idempotent.
@@ -63,7 +63,7 @@ class ModelDoors:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """How the last processes ended, by id."""
+        """Ends of the last processes, by id."""
         self._curious: dict[str, tuple[str, float]] = {}
         """Workers that want to know the fate of a process, and the latest time for an answer."""
 

@@ -98,7 +98,7 @@ class Zygote:
         self._sweeps_shared_memory = sweeps_shared_memory
         self._generation = generation
         self._is_successor = is_successor
-        # Not epoll: the kernel limits its watches per user, so a function could use them up.
+        # poll instead of epoll, whose watches the kernel limits per user: a function could use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Fronts with their process ids, which are 0 if they mean nothing here."""
@@ -192,7 +192,7 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
-            # No front is left to be told, but shared memory is swept all the same.
+            # Fronts are gone, but shared memory is swept all the same.
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
@@ -453,7 +453,7 @@ class Zygote:
         self._selector.unregister(front)
         front.close()
         if has_models:
-            # No other front reads what they print.
+            # Only this front reads what they print.
             self._models.stop()
             if self._fronts:
                 self._models.start()
