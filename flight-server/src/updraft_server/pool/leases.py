@@ -81,7 +81,7 @@ class PoolSettings:
     extra_workers: int | None = None
     """Workers beyond `workers` for tasks that need several; None means as many as all tasks together may need."""
     idle_seconds: float = 600.0
-    """How long a worker of a session, or an extra one of a task that has ended, is kept for the next exchange."""
+    """Time for which a session's worker, or an extra one of a task that has ended, is kept for the next exchange."""
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
     model_limits: LimitModels | None = None

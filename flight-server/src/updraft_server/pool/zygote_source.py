@@ -94,7 +94,7 @@ class ControlConnection:
 
     def _accept(self, listener: socket.socket) -> None:
         if self._control is not None:
-            # Of two events in one turn of the loop, the end of the predecessor may come second.
+            # The end of the predecessor may be the second of two events in one turn of the loop.
             self._read()
         try:
             connection, _ = listener.accept()
