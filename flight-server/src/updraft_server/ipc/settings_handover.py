@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands the settings, which the supervisor has checked, to the front.
+"""Handover of the settings, which the supervisor has checked, to the front.
 
-A front that was killed must serve again at once, and loading the library that checks settings would take a third of
-its start: what arrives has the attributes of `FrontSettings` and none of its machinery.
+A front that was killed must serve again at once, and loading the library that checks settings would take a third of its
+start. The front gets an object with the attributes of `FrontSettings` and nothing of that library.
 """
 
 import json
@@ -23,13 +23,13 @@ _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metr
 
 
 def hand_down(settings: "FrontSettings") -> str:
-    """Checked settings as text for the front's environment; files of secrets are named, not read."""
+    """Return checked settings as text for the front's environment; it names files of secrets without reading them."""
     paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
     return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
 
 
 def take_over(text: str) -> "FrontSettings":
-    """The inverse of `hand_down`."""
+    """Return the settings that `hand_down` has written."""
     handed = json.loads(text)
     # JSON has no tuples.
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in handed["values"].items()}

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast workers may be started: those that fail, or start only to die, must not make healing a spin."""
+"""Pace of worker starts: workers that fail to start, or die at once, must not make the pool spin."""
 
 from collections import deque
 
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 2.0
 MAX_FAILURES = 5
-# A pool may lose all its workers twice in a second, and a few more, and is not held back.
+# A pool may lose all its workers twice in a second, and a few more, without being slowed down.
 _SPARE_STARTS_PER_SECOND = 20
 
 
 class StartPace:
-    """The starts of one pool; policy alone, with the time handed in."""
+    """Starts of one pool; policy alone, with the time handed in."""
 
     def __init__(self, workers: int) -> None:
         self._recent_starts: deque[float] = deque(maxlen=2 * workers + _SPARE_STARTS_PER_SECOND)
@@ -23,15 +23,15 @@ class StartPace:
         return self._failures >= MAX_FAILURES
 
     def succeeded(self) -> None:
-        """A worker has become ready."""
+        """Record that a worker has become ready."""
         self._failures = 0
 
     def failed(self) -> None:
-        """A worker has not."""
+        """Record that a worker has failed to start."""
         self._failures += 1
 
     def next_start_after(self, now_seconds: float) -> float:
-        """Note one more start; the seconds that it has to wait."""
+        """Record one more start and return the seconds that it has to wait."""
         delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS) if self._failures else 0.0
         if len(self._recent_starts) == self._recent_starts.maxlen:
             delay = max(delay, self._recent_starts[0] + 1.0 - now_seconds)

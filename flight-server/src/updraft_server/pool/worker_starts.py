@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The starts of a pool's workers: how many are under way, when the next may begin, why the last one failed."""
+"""Starts of a pool's workers: how many are under way, when the next may begin, why the last one failed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,13 +15,13 @@ _log = structlog.get_logger(__name__)
 
 
 class WorkerStarts:
-    """Calls `start` for each worker and `changed` whenever a start begins or ends. What has started is fresh."""
+    """Worker starts: calls `start` for each, and `changed` when one begins or ends. A started worker is fresh."""
 
     def __init__(
         self, workers: int, start: Callable[[], Coroutine[Any, Any, PooledWorker]], changed: Callable[[], None]
     ) -> None:
         self.extra = 0
-        """Starts under way that a task waits for, beside the configured number of workers."""
+        """Starts under way that a task waits for, beyond the configured number of workers."""
         self.last_failure = ""
         self._tasks: set[asyncio.Task[PooledWorker]] = set()
         self._pace = StartPace(workers)
@@ -30,7 +30,7 @@ class WorkerStarts:
 
     @property
     def unasked(self) -> int:
-        """Starts under way that restore the configured numbers."""
+        """Number of starts under way that restore the configured numbers."""
         return len(self._tasks)
 
     @property
@@ -48,14 +48,14 @@ class WorkerStarts:
             await asyncio.sleep(delay)
 
     def begin(self) -> None:
-        """Begin to start a worker that nobody waits for yet."""
+        """Begin to start a worker in the background."""
         task = asyncio.create_task(self._start())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         self._changed()
 
     async def start_extra(self) -> PooledWorker:
-        """A worker beside the configured number, at once; raises PoolError."""
+        """Start a worker beyond the configured number, at once; raises PoolError."""
         self.extra += 1
         self._changed()
         try:
@@ -64,7 +64,7 @@ class WorkerStarts:
             self.extra -= 1
 
     async def stop(self) -> None:
-        """Cancel what `begin` has begun."""
+        """Cancel the starts that `begin` has begun."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -80,7 +80,7 @@ class WorkerStarts:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.FRESH
         else:
-            # That a zygote is gone says nothing about workers: its successor may start them.
+            # The loss of a zygote says nothing about workers: its successor may start them.
             if not isinstance(error, ZygoteLostError):
                 self._pace.failed()
             self.last_failure = str(error)

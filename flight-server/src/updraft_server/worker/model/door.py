@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: a socket of its own, inherited from the zygote, over which a worker asks it for ways to model processes.
+"""Door of a worker: a socket inherited from the zygote, over which the worker asks for connections to model processes.
 
-A packet each way. A worker asks for nothing while it waits for an answer. It closes the door before it is bound to a
-session: no function of a session finds a way to a model.
+Question and answer are one packet each, and a worker asks one question at a time. It closes the door before it is bound
+to a session, so that no session function reaches a model.
 """
 
 import json
@@ -12,43 +12,43 @@ from typing import NamedTuple
 
 MAX_PACKET_BYTES = 16 * 1024
 WORKER_DOOR = 6
-"""The descriptor at which a worker finds it."""
+"""Descriptor number of a worker's door."""
 
 
 class Connect(NamedTuple):
-    """The worker wants a connection to a function's model process."""
+    """Question: connect me to a model process of a function."""
 
     name: str
     version: str
 
 
 class AskFate(NamedTuple):
-    """The worker's connection has ended without a goodbye: how did that model process end?"""
+    """Question: how did this model process end? Asked after a connection ended without a goodbye."""
 
     replica: str
 
 
 class Connected(NamedTuple):
-    """The zygote's answer to Connect, with the worker's end of a new pair of sockets."""
+    """Answer to Connect, with the worker's end of a new socket pair."""
 
     replica: str
-    """Names the process."""
+    """Name of the model process."""
 
 
 class Refused(NamedTuple):
-    """The other answer to Connect."""
+    """Answer to Connect if there is no connection."""
 
     reason: str
-    """Goes on after the name of the function."""
+    """Reason, worded to follow the name of the function."""
     may_retry: bool
     """Whether the function may work again soon."""
 
 
 class Fate(NamedTuple):
-    """The answer to AskFate."""
+    """Answer to AskFate."""
 
     how: str
-    """Goes on after "its model process"."""
+    """Verb phrase that follows "its model process" and says how it ended."""
 
 
 Packet = Connect | AskFate | Connected | Refused | Fate
@@ -61,12 +61,12 @@ class DoorError(Exception):
 
 
 def encode(packet: Packet) -> bytes:
-    """A packet as it travels."""
+    """Return the packet as bytes."""
     return json.dumps([type(packet).__name__, *packet]).encode()
 
 
 def decode(data: bytes) -> Packet:
-    """Raises DoorError."""
+    """Return the packet in `data`; raises DoorError."""
     try:
         name, *fields = json.loads(data)
         return _PACKETS[name](*fields)
@@ -75,15 +75,15 @@ def decode(data: bytes) -> Packet:
 
 
 class Door:
-    """The worker's end."""
+    """Worker's end of the door."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """`descriptor`: None where the pool has no models."""
+        """Take over `descriptor`, which is None if the pool has no models."""
         self._socket = None if descriptor is None else socket.socket(fileno=descriptor)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the zygote that it led to has gone away: no model can be reached from here any more."""
+        """Whether the zygote at the other end has gone away, so that this worker can no longer reach models."""
         if self._socket is None:
             return False
         poll = select.poll()
@@ -91,13 +91,13 @@ class Door:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Give up all ways to models for good; idempotent."""
+        """Close the door for good; idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
-        """The zygote's answer, and the connection that comes with Connected; raises DoorError."""
+        """Ask the zygote and return its answer, with the connection that comes with Connected; raises DoorError."""
         if self._socket is None:
             raise DoorError("this worker has no door to it")
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands where PySpark's worker has its socket, for functions over groups.
+"""Replacement for the socket of PySpark's worker, for functions over groups.
 
-Spark frames groups by a count of tables before each (1, or 2 of a cogroup; 0 is the end) and one Arrow stream for each
-table. Here the counts are read as bytes, and what would be a stream is the next table's slices, by the seam of
-`arrow_stream`. `group_readers` finds the groups in the exchange's batches.
+Spark writes a count of tables before each group (1, or 2 for a cogroup; 0 at the end) and one Arrow stream for each
+table. Here the worker reads the counts as bytes, and gets the slices of the next table instead of a stream, through the
+methods that `arrow_stream` installs. `group_readers` finds the groups in the exchange's batches.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class GroupedStream(ArrowStream):
         self._pieces = self._count_tables(groups)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The slices of the next table of the group."""
+        """Return the slices of the next table of the group."""
         return iter(self._tables.popleft())
 
     def _count_tables(self, groups: Iterable[Group]) -> Iterator[bytes]:

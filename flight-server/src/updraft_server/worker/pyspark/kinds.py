@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of session functions: how PySpark's worker reads the arguments of each, and how its results become replies.
 
-One table for every PySpark that a pool runs on, and what 4.0 reads in a way of its own.
+One table serves every PySpark version that a pool can run; 4.0 reads some kinds differently.
 """
 
 import enum
@@ -11,7 +11,7 @@ from pyspark.util import PythonEvalType
 
 
 class Reads(enum.Enum):
-    """What PySpark's worker reads after the init message."""
+    """Input of PySpark's worker after the init message."""
 
     PICKLED_LISTS = "lengths and pickled lists of rows"
     BATCHES = "one Arrow stream"
@@ -21,7 +21,7 @@ class Reads(enum.Enum):
 
 
 class Answers(enum.Enum):
-    """What the replies are."""
+    """Form of the replies."""
 
     FREELY = "any number of batches"
     PER_ROW = "a reply for each request, with a row for each of its rows"
@@ -30,10 +30,10 @@ class Answers(enum.Enum):
 
 
 class Kind(NamedTuple):
-    """How a function is run."""
+    """Kind of function, and how it is run."""
 
     name: str
-    """Of the constant in PySpark's PythonEvalType."""
+    """Name of the constant in PySpark's PythonEvalType."""
     reads: Reads
     answers: Answers
 
@@ -73,7 +73,7 @@ _GROUPS_ARE_BATCHES_IN_4_0 = (
 
 
 def kinds_of(version: tuple[int, int]) -> dict[int, Kind]:
-    """The kinds that the installed PySpark has, by eval type, as this version reads them."""
+    """Return the kinds that the installed PySpark has, by eval type, as this version reads them."""
     kinds = {getattr(PythonEvalType, kind.name): kind for kind in KINDS if hasattr(PythonEvalType, kind.name)}
     if version == (4, 0):
         for eval_type, kind in kinds.items():

@@ -10,7 +10,7 @@ from updraft_server.worker.replies import FreeRunningReplies, ReplyChannel
 
 
 class MapReplies(FreeRunningReplies):
-    """Free-running replies with the function's columns in types that Spark reads (`readable_columns`)."""
+    """Free-running replies whose columns are converted to types that Spark reads (`readable_columns`)."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -22,7 +22,7 @@ class MapReplies(FreeRunningReplies):
         super().add(batch if columns.changes_nothing else self._readable(batch, columns))
 
     def _readable(self, batch: pa.RecordBatch, columns: ReadableColumns) -> pa.RecordBatch:
-        # Different schemas may become equal.
+        # Compare before the conversion, which may make different schemas equal.
         if not batch.schema.equals(columns.schema):
             raise pa.ArrowInvalid(DIFFERENT_SCHEMA)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses what stands in the place of PySpark's socket, by the kind of function."""
+"""Choice of the stream that replaces PySpark's socket, by the kind of function."""
 
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 
 
 def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> SessionStream:
-    """The stream for one exchange; raises ProtocolError when the client's command does not fit the kind."""
+    """Return the stream for one exchange; raises ProtocolError if the client's command does not fit the kind."""
     if bool(payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
     if payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a batched function over an exchange: its rows are called in the function's own process, with those of others."""
+"""Runner of a batched function: the exchange's rows join those of others in the function's own process."""
 
 import contextlib
 
@@ -10,13 +10,13 @@ from updraft_server.worker.registered.requests import Requests
 
 
 def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchange, requests: Requests) -> None:
-    """One reply for each request; raises UpdraftError."""
+    """Send one reply for each request; raises UpdraftError."""
     function.check(requests.schema)
     with contextlib.closing(client):
-        # Now, so that others who fill a batch wait for the rows to come.
+        # Connect now, so that others who fill a batch wait for these rows.
         client.connect()
         if exchange.plain:
-            # A plain client asks for the schema before it looks for a batch, of which there may be none.
+            # A plain client asks for the schema before it looks for a batch, and there may be no batch.
             exchange.announce(function.result_schema)
         for batch in requests.checked():
             sequence = exchange.consumed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of engines that call by plain Flight, in the types that a function declares where the values are the same.
+"""Conversion of plain Flight columns to the types that a function declares, where the values are the same.
 
 An engine has one type for several of Arrow's: Databend sends decimals in the narrowest width and instants without a
-zone, RisingWave instants in the zone +00:00. What else differs is for the function's own check to refuse.
+zone, RisingWave sends instants in the zone +00:00. The function's own check refuses any other difference.
 """
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
-    """The schema with each column that is an argument's by another name in the argument's own type."""
+    """Return the schema, with the argument's own type for each column whose type is another name for it."""
     fields = [
         field.with_type(wanted.type)
         if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
@@ -25,7 +25,7 @@ def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool
 
 
 def retyped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of the given schema in what `as_declared` made of that; raises ProtocolError."""
+    """Convert a batch of the given schema to the schema that `as_declared` returned; raises ProtocolError."""
     if batch.schema.types == schema.types:
         return batch
     try:

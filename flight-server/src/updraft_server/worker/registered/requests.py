@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batches of an exchange on their way to a registered function."""
+"""Batches of an exchange on their way to a registered function."""
 
 import time
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ from updraft_server.worker.registered.plain_types import as_declared, retyped
 
 
 class Requests:
-    """Takes batches from an exchange."""
+    """Source of an exchange's batches."""
 
     def __init__(self, function: AnyFunction, assignment: Assignment, exchange: Exchange) -> None:
         self._function = function
         self._exchange = exchange
         self.waited_seconds = 0.0
-        """For the client."""
+        """Time spent waiting for the client."""
         self.schema: pa.Schema = exchange.schema
-        """Of the batches, before they are checked."""
+        """Schema of the batches before they are checked."""
         self._is_retyped = assignment.plain and function.argument_schema is not None
         if self._is_retyped:
             self.schema = as_declared(self.schema, function.argument_schema, zoneless_is_utc=assignment.databend)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Each batch in the types of `schema`; raises UpdraftError."""
+        """Yield each batch in the types of `schema`; raises UpdraftError."""
         while True:
             asked = time.monotonic()
             request = self._exchange.take()
@@ -38,12 +38,12 @@ class Requests:
             yield self._retyped(request.batch) if self._is_retyped else request.batch
 
     def checked(self) -> Iterator[pa.RecordBatch]:
-        """Each batch in the types of the function's arguments; raises UpdraftError."""
+        """Yield each batch in the types of the function's arguments; raises UpdraftError."""
         for batch in self.batches():
             try:
                 checked = self._function.checked(batch)
             except UpdraftError as error:
-                # It counts whatever the function makes of it.
+                # This error counts, whatever the function makes of it.
                 self._exchange.fail(error)
             yield checked
 

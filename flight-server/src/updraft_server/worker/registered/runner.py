@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a registered function over an exchange."""
+"""Runner of registered functions over an exchange."""
 
 import time
 from functools import partial
@@ -35,7 +35,7 @@ def run_registered(
 ) -> exchange_pb2.Report:
     """Serve the exchange to its end; raises UpdraftError.
 
-    `door` leads to model processes, whose results may have `max_batch_rows`.
+    `door` leads to model processes, whose results may have `max_batch_rows` rows.
     """
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
@@ -63,7 +63,7 @@ def _run_here(registered: RegisteredFunction, assignment: Assignment, exchange: 
 
 
 def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests: Requests) -> None:
-    """One reply for each request."""
+    """Send one reply for each request."""
     function = registered.function
     if function.kind is not Kind.ANY:
         function.arguments.check(requests.schema)
@@ -74,7 +74,7 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
 
 
 def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
-    """Any number of replies; all those to a request come before the next one is taken."""
+    """Send any number of replies; all replies to a request come before the next one is taken."""
     registered.function.arguments.check(requests.schema)
     loaded = cast(LoadedTable, registered.load(exchange.loading))
     results = registered.function.result_schema
@@ -93,7 +93,7 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
 
 
 def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
-    """The same for clients that are told nothing beside the results."""
+    """Send results with row numbers in them, for clients that receive nothing beside the results."""
     numbered = NumberedResults(results)
     exchange.announce(numbered.schema)
     replies = FreeRunningReplies(exchange)
@@ -105,7 +105,7 @@ def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Excha
 def _run_aggregate(
     registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests
 ) -> None:
-    """A row for each group, after the last request."""
+    """Send a row for each group, after the last request."""
     if assignment.stage not in _STAGES:
         raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
     call = AggregateCall(_STAGES[assignment.stage], assignment.key_columns, assignment.filtered)
@@ -114,7 +114,7 @@ def _run_aggregate(
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
-        # Those that it holds have had no time of their own yet.
+        # The batches that it holds have used none of their own time yet.
         exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
     exchange.clock.allow_for(aggregation.held)
@@ -122,7 +122,7 @@ def _run_aggregate(
 
 
 def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
-    """A plain client asks for the schema before it looks for a batch, of which there may be none."""
+    """Announce the schema to a plain client, which asks for it before it looks for a batch; there may be no batch."""
     if exchange.plain and schema is not None:
         exchange.announce(schema)
 
