@@ -5,12 +5,46 @@ import time
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from updraft.errors import UpdraftError
+from updraft.functions.failures import wrong_arguments
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.registered.functions import AnyFunction
-from updraft_server.worker.registered.plain_types import as_declared, retyped
+
+_UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
+
+
+def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
+    """Return the schema, with the argument's own type for each column whose type is another name for it."""
+    fields = [
+        field.with_type(wanted.type)
+        if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
+        else field
+        for field, wanted in zip(given, arguments, strict=False)
+    ]
+    return pa.schema([*fields, *list(given)[len(fields) :]])
+
+
+def retyped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Convert a batch of the given schema to the schema that `as_declared` returned; raises ProtocolError."""
+    if batch.schema.types == schema.types:
+        return batch
+    try:
+        columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    except pa.ArrowException as error:
+        raise wrong_arguments(f"a value is none of its column's type: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _has_same_values(given: pa.DataType, wanted: pa.DataType, *, zoneless_is_utc: bool) -> bool:
+    if kinds.is_decimal(given) and kinds.is_decimal(wanted):
+        return (given.precision, given.scale) == (wanted.precision, wanted.scale)
+    if kinds.is_timestamp(given) and kinds.is_timestamp(wanted):
+        is_utc = given.tz in _UTC or (given.tz is None and zoneless_is_utc)
+        return given.unit == wanted.unit and is_utc and wanted.tz in _UTC
+    return False
 
 
 class Requests:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runner of registered functions over an exchange."""
 
+import contextlib
 import time
 from functools import partial
 from typing import cast
@@ -17,11 +18,27 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.model.client import ModelClient
 from updraft_server.worker.model.door import Door
-from updraft_server.worker.registered.batched import run_batched
+from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.registered.plain_tables import NumberedResults
 from updraft_server.worker.registered.requests import Requests
 from updraft_server.worker.replies import FreeRunningReplies, TableReplies
+
+
+def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchange, requests: Requests) -> None:
+    """Send one reply for each request; raises UpdraftError."""
+    function.check(requests.schema)
+    with contextlib.closing(client):
+        # Connect now, so that others who fill a batch wait for these rows.
+        client.connect()
+        if exchange.plain:
+            # A plain client asks for the schema before it looks for a batch, and there may be no batch.
+            exchange.announce(function.result_schema)
+        for batch in requests.checked():
+            sequence = exchange.consumed
+            results = client.call(batch, sequence=sequence) if batch.num_rows else function.no_results()
+            exchange.reply(results, sequence=sequence)
+
 
 _STAGES: dict[int, Stage] = {
     exchange_pb2.AGGREGATE_STAGE_UNSPECIFIED: Stage.WHOLE,
