@@ -28,7 +28,7 @@ NEEDS: Mapping[str, str] = {
     LANDLOCK_SCOPES: "Linux 6.12, built and started with Landlock",
     RESTRICTED: "what seccomp needs, and --profile restricted",
 }
-"""Needs of each layer, in reporting order."""
+"""Requirements of each layer, in reporting order."""
 
 
 class SandboxLayer(NamedTuple):

@@ -24,6 +24,6 @@ def children() -> list[int]:
 
 
 def kill_child(pid: int) -> None:
-    """Send SIGKILL to a child that has not been reaped. A child that runs as another user may refuse the signal."""
+    """Send SIGKILL to a child that has not been reaped; ignored if the child runs as another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)

@@ -17,9 +17,9 @@ _PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 
 
 def held_bytes(root: Path = Path("/")) -> int | None:
-    """Return anonymous and shared memory, swapped out or not, and page tables, of all processes here; None if unknown.
+    """Return the bytes of anonymous and shared memory, swapped out or not, and of page tables; None if unknown.
 
-    "Here" is the machine, or the smallest cgroup that this user's processes cannot leave.
+    The sum covers the machine or a cgroup that this user's processes cannot leave, whichever holds less.
     """
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
@@ -37,7 +37,8 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
         elif "memory" in controllers.split(","):
             groups.append((mounts / "memory" / relative, _OLD_GROUP))
     for group, names in groups:
-        # Outside of containers, users may have groups of their own, and a process could move there to be counted there.
+        # Outside of containers, users may have cgroups of their own, to which a process could move to escape this
+        # count.
         if not os.access(group / "cgroup.procs", os.W_OK):
             yield group / "memory.stat", names
 

@@ -23,7 +23,7 @@ SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
 """Scopes that keep connections to abstract Unix sockets, and signals, among the process and its descendants."""
 
 LEAST_VERSION = 2
-"""Oldest supported version of Landlock: version 1 forbids honest code to move and link across directories."""
+"""Oldest supported Landlock version. Version 1 forbids moves and links across directories, which honest code makes."""
 
 SCOPES_SINCE = 6
 """First version of Landlock that covers signals and abstract sockets."""

@@ -75,7 +75,8 @@ def _walked(current: int, most_files: int) -> TreeSize:
                 look()
             continue
         levels.pop()
-        # If a directory was moved away meanwhile, its parent is no longer the same: the next walk continues.
+        # A directory that was moved away meanwhile has another parent: this walk stops there, and the next one counts
+        # anew.
         if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
             break
     return TreeSize(size_bytes, files)

@@ -61,10 +61,10 @@ def start_zygote(settings: ZygoteSettings, door: socket.socket) -> ZygoteChild:
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the reading end of a pipe without writers, which ends with this process and then ends the workers.
+    """Return the reading end of a pipe that nobody writes to. It ends with this process, and the workers end with it.
 
-    The death of a worker's parent cannot do this, because a worker outlives its zygote. Whoever could write to the pipe
-    would end all workers at once. An unnamed pipe can be opened for writing by any holder of its reading end
+    The death of a worker's parent cannot end the worker, because it outlives its zygote. Whoever could write to the
+    pipe would end all workers at once. An unnamed pipe can be opened for writing by any holder of its reading end
     (/proc/self/fd), past Landlock; one that was made in a directory hidden from workers cannot.
     """
     path = Path(directory, "lifeline")

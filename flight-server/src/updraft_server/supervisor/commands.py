@@ -17,7 +17,7 @@ from updraft_server.supervisor.runtime_directory import claimed
 from updraft_server.supervisor.supervisor import SIGNALS, Supervisor
 from updraft_server.supervisor.zygote_settings import SCRATCH
 
-# Files that are left then are removed when a pool starts here again.
+# Files still left after this time are removed when a pool starts here again.
 _CLEARING_SECONDS = 10.0
 
 
@@ -69,7 +69,7 @@ def _run_with_front(
 def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
     """Make this process a supervisor of these halves, with this directory; None makes a temporary one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    # Done before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()

@@ -30,7 +30,7 @@ class FrontCall:
     def __init__(self, path: Path) -> None:
         """Start without a connection; fronts listen at `path`."""
         self.control: socket.socket | None = None
-        """Leads to the front; None until the front has taken the connection."""
+        """Connection to the front; None until the front has taken it."""
         self._path = path
         self._secret = new_secret()
         self._calling: socket.socket | None = None

@@ -60,7 +60,7 @@ class LoadWatch:
 
     @property
     def patience(self) -> str:
-        """Message for an operator who waits, at this look; mostly empty."""
+        """Message for an operator who waits, at this look; usually empty."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
@@ -88,7 +88,7 @@ class LoadWatch:
 
 
 class ZygoteChild(Child):
-    """Zygote process. Its heart does not beat before it has loaded everything, but it reports what it loads."""
+    """Zygote process. Its heartbeat starts once it has loaded everything; until then it reports what it loads."""
 
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
@@ -108,7 +108,7 @@ class ZygoteChild(Child):
 
     @property
     def patience(self) -> str:
-        """Message for an operator who waits for it, at this look; mostly empty."""
+        """Message for an operator who waits for it, at this look; usually empty."""
         return self._watch.patience
 
     @property
