@@ -13,9 +13,9 @@ import socket
 from pathlib import Path
 
 KNOWN_VARIABLE = "UPDRAFT_FRONT_KNOWN"
-"""Variable with the front's descriptor of what its supervisor remembers of the workers' side (`KnownSide`)."""
+"""Environment variable: the front's descriptor of what its supervisor knows of the workers' side (`KnownSide`)."""
 CONTROL_VARIABLE = "UPDRAFT_FRONT_CONTROL"
-"""Variable with the front's descriptor of its control connection, or of the listener that accepts one."""
+"""Environment variable: the front's descriptor of its control connection, or of the listener that accepts one."""
 MAX_HANDOVER_BYTES = 32
 SECRET_BYTES = 32
 MAX_FAULT_BYTES = 4 * 1024

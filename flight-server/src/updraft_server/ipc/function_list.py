@@ -17,7 +17,7 @@ MOST_FUNCTIONS = 10_000
 UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
 """Functions for Databend, which calls them by name; they run like any other, but are not shown to anybody."""
 DEATHS_IN_A_ROW = 3
-"""Deaths of processes that run a function, with no success in between, that make the function unhealthy.
+"""Number of deaths of a function's processes, with no success in between, after which it counts as unhealthy.
 
 The kernel may have caused one or two of them.
 """

@@ -27,7 +27,7 @@ class Load:
 
     @property
     def lateness(self) -> str:
-        """Reason of the failure if the load has exceeded its time limit."""
+        """Reason for the failure if the load has exceeded its time limit."""
         own = "load_timeout_seconds of the function, or " if self.function else ""
         return f"it did not load within {self.limit_seconds:g} seconds ({own}--load-timeout-seconds of the pool)"
 

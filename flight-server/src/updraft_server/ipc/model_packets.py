@@ -102,7 +102,7 @@ class ModelFault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureModels:
-    """Question of the front: what do the model processes use, and what have they done?"""
+    """Request of the front for the usage and the work of the model processes."""
 
     request: int
     first: int = 0

@@ -79,7 +79,7 @@ class WorkerRecords:
 
 
 def _read(record: Path) -> bytes:
-    """Return as much as a record can be; neither a pipe nor a huge file in its place holds the reader up."""
+    """Read at most the size of a record; neither a pipe nor a huge file in its place holds the reader up."""
     descriptor = os.open(record, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         return os.read(descriptor, _MAX_RECORD_BYTES)

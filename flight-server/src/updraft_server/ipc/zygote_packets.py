@@ -132,7 +132,7 @@ class Forked:
     worker: str
     """Id of the worker, which no other worker of this or a later zygote has."""
     pid: int
-    """On the zygote's side: for people to read, never to act on."""
+    """Process id on the zygote's side: for people to read, never to act on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """Question of the front what workers use, at most MAX_WORKERS_PER_PACKET of them."""
+    """Request of the front for the usage of workers, at most MAX_WORKERS_PER_PACKET of them."""
 
     request: int
     workers: Sequence[str]

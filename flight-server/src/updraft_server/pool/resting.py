@@ -133,7 +133,7 @@ class RestingWorkers(Generic[Worker]):
         self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Forget a worker that is gone or about to be killed, which a stopped process can be too. Idempotent."""
+        """Forget a worker that is gone or about to be killed; a stopped one is killed as it is. Idempotent."""
         self._rests.pop(worker.id, None)
 
     def wake(self, worker: Worker) -> None:

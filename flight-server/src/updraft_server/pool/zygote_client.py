@@ -57,8 +57,8 @@ ModelPacket = ModelStarted | ModelEnded | ModelFault
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
-# When a front first logs that it waits for the workers' side, and the interval after that. A supervisor that ends for
-# want of a zygote has logged why by the first time.
+# Time until a front first logs that it waits for the workers' side, and the interval after that. A supervisor that ends
+# for want of a zygote has logged the reason by then.
 _PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
 # Request number of the zygote's hello, which comes unasked.
@@ -230,7 +230,7 @@ class ZygoteClient:
         self._send(limits)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """Return what each living worker of these uses; raises ZygoteError. The caller limits the wait."""
+        """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
             measured: Measured = await self._ask(Measure(next(self._requests), some))
@@ -330,7 +330,7 @@ class ZygoteClient:
                 self._retired()
 
     def _retired(self) -> None:
-        """Leave the connection to the handler of what the zygote still does."""
+        """Hand a duplicate of the connection to the handler of retired zygotes, and drop this one."""
         self._has_retired = True
         self._loop.remove_reader(self._socket.fileno())
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that an `updraft-server` is: starts the zygote, the front or both, heals them, and ends them.
+"""Supervisor, the process that an `updraft-server` is: starts the zygote, the front or both, heals and ends them.
 
-It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
-When it dies, its children end with it; workers whose zygote died become its children and are reaped here, and so do
-processes that functions of those workers leave behind, which are ended.
+It imports neither gRPC nor pyarrow and does nothing with the network, so that only a signal can make it fail. When it
+dies, its children end with it. Workers whose zygote died become its children and are reaped here. Processes that
+functions of those workers leave behind come here too, and are killed.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from updraft_server.supervisor.zygotes import FRONT, ZYGOTE, Zygotes
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
-"""What was asked for cannot be done as asked; the line before says what to change."""
+"""Exit status of a request that cannot be met as it is; the line before says what to change."""
 
 _ARTIFACTS = "artifacts"
 RELOAD = signal.SIGUSR2
@@ -55,14 +55,17 @@ _LAST_DEATHS_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
-    """RUNNING -> DRAINING, by a signal; the end is the front's, or the zygote's where there is no front."""
+    """Phase of a supervisor: a signal turns RUNNING into DRAINING.
+
+    A drain ends when the front ends, or the zygote if there is no front.
+    """
 
     RUNNING = "running"
     DRAINING = "draining"
 
 
 class Supervisor:
-    """A child or two, and the signals that say what happens to them."""
+    """Supervisor of a child or two, driven by signals."""
 
     def __init__(
         self,
@@ -76,21 +79,21 @@ class Supervisor:
         """Supervise a front, a zygote with its workers, or both.
 
         Args:
-            front: What the front is told; None when it runs elsewhere.
-            workers: What the zygote is told; None when it runs elsewhere.
-            directory: The zygote's files.
-            front_directory: The front's files, under the same path for both.
-            neighbours_token_file: With what this machine's own users may read metrics and status; None: without.
+            front: Settings of the front; None if it runs elsewhere.
+            workers: Settings of the zygote; None if it runs elsewhere.
+            directory: Directory of the zygote's files.
+            front_directory: Directory of the front's files, under the same path for both.
+            neighbours_token_file: File with the token for this machine's own users to read metrics and status, or None.
         """
         self._neighbours_token_file = neighbours_token_file
         self._front_settings = front
         self._socket_path = front_directory / FRONT_SOCKET
-        # Workers have working directories of their own.
+        # Absolute, because workers have working directories of their own.
         self._artifacts_path = front_directory.absolute() / _ARTIFACTS
         self._listener: socket.socket | None = None
         self._known: KnownSide
         self._control: socket.socket | None = None
-        """Leads to the front; None while it does not live, or has not been reached."""
+        """Leads to the front; None while there is no front, or while it has not been reached."""
         self._front_call = FrontCall(self._socket_path)
         self._children: dict[str, Child] = {}
         self._zygotes: Zygotes | None = None
@@ -105,14 +108,14 @@ class Supervisor:
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = math.inf
         self._adopted_workers: set[int] = set()
-        """Workers whose zygote has died; its successor says when they end."""
+        """Workers whose zygote has died; its successor reports when they end."""
         self._clearing_deadline_seconds: float | None = None
-        """Set while the workers' side ends because its front was lost: until then it is waited for."""
+        """Set while the workers' side ends because its front was lost: when the supervisor stops waiting for that."""
         self._front_started_seconds = 0.0
         self._crashes = Crashes()
 
     def run(self) -> int:
-        """Supervise until what runs here has drained or nothing helps any more; the exit status."""
+        """Supervise until everything here has drained, or until healing is hopeless; returns the exit status."""
         signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         if self._front_settings is None:
             self._reach_front()
@@ -128,11 +131,12 @@ class Supervisor:
         finally:
             self._end_children()
             if self._listener is not None:
-                # There is no workers' side any more that a successor should know again, or it is lost with this.
+                # The workers' side that a successor could recognise is gone, or is lost with this process.
                 self._socket_path.unlink(missing_ok=True)
 
     def _step(self) -> int | None:
-        # Not sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP, SIGCONT).
+        # Instead of sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP,
+        # SIGCONT).
         match signal.sigwait(SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
@@ -163,7 +167,7 @@ class Supervisor:
         return follows and self._phase is Phase.RUNNING and stdin_has_ended()
 
     def _end_stuck_children(self) -> None:
-        """Kill a child whose loop does not turn: the end that follows is one like any other."""
+        """Kill a child whose loop does not turn; its end is then handled like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
                 if self._zygotes is None or not self._zygotes.kill_excessive(name, child):
@@ -182,7 +186,7 @@ class Supervisor:
         self._drain_deadline_seconds = time.monotonic() + self._drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
         draining = self._children.get(FRONT) or self._children.get(ZYGOTE)
         if draining is None:
-            # Workers that no front has asked for.
+            # There are only workers that no front has asked for.
             return 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(draining.pid, signal.SIGTERM)
@@ -220,7 +224,7 @@ class Supervisor:
 
     def _front_ended(self, settings: FrontSettings, code: int) -> int | None:
         self._kill_orphans()
-        # -SIGTERM in a drain: it had not installed its handler yet, so it has served nobody.
+        # -SIGTERM in a drain means that it had not installed its handler yet, so it has served nobody.
         if code == 0 or (self._phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if self._phase is Phase.DRAINING:
@@ -240,10 +244,10 @@ class Supervisor:
         if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING) and not zygotes.is_running_code:
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and FRONT not in self._children:
-            # It was told to end with its last front. -SIGTERM: it had not installed its handler yet.
+            # It was told to end with its last front. -SIGTERM means that it had not installed its handler yet.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if fault := zygotes.ended(code):
-            # Not one death of too many: the next zygote gets further.
+            # This death does not count as a crash: the next zygote gets further.
             say(f"{fault}: the zygote is started again without it")
         elif self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
@@ -252,11 +256,11 @@ class Supervisor:
         return None
 
     def _adopt_workers(self, zygotes: Zygotes) -> None:
-        # Read once, when all of them have just come here: a record that is written later saves nobody.
+        # Read once, when all of them have just come here, so that a record written later protects no process.
         self._adopted_workers = WorkerRecords(Path(zygotes.settings.workers_directory)).living()
 
     def _crashed(self, what: str) -> bool:
-        """Note a death; True when there have been too many to go on."""
+        """Count a death; returns True if there have been too many to go on."""
         if self._crashes.are_too_many():
             say(f"{what}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up")
             return True
@@ -298,7 +302,7 @@ class Supervisor:
         self._introduce()
 
     def _introduce(self) -> None:
-        """Bring the front and the zygote together, as soon as both are there."""
+        """Connect the front and the zygote to each other as soon as both are there."""
         door = self._zygotes.door if self._zygotes is not None else None
         if self._control is not None and door is not None:
             front = self._children.get(FRONT)
@@ -332,17 +336,17 @@ class Supervisor:
                 say(f"the front cannot be reached at {self._socket_path}: trying again")
 
     def _clear_workers(self, zygotes: Zygotes) -> None:
-        """End everything but the front: what user code had a hand in meets no second front."""
+        """End everything but the front, so that no process that user code has influenced meets a second front."""
         self._clearing_deadline_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         zygotes.close_door()
         zygotes.drop_successor()
-        # No crash of their own: what is reaped is nobody's child by name.
+        # Forgotten children are reaped without counting as crashes.
         for name in self._children.keys() - {FRONT}:
             self._children.pop(name).forget()
         self._kill_strays()
 
     def _go_on_once_cleared(self) -> None:
-        """Start anew when the workers' side has ended, or does not although it was killed."""
+        """Start anew once the workers' side has ended, or if it does not end although it was killed."""
         if self._clearing_deadline_seconds is None:
             return
         left = set(children()) - {child.pid for child in self._children.values()}
@@ -357,19 +361,20 @@ class Supervisor:
             self._start_zygote(self._zygotes)
 
     def _kill_orphans(self) -> None:
-        """End workers that outlived their zygote and now their front: nobody is left to want their results."""
+        """Kill workers that outlived their zygote and now their front: their results have no receiver any more."""
         self._adopted_workers.clear()
         self._kill_strays()
 
     def _kill_strays(self) -> None:
-        """End what functions of adopted workers, or a dead zygote, have left behind.
+        """Kill processes that functions of adopted workers, or a dead zygote, have left behind.
 
-        Its end brings up what it had started itself, and a SIGCHLD, with which this is called again.
+        When such a process ends, its own children come here, and SIGCHLD makes this run again.
         """
         known = self._adopted_workers | {child.pid for child in self._children.values()}
         found = [pid for pid in children() if pid not in known]
         if not found or self._a_zygote_has_ended():
-            # Looked at last: of a zygote that ended meanwhile, living workers are among those found. Its end is next.
+            # This is checked last: if a zygote has ended meanwhile, its living workers are among those found. Its end
+            # is handled next.
             return
         kill(found)
 
@@ -381,7 +386,7 @@ class Supervisor:
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
-        # Again and again: what a killed process had started becomes a child of this one.
+        # Repeated, because the children of a killed process become children of this one.
         while (left := children()) and time.monotonic() < give_up_seconds:
             kill(left)
             signal.sigwait(SIGNALS)

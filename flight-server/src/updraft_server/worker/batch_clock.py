@@ -58,7 +58,7 @@ class BatchClock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the timer during the block, in which the function waits for something else than its own work."""
+        """Stop the timer during the block, in which the function waits for something other than its own work."""
         self.pause()
         try:
             yield

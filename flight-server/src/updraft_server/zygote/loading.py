@@ -57,7 +57,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     retain_freed_batches()
     # Workers inherit the bounding set: closing it once is cheaper than in each of them.
     close_bounding_set()
-    # Before the image, whose modules may affect what forks do.
+    # Made before the image, whose modules may affect what forks do.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
         shared_memory=settings.shared_memory,

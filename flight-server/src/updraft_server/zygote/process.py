@@ -16,7 +16,7 @@ def main() -> None:
     """Isolate this process from its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
-    # Before memory is hidden, because this opens files of /proc/self.
+    # Done before memory is hidden, because it opens files of /proc/self.
     enter_user_namespace_to_mount()
     # Workers of an earlier zygote run user code beside this one. Processes forked here are hidden from their first
     # instruction.

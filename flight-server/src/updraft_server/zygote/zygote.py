@@ -324,7 +324,7 @@ class Zygote:
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
         if self._is_retired:
-            # The front did not know yet: it claims them from the successor.
+            # The front did not know of the retirement yet: it claims them from the successor.
             return
         if self._is_successor and not self._workers.keys() >= set(packet.workers):
             # The predecessor retired before the front came here, so it forks nothing more.
@@ -338,7 +338,7 @@ class Zygote:
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
         if self._is_retired:
-            # The front did not know when it asked.
+            # The front did not know of the retirement when it asked.
             return
         name = next(self._ids)
         shared_memory: int | None = None

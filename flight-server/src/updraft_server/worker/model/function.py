@@ -17,7 +17,7 @@ class LoadedModel(Protocol):
         """Return the results of rows that belong to several exchanges; raises whatever the function raises."""
 
     def alone(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the results of one exchange's rows; its policy handles failing rows. Raises UserError."""
+        """Return the results of one exchange's rows; failing rows follow the function's policy. Raises UserError."""
 
     def warm_up(self) -> None:
         """Run the author's warm-up before the first rows come; raises whatever the function raises."""

@@ -25,7 +25,7 @@ class Watchdog:
         self._has_hung_up = False
 
     def hide_from_forks(self) -> None:
-        """Keep the memory from processes forked from now on: they are not this model process."""
+        """Hide the memory from processes forked from now on, which are not this model process."""
         self._memory.madvise(mmap.MADV_DONTFORK)
 
     def began_call(self, limit_seconds: float) -> None:

@@ -31,7 +31,7 @@ class RequestSource(Protocol):
         """Return the next batch, or None at the end."""
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise an error which says that the client broke the protocol."""
+        """Fail the exchange: the client broke the protocol."""
 
 
 class AnsweredRequests:
@@ -59,7 +59,7 @@ class AnsweredRequests:
         return request
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise an error which says that the client broke the protocol."""
+        """Fail the exchange: the client broke the protocol."""
         self._exchange.fail(ProtocolError(problem))
 
 
@@ -148,7 +148,7 @@ def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the batch in pieces, each with whether its group ends there; rows after the last end are a last piece."""
+    """Yield the batch in pieces, each with whether its group ends there; rows after the last end come last."""
     rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
         yield rows_from(start, end - start), True
