@@ -13,8 +13,9 @@ from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, hide_memory
 from updraft_server.settings import FrontSettings, SeparateFrontSettings, SeparateWorkersSettings, ServeSettings
+from updraft_server.supervisor.programs import FrontSupervisor, PoolSupervisor, WorkersSupervisor
 from updraft_server.supervisor.runtime_directory import claimed
-from updraft_server.supervisor.supervisor import SIGNALS, Supervisor
+from updraft_server.supervisor.supervisor import SIGNALS
 from updraft_server.supervisor.zygote_settings import SCRATCH
 
 # Files still left after this time are removed when a pool starts here again.
@@ -28,7 +29,7 @@ def supervise(settings: ServeSettings) -> int:
         _neighbours_token(settings, directory) as token,
         _clearing(directory / SCRATCH),
     ):
-        return _run_with_front(settings, directory, token, workers=settings)
+        return PoolSupervisor(settings, directory, token).run()
 
 
 def supervise_front(settings: SeparateFrontSettings) -> int:
@@ -39,30 +40,13 @@ def supervise_front(settings: SeparateFrontSettings) -> int:
         tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True) as unseen,
         _neighbours_token(settings, Path(unseen)) as token,
     ):
-        return _run_with_front(settings, directory, token, workers=None)
+        return FrontSupervisor(settings, directory, token).run()
 
 
 def supervise_workers(settings: SeparateWorkersSettings) -> int:
     """Run a pool's workers until they are told to stop and their front has gone; returns the exit status."""
     with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
-        side = Supervisor(
-            front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
-        )
-        return side.run()
-
-
-def _run_with_front(
-    front: FrontSettings, directory: Path, neighbours_token_file: Path | None, *, workers: ServeSettings | None
-) -> int:
-    """Run a front whose directory is the supervisor's own, with its workers if they run here too."""
-    side = Supervisor(
-        front=front,
-        workers=workers,
-        directory=directory,
-        front_directory=directory,
-        neighbours_token_file=neighbours_token_file,
-    )
-    return side.run()
+        return WorkersSupervisor(settings, directory, settings.front_directory.absolute()).run()
 
 
 @contextlib.contextmanager
