@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict on a failed exchange: what its client hears, and who is to blame.
+"""Verdict on a failed exchange: the error for its client, and who is to blame.
 
-Several observers know a part of it: the relay what the worker reported, the zygote how the worker ended, the last
-measurement how much memory it held. `verdict` is the one place that combines them; it has no state and no clock.
+Several observers each know a part: the relay knows what the worker reported, the zygote how the worker ended, and the
+last measurement how much memory it held. Only `verdict` combines them; it has no state and no clock.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     if relay.lost_worker and death is not None:
         error = _of_death(relay, death)
     is_worker_error = isinstance(error, WorkerError)
-    # The zygote that could have told how the worker ended has ended with it.
+    # The zygote, which would have reported how the worker ended, is gone as well.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
     if is_worker_error and is_unobserved:
