@@ -177,7 +177,7 @@ async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int)
             encoded += data
         return encoded
     except (ValueError, ConnectionError):
-        # Not what our unpacker sends, or its end of the socket is gone: treat it as no verdict.
+        # The unpacker is gone or has sent garbage: return an empty verdict.
         return b""
     finally:
         writer.close()

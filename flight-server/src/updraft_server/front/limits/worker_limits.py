@@ -121,7 +121,7 @@ class WorkerLimits:
             measured: Current usage of all workers that have an exchange, and of some others.
             resting: Last known usage of the workers between exchanges.
         """
-        # What these measurements say about the container and the volume is out of date.
+        # Drop the values for the container and the volume: in these older measurements they are out of date.
         before = {
             worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
         }

@@ -187,7 +187,7 @@ class Admission:
                 return await self._lease(place, binding)
             except NoIdleWorker:
                 pass
-        # Not earlier: from here on the dispatcher may grant the place a worker.
+        # From here on, and not before, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
         try:
@@ -208,10 +208,10 @@ class Admission:
     async def _lease(self, place: Place, binding: Binding) -> Grant:
         overtakes, waits = self._may_overtake(place), place.binding is not None
         passes = overtakes and self._is_passed_over()
-        # Counted before the wait for the worker, so that a later exchange of the same task may overtake meanwhile.
+        # Counted before the wait for the worker, so that another exchange of the task may overtake meanwhile.
         self._hold(place, +1)
-        # Newcomers may ask at the same time, so they count at once. Waiters are served one at a time and keep their turn
-        # if no worker is free.
+        # Newcomers may ask at the same time, so they count at once. Waiters are served one at a time and keep their
+        # turn if no worker is free.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
             # Another owner needs a fresh worker, and a start takes time: tenants that have used little find one ready.
@@ -310,15 +310,15 @@ class Admission:
         return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
 
     def _make_room(self, tenant: str) -> None:
-        """Refuse one exchange if the queue is full, of the tenant that has most of them; that may be `tenant` itself."""
+        """Refuse an exchange if the queue is full, of the tenant that has most of them; that may be `tenant` itself."""
         if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         own = self._queues.get(tenant)
         largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
         if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
-            # No tenant has clearly more. If `tenant` has no place yet and has used little, a tenant that has used much
-            # loses one.
+            # The tenants have about equally many. A newcomer without a place that has used little still takes one from
+            # a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
             if own is not None or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal

@@ -42,7 +42,7 @@ class BatchTimeout:
     setting: str
     """The setting to raise for more time."""
     excess: str = "worked for more than {:g} seconds on one batch"
-    """What the function did, for the error."""
+    """Text for the error that says what the function did."""
     batch_seconds: float = 0.0
     """Limit for one batch."""
     idle_seconds: float = 0.0

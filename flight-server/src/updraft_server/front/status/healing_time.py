@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a pool lacks workers: from the loss of the first until all are there again. Fed by the pool's changes."""
+"""Time for which a pool lacks workers, from the loss of the first until all are back, taken from its changes."""
 
 import time
 from collections.abc import Callable
 
 
 class HealingTime:
-    """Observes each time that a pool, once whole, took to be whole again, in seconds."""
+    """Observer of how many seconds a pool, once complete, takes to be complete again after it has lost workers."""
 
     def __init__(
         self, wanted: int, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic
@@ -18,7 +18,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Tell how many workers are warm now, idle or busy."""
+        """Report how many workers are warm now, idle or busy."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)
