@@ -35,7 +35,10 @@ class CollectedArtifacts:
     """Paths at which a worker finds the artifacts of its function."""
 
     directory: str = ""
-    """Directory of the owner, which contains the other paths. Empty without artifacts and without an application id."""
+    """Directory of the owner, which contains the other paths.
+
+    Empty for registered functions, and for an exchange that has neither artifacts nor an application id.
+    """
     files_directory: str = ""
     """Directory with the function's files; empty without files."""
     broadcasts: Mapping[int, str] = field(default_factory=dict)

@@ -48,7 +48,7 @@ def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Ori
 
 
 class _State(NamedTuple):
-    """State of a file: as long as it is equal, so are the bytes."""
+    """State of a file; as long as it stays equal, the bytes are unchanged."""
 
     inode: int
     mode: int

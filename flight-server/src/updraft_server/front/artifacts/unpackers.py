@@ -37,7 +37,7 @@ from updraft_server.linux.tree_sizes import TreeSize
 _log = structlog.get_logger(__name__)
 
 _PACKAGES = str(Path(updraft_server.__file__).parent.parent)
-# Without site-packages an interpreter starts in a fraction of the time, and no package's .pth file runs.
+# Without site-packages, an interpreter starts in a fraction of the time and runs no package's .pth file.
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from updraft_server.unpacker.process import main; main()"
 _COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PACKAGES)
 

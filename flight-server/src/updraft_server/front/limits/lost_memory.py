@@ -16,7 +16,7 @@ _LEAST_SHARE = 0.5
 
 class _Held(NamedTuple):
     first_bytes: int
-    """Memory at the first measurement since the worker has had exchanges without a gap."""
+    """Memory at the first of the latest uninterrupted series of measurements."""
     last_bytes: int
 
     @property

@@ -19,27 +19,27 @@ class Verdict:
     """Verdict on one failed exchange."""
 
     error: UpdraftError
-    """The client's error."""
+    """Error that the client gets."""
     worker_died: bool
     """Whether the worker died before it could report the error."""
     blames_function: bool
-    """Whether the function killed its worker, or took more than it may: hold-back and health count that."""
+    """Whether the function killed its worker, or exceeded a limit: hold-back and health count that."""
     blames_rows: bool
     """Whether the rows of this exchange alone killed a model process: the tenant's hold-back counts that."""
     load_failed: bool
     """Whether a registered function that was admitted could not be loaded: its health shows that."""
     exhausted_container: bool
-    """Whether the function most likely took the memory for which the kernel killed all workers."""
+    """Whether the function most likely used up the memory, so that the kernel killed all workers."""
 
 
 def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, memory: LostMemory) -> Verdict:
     """Return the verdict on an exchange that has failed.
 
     Args:
-        error: What ended the relay.
-        relay: The state in which the relay ended.
+        error: Error that ended the relay.
+        relay: State in which the relay ended.
         death: How the worker ended; None while it runs.
-        memory: What workers were last found to use, for a death that nobody could observe.
+        memory: Last measured memory of the workers, for a death with an unknown cause.
     """
     request = relay.request
     if relay.lost_worker and death is not None:

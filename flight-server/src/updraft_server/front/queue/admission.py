@@ -33,8 +33,8 @@ _MOST_OVERTAKING = 64
 # Overtakings in a row, by any tasks, while an exchange whose turn it is could have had the worker. Without a limit, a
 # tenant that has many tasks with many exchanges each would keep all workers.
 _MOST_PASSING = 8
-# Exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others. It
-# tries them again when the pool's workers change.
+# Exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others. They
+# are tried again when the pool's workers change.
 _MOST_REFUSED = 32
 
 Result = TypeVar("Result")
@@ -310,7 +310,7 @@ class Admission:
         return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
 
     def _make_room(self, tenant: str) -> None:
-        """Refuse an exchange if the queue is full, of the tenant that has most of them; that may be `tenant` itself."""
+        """Refuse an exchange of the tenant that has the most, possibly `tenant` itself, if the queue is full."""
         if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()

@@ -88,7 +88,7 @@ class RelayEnd:
 
     request: Request
     worker: str
-    """The worker's id."""
+    """Id of the worker."""
     batch_timeout: BatchTimeout
     """Time limits of the function."""
     reported: FrameKind | None = None
@@ -184,7 +184,7 @@ class Relay:
 
     @property
     def worker(self) -> str:
-        """The worker's id."""
+        """Id of the worker."""
         return self._lease.worker
 
     @property

@@ -85,7 +85,7 @@ class ReplyMetadataStart(NamedTuple):
 class TimedLoad:
     """Load of an exchange's function, with its time limit.
 
-    A worker loads the function before it takes the first batch, a model process whenever it is new.
+    A worker loads the function before it takes the first batch. A model process loads it when it starts.
     """
 
     def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:

@@ -211,7 +211,7 @@ class CheckedFunction:
     """Session function that may run if its payload is the one that was signed."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
-        """`signed_by` is None for a function that needs no signature and has none."""
+        """Start uncounted; `signed_by` is None for a function that has no signature and needs none."""
         self.signed_by = signed_by
         self._signatures = signatures
 

@@ -96,7 +96,7 @@ class FunctionRow:
     doc: str
     owner: str
     fault: str
-    """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
+    """Why the function cannot be called, or what was wrong with its last calls; empty while it is healthy."""
     fault_is_final: bool
     """Whether the pool refuses every call because of the fault, until it has loaded its functions again."""
 
