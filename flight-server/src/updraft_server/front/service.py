@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
+"""Flight service of a pool: lists functions, reports status and drains. `exchange` serves the exchanges."""
 
 import functools
 import json
@@ -47,7 +47,7 @@ _STATES = {
 
 
 class PoolService(FlightService):
-    """Flight, as a pool answers it."""
+    """Flight service of one pool."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class PoolService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """A FlightInfo for each registered function."""
+        """Return a FlightInfo for each registered function."""
         shown = self._functions.shown(self._capabilities().functions)
         return [_flight_info(function, numbered=True) for function in shown]
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
-        """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
+        """Return the FlightInfo of the function that a PATH descriptor names; raise UpdraftError."""
         name, version = path_parts([part.decode("utf-8", "replace") for part in descriptor.path or ()])
         (found,) = self._functions.shown([self._capabilities().find(name, version)])
         return _flight_info(found, numbered=not is_databend(header))
 
     def status(self) -> PoolStatus:
-        """The pool as it is now."""
+        """Return the current status of the pool."""
         capabilities = self._capabilities()
-        # Between exchanges, for a moment: they are stopped or ended then.
+        # Workers that still compute after their exchange, until the pool stops or ends them.
         computing = self._pool.resting.computing
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
@@ -121,7 +121,7 @@ class PoolService(FlightService):
         )
 
     async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
-        """Of the worker that is named, or of all that are busy, one after the other."""
+        """Return the stack of the named worker, or those of all busy workers, read one after the other."""
         name = body.decode("utf-8", "replace")
         busy = [worker.worker for worker in self._pool.workers if worker.state == "busy"]
         stacks = {worker: await self._pool.stack(worker) for worker in ([name] if name else busy)}
@@ -147,7 +147,7 @@ def _server_version() -> str:
 
 
 def _flight_info(function: FunctionDescription, *, numbered: bool) -> Any:
-    # What loads slowly, at the first question.
+    # These modules load slowly, so they are imported on first use.
     from pyarrow import flight
 
     from updraft.plain_flight import argument_count, flight_schema

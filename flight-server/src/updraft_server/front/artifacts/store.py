@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts on disk, per owner and within one limit: what exchanges hold stays, of the rest some goes for what comes.
+"""Store of artifacts on disk, per owner and within one limit. It evicts artifacts that no exchange holds to make space.
 
-    <directory>/<owner>/stored   its artifacts, checked
-    <directory>/<owner>/sets     its sets of files: links to artifacts
-    <directory>/arriving         what is not checked yet, of all owners
-    <directory>/trash            what is being deleted
+    <directory>/<owner>/stored   checked artifacts of the owner
+    <directory>/<owner>/sets     file sets of the owner: links to artifacts
+    <directory>/arriving         unchecked artifacts of all owners
+    <directory>/trash            files that are being deleted
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. Owners share
-nothing, not even equal bytes: whoever names a digest gets what its own clients have sent, and what a pool asks for says
-nothing about others. Bytes take room when they arrive, and what is unpacked before it is written; an announcement takes
-none. Room is what lies on the disk, in blocks and inodes (`updraft_server.front.artifacts.volume`).
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store. Owners
+share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the pool's
+requests for artifacts reveal nothing about other owners. Artifacts take space when their bytes arrive, and unpacked
+archives before they are written; an announcement takes none. Space is measured on the disk, in blocks and inodes
+(`updraft_server.front.artifacts.volume`).
 """
 
 import asyncio
@@ -36,15 +37,15 @@ from updraft_server.front.artifacts.threads import remove
 from updraft_server.front.artifacts.volume import Volume
 from updraft_server.pool.leases import Owner
 
-# More than honest sessions have at once: without a bound one artifact could become any number of directories of links.
+# More than honest sessions need at once. Without a bound, one artifact could fill any number of directories with links.
 _MOST_IDLE_FILE_SETS = 256
-# Each is a few directories, and some memory of the front.
+# Each owner costs a few directories and some of the front's memory.
 _MOST_OWNERS = 4096
 
 
 @dataclass(slots=True)
 class Held:
-    """What one exchange keeps in the store for its time."""
+    """Artifacts and file set that one exchange holds in the store."""
 
     belongings: Belongings
     artifacts: Mapping[ArtifactKey, StoredArtifact]
@@ -52,12 +53,12 @@ class Held:
 
     @property
     def directory(self) -> str:
-        """The owner's."""
+        """Directory of the owner."""
         return str(self.belongings.directory)
 
 
 class ArtifactStore:
-    """The artifacts of a pool, in a directory that it owns and empties when it starts."""
+    """Artifacts of a pool, in a directory that the store owns and empties when it starts."""
 
     def __init__(
         self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int, caps: Caps | None = None
@@ -70,13 +71,13 @@ class ArtifactStore:
         self._belongings: OrderedDict[bytes, Belongings] = OrderedDict()
         self._tenants = TenantRooms(limit_bytes, caps or Caps(), retry_after_milliseconds)
         self._idle_sets: OrderedDict[tuple[bytes, str], Belongings] = OrderedDict()
-        """Sets of files that nobody holds, the least recently used first."""
+        """File sets that no exchange holds, the least recently used first."""
         self._names = itertools.count()
-        # Names of directories are no one's to guess, and an owner that comes back finds its paths as they were.
+        # Makes directory names impossible to guess, yet the same whenever an owner returns.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
         self._trash_bytes = 0
-        """Room that is given back, and still on the disk."""
+        """Space that was given back but is still in use on the disk."""
         self.used_bytes = 0
         self._idle_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
@@ -85,7 +86,7 @@ class ArtifactStore:
         self.volume = Volume.of(directory)
 
     def show_in(self, metrics: Metrics) -> None:
-        """Add a gauge of the room in use."""
+        """Add a gauge of the space in use."""
         metrics.watch(
             "updraft_artifact_store_bytes",
             "Room that broadcast variables, files and unpacked archives take, in blocks or inodes.",
@@ -93,20 +94,20 @@ class ArtifactStore:
         )
 
     def arriving_path(self) -> Path:
-        """A path beside those of all owners that nothing else uses."""
+        """Return an unused path for an artifact that is arriving."""
         return self._arriving_path / str(next(self._names))
 
     def stored_path(self, held: Held) -> Path:
-        """A path for an artifact of this owner that nothing else uses."""
+        """Return an unused path for an artifact of this owner."""
         return held.belongings.stored_path / str(next(self._names))
 
     @contextlib.contextmanager
     def holding(self, owner: Owner, keys: frozenset[ArtifactKey], share: str = "") -> Iterator[Held]:
-        """Keep these artifacts of the owner, there or not, for the time of the block.
+        """Hold these artifacts of the owner, stored or not, for the duration of the block.
 
-        They take the share of the tenant `share`, which is the owner's where it is empty. Raises PoolFullError, or
-        LimitError for what can never fit. At the end of the block, what has not arrived is forgotten, and the rest
-        counts as used now. Who has no application id owns what arrives until then.
+        They count against the tenant `share`, or against the owner's tenant if `share` is empty. Raises PoolFullError,
+        or LimitError for artifacts that can never fit. At the end of the block, artifacts that have not arrived are
+        forgotten and the others become the most recently used. An owner without an application id loses all of them.
         """
         share = share or owner.tenant
         self._check_announced(share, self._belongings.get(self._digest(*owner)), keys)
@@ -122,9 +123,9 @@ class ArtifactStore:
             self._release(held)
 
     def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
-        """Where links to these artifacts are laid out, held as they are; it goes when one of them goes.
+        """Return the file set for links to these artifacts, held as long as `held`; it is removed with any of them.
 
-        There is a link for each key, equal ones too. Raises PoolFullError where links find no room.
+        Each key needs a link, even if it is listed twice. Raises PoolFullError if there is no space for the links.
         """
         belongings = held.belongings
         if name not in belongings.file_sets:
@@ -140,7 +141,7 @@ class ArtifactStore:
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
-        """Room for an artifact on its way in, which grows with it, and is given back unless it is kept."""
+        """Yield space for an arriving artifact. It grows with the artifact and is given back unless that is kept."""
         room = Room(self, held.belongings, artifact)
         try:
             yield room
@@ -148,11 +149,11 @@ class ArtifactStore:
             room.end()
 
     def discard(self, held: Held, artifact: StoredArtifact) -> None:
-        """Remove an artifact that is not what it was; it is held on, and is to be sent again."""
+        """Remove the bytes of a changed artifact. Exchanges still hold it, and a client has to send it again."""
         self._remove(held.belongings, artifact)
 
     def check_possible(self, belongings: Belongings, artifact: StoredArtifact, room_bytes: int) -> None:
-        """Raise LimitError for more room than an artifact of this owner can ever have."""
+        """Raise LimitError if an artifact of this owner can never have so much space."""
         if room_bytes > self._limit_bytes:
             raise LimitError(
                 f"artifact {artifact.key.sha256.hex()} of {artifact.key.size_bytes} bytes takes {room_bytes} bytes of "
@@ -162,25 +163,25 @@ class ArtifactStore:
         self._tenants.check_cap(belongings.tenant, self._tenants[belongings.tenant].name, 0, room_bytes)
 
     def most_entries(self) -> int:
-        """Return how many files and directories fit, if nothing else is stored."""
+        """Return how many files and directories an empty store can hold."""
         return self._limit_bytes // self.volume.entry_bytes
 
     async def vacated(self) -> None:
-        """Wait for what gave way to be off the disk, as far as the room that was taken needs it."""
+        """Wait until deletions have made the space that was taken available on the disk."""
         while self._deletions and self.used_bytes + self._trash_bytes > self._limit_bytes:
             await asyncio.wait(self._deletions, return_when=asyncio.FIRST_COMPLETED)
 
     def take(self, belongings: Belongings, more_bytes: int) -> None:
-        """Take room, for which others may have to go; raises PoolFullError where those that may go are too few."""
+        """Take space, evicting other artifacts if necessary; raise PoolFullError if too few of them may be evicted."""
         self._make_room(belongings, more_bytes)
         self._charge(belongings, more_bytes)
 
     def give_back(self, belongings: Belongings, less_bytes: int) -> None:
-        """Give room back that was taken."""
+        """Give back space that was taken."""
         self._charge(belongings, -less_bytes)
 
     def _digest(self, *texts: str) -> bytes:
-        """Names an owner or a tenant, whose own texts may be as long as a client likes."""
+        """Return a short name for an owner or a tenant, whose own texts may have any length."""
         return hmac.digest(self._secret, json.dumps(texts).encode(), hashlib.sha256)
 
     def _enter(self, owner: Owner, share: str) -> Belongings:
@@ -220,12 +221,12 @@ class ArtifactStore:
             self._forget(belongings)
 
     def _check_announced(self, share: str, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
-        """Refuse now what would certainly be refused once it arrives."""
+        """Refuse announced artifacts that would certainly be refused on arrival."""
         known = belongings.artifacts if belongings is not None else {}
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
-        # One archive at a time is unpacked beside its file.
+        # Archives are unpacked one at a time, each while its file is still on the disk.
         unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
         announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
@@ -239,7 +240,7 @@ class ArtifactStore:
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
         tenant = self._digest(share)
         self._tenants.check_cap(tenant, share, lacking_bytes + wanted_idle_bytes, announced_bytes)
-        # Only now: those that arrive already come to their end.
+        # Checked only on announcement, so that artifacts that are arriving already can finish.
         self._tenants.check_share(tenant, lacking_bytes + wanted_idle_bytes)
         self._check_room(tenant, lacking_bytes, self._idle_bytes - wanted_idle_bytes)
 
@@ -255,7 +256,10 @@ class ArtifactStore:
         return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
 
     def _make_room(self, belongings: Belongings, more_bytes: int) -> None:
-        """Whoever uses most loses first, so that nobody pushes others out by bringing more and more."""
+        """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then others.
+
+        The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
+        """
         tenant = belongings.tenant
         while self._tenants.is_beyond_cap(tenant, more_bytes):
             own = [owned for owned in self._belongings.values() if owned.may_give_way and owned.tenant == tenant]
@@ -289,7 +293,7 @@ class ArtifactStore:
         self._tenants[belongings.tenant].idle_bytes += more_bytes
 
     def _evict(self, belongings: Belongings) -> None:
-        """Remove a set of files that is not in use, or else the least recently used artifact that no exchange holds."""
+        """Remove the least recently used idle file set, or the least recently used idle artifact if there is no set."""
         if belongings.idle_sets:
             self._remove_set(belongings, next(iter(belongings.idle_sets)))
             return
@@ -306,7 +310,7 @@ class ArtifactStore:
         if len(self._belongings) >= _MOST_OWNERS:
             away = [owned for owned in self._belongings.values() if not owned.exchanges]
             if away:
-                # Of the tenant that has most, the least recently used.
+                # The least recently used owner of the tenant that has most owners.
                 loser = max(away, key=lambda owned: self._tenants[owned.tenant].owners)
                 self._evict_all(loser)
                 self._forget(loser)
@@ -343,21 +347,24 @@ class ArtifactStore:
         self._tenants[belongings.tenant].idle_sets += 1
         self._count_idle(belongings, file_set.room_bytes)
         if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
-            # Of the tenant that has most, the least recently used.
+            # The least recently used set of the tenant that has most idle sets.
             (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
             self._remove_set(loser, name)
 
     def _forget(self, belongings: Belongings) -> None:
-        """Forget an owner who is away, artifacts and all. Others keep their directories, empty or not: workers that
-        were bound to one could not read what takes its place."""
+        """Forget an owner without exchanges, and its artifacts.
+
+        Other owners keep their directories even when empty: a worker that was bound to a directory could not read
+        another one in its place.
+        """
         del self._belongings[belongings.digest]
         self._tenants.leave(belongings.tenant)
         self._delete(belongings.directory, 0)
 
     def _delete(self, path: Path, room_bytes: int) -> None:
-        """Out of the way at once, gone soon: a large tree must not hold the event loop up."""
+        """Move the path to the trash and delete it in a thread: a large tree must not block the event loop."""
         trash = self._trash_path / str(next(self._names))
-        # A set whose laying out has failed is not there.
+        # The path is missing if laying out the set has failed.
         with contextlib.suppress(FileNotFoundError):
             path.rename(trash)
         self._trash_bytes += room_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the pool itself: its workers, what ended them, their sandbox."""
+"""Metrics of the pool itself: its workers, what ended them, and their sandbox."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from updraft_server.sandbox_layers import NEEDS
 
 
 class HealingTime:
-    """Observes each time that a pool, once whole, took to be whole again, in seconds."""
+    """Observer of how many seconds a pool, once complete, takes to be complete again after it has lost workers."""
 
     def __init__(
         self, wanted: int, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic
@@ -23,7 +23,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Tell how many workers are warm now, idle or busy."""
+        """Report how many workers are warm now, idle or busy."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)
@@ -33,7 +33,7 @@ class HealingTime:
 
 
 def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> None:
-    """Add the pool's metrics; it is healing as long as it has fewer workers than are wanted."""
+    """Add the pool's metrics; the pool is healing while it has fewer than `wanted_workers`."""
     metrics.watch_by_label(
         "updraft_workers",
         "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
@@ -68,10 +68,10 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
         "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
     )
     healing = HealingTime(wanted_workers, healing_seconds.observe)
-    # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
+    # Fresh workers count too: one takes the place of a lost worker and then has to be replaced itself.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 
 def has_layer(pool: WorkerPool, name: str) -> bool:
-    """Return whether every worker of the pool has a layer of the sandbox."""
+    """Return whether every worker of the pool has this layer of the sandbox."""
     return any(layer.is_on for layer in pool.sandbox if layer.name == name)
