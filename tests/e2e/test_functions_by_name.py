@@ -168,11 +168,11 @@ def test_show_lists_functions_and_describe_says_what_their_authors_said(named: S
             "words",
             [
                 "words(text STRING NOT NULL) -> TABLE(word STRING NOT NULL, length BIGINT NOT NULL)",
-                "The words of a text.",
+                "Return the words of a text.",
                 "version: 1",
             ],
         ),
-        ("mean", ["mean(value DOUBLE NOT NULL) -> DOUBLE", "The mean of the values.", "version: 1"]),
+        ("mean", ["mean(value DOUBLE NOT NULL) -> DOUBLE", "Mean of the values.", "version: 1"]),
         (
             "unloadable",
             [
