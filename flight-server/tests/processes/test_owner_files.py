@@ -343,7 +343,8 @@ async def main():
 asyncio.run(main())
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with tempfile.TemporaryDirectory(prefix="updraft-life-") as directory:
+    # The zygote may still be writing there when its worker has ended.
+    with tempfile.TemporaryDirectory(prefix="updraft-life-", ignore_cleanup_errors=True) as directory:
         note = Path(directory) / "note"
         running = subprocess.Popen([sys.executable, "-c", script, directory], env=environment)
         while not (note.exists() and note.read_text().endswith("\n")):
