@@ -66,7 +66,7 @@ def collect(reports: Path, connector: Path) -> tuple[dict[str, Count], list[Fail
 def failed_stages(
     stages: Iterable[str], notes: Path, suites: dict[str, Count], cut_off: Collection[str]
 ) -> list[Failure]:
-    """The stages that did not pass, or passed without a report; `cut_off` names suites that count as failed already."""
+    """Return the stages that failed, or left no report; `cut_off` names suites that already count as failed."""
     failures = []
     for stage in stages:
         started, passed = notes / f"{stage}.started", (notes / f"{stage}.passed").exists()
