@@ -242,7 +242,7 @@ def test_an_endpoint_that_accepts_connections_and_says_nothing_can_mean_local(sp
             assert len(frame.collect()) == _ROWS
             plan = executed_plan(frame)
     assert stock_operators(plan)
-    assert "answered within 1.0 s" in plan
+    assert "did not answer within 1.0 s" in plan
     assert "(unreachable)" in plan
 
 
