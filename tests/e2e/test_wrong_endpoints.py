@@ -128,7 +128,7 @@ def test_what_is_no_pool_is_named_for_what_it_is(
 ) -> None:
     endpoint, told = where(pool, writer, with_tls)
     error = _refused(spark, endpoint)
-    assert f"{told}. Set {ENDPOINT} to where the pool listens, or set spark.updraft.udf.fallback = local" in error
+    assert f"{told}. Set {ENDPOINT} to the address of the pool, or set spark.updraft.udf.fallback = local" in error
     # The driver's own error, before there is a task.
     assert "Job aborted" not in error
 
