@@ -74,4 +74,4 @@ def test_a_row_beyond_what_the_pool_takes_names_the_setting(spark: SparkSession)
 
 def test_a_row_beyond_what_the_session_allows_names_its_setting(spark: SparkSession) -> None:
     setting = "spark.updraft.udf.maxBatchBytes"
-    assert f"is larger than the {32 * _MIB} of {setting}" in _error(spark, **{setting: "32m"})
+    assert f"exceeds the limit of {32 * _MIB} ({setting})" in _error(spark, **{setting: "32m"})

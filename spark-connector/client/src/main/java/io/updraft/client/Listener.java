@@ -29,7 +29,7 @@ public final class Listener {
     return switch (speech(options)) {
       case HTTP1 ->
           Optional.of(
-              "%s speaks HTTP/1, as a metrics port does: it is not a %s"
+              "%s is not a %s: it speaks HTTP/1, like a metrics port"
                   .formatted(endpoint.address(), options.peer().noun()));
       case TLS, MUTUAL_TLS ->
           expectsTls ? mistakenService(options) : Optional.of(tlsOnOneSide(options));
@@ -54,10 +54,10 @@ public final class Listener {
         options
             .tls()
             .certificate()
-            .map(file -> "does not accept that of %s (%s)".formatted(file, settings))
-            .orElse("was shown none (%s)".formatted(settings));
+            .map(file -> "does not accept the one in %s (%s)".formatted(file, settings))
+            .orElse("this client sent none (%s)".formatted(settings));
     return Optional.of(
-        "the %s at %s asks for a certificate of this client, and %s"
+        "the %s at %s asks for a client certificate, and %s"
             .formatted(peer.noun(), endpoint, reason));
   }
 
@@ -70,10 +70,10 @@ public final class Listener {
   private static String tlsOnOneSide(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
     boolean here = endpoint.transport() == Endpoint.Transport.TLS;
-    return "TLS is on one side only: %s speaks %s, and %s = %s; it would be %s"
+    return "only one side uses TLS: %s %s TLS, but %s = %s; use %s"
         .formatted(
             endpoint.address(),
-            here ? "no TLS" : "TLS",
+            here ? "does not use" : "uses",
             options.peer().endpointSetting(),
             endpoint,
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
@@ -97,7 +97,7 @@ public final class Listener {
           ActionCall.run(connection, options, own).status().getCode() != Status.Code.UNIMPLEMENTED;
       if (!knowsFlight && ActionCall.health(connection, options).isOk()) {
         return Optional.of(
-            "%s answers health checks alone, as an admin port does: it is not a %s"
+            "%s is not a %s: it answers only health checks, like an admin port"
                 .formatted(address, expected.noun()));
       }
       return Optional.empty();

@@ -34,7 +34,7 @@ final class PartedBody implements AutoCloseable {
     }
     if (part.getBodyBytes() != bodyBytes || part.getOffset() != body.writerIndex()) {
       throw new MalformedReplyException(
-          "a part at %d of %d bytes came after %d of %d"
+          "a part came at offset %d of %d bytes, expected offset %d of %d bytes"
               .formatted(part.getOffset(), part.getBodyBytes(), body.writerIndex(), bodyBytes));
     }
     append(data);
@@ -44,7 +44,7 @@ final class PartedBody implements AutoCloseable {
     bodyBytes = first.getBodyBytes();
     if (bodyBytes < 0 || bodyBytes > limitBytes) {
       throw new MalformedReplyException(
-          "a reply of %s bytes is larger than the %d of %s"
+          "a reply of %s bytes exceeds the limit of %d (%s)"
               .formatted(Long.toUnsignedString(bodyBytes), limitBytes, limitSetting));
     }
     body = data.getReferenceManager().getAllocator().buffer(bodyBytes);
@@ -54,7 +54,7 @@ final class PartedBody implements AutoCloseable {
     long bytes = data.readableBytes();
     if (bytes == 0 || bytes > bodyBytes - body.writerIndex()) {
       throw new MalformedReplyException(
-          "a part of %d bytes where %d are left".formatted(bytes, bodyBytes - body.writerIndex()));
+          "a part has %d bytes, expected 1 to %d".formatted(bytes, bodyBytes - body.writerIndex()));
     }
     body.setBytes(body.writerIndex(), data, data.readerIndex(), bytes);
     body.writerIndex(body.writerIndex() + bytes);

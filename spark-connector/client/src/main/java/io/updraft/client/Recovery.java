@@ -145,7 +145,7 @@ final class Recovery {
     if (waited.compareTo(toldOfWait.plus(TOLD_EVERY)) >= 0) {
       toldOfWait = waited;
       log.warn(
-          "waiting for the {} at {} for {} of at most {}: {}",
+          "waiting for the {} at {} ({} so far, at most {}): {}",
           options.peer().noun(),
           options.endpoint(),
           seconds(waited),
@@ -199,7 +199,7 @@ final class Recovery {
   /** Return what else to check if something listens but does not answer. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
-        ? "with TLS (%s) and whether it wants a certificate of this client ("
+        ? "with TLS (%s) and whether it asks for a client certificate ("
             + options.peer().tlsCertificateFileSetting()
             + ")"
         : "without TLS (%s)";
@@ -235,7 +235,7 @@ final class Recovery {
     if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "given up after %d replays in a row (%s): %s"
+              "gave up after %d replays in a row (%s): %s"
                   .formatted(
                       replaysInARow, options.peer().maxReplaysSetting(), failure.message())));
     }

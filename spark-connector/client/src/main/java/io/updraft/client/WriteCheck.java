@@ -82,7 +82,7 @@ public final class WriteCheck {
     boolean unknown = code == Status.Code.INVALID_ARGUMENT && text.startsWith(NO_ACTION);
     if (unknown || code == Status.Code.UNIMPLEMENTED) {
       String message =
-          "what listens at %s is not a writer, or one of an older release (%s)"
+          "the service at %s is not a writer, or is a writer of an older release (%s)"
               .formatted(options.endpoint(), text);
       return new Failure(
           ErrorKind.ERROR_KIND_PROTOCOL, code.name(), message, null, null, Failure.Origin.POOL);

@@ -62,8 +62,7 @@ final class ListenerTest {
   @ValueSource(strings = {"HTTP/1.1 400 Bad Request\r\n\r\n", "<!DOCTYPE HTML>"})
   void a_web_server_is_told(String answer) throws Exception {
     assertEquals(
-        Optional.of("it speaks HTTP/1, as a metrics port does: it is not a pool"),
-        answering(answer));
+        Optional.of("it is not a pool: it speaks HTTP/1, like a metrics port"), answering(answer));
   }
 
   @ParameterizedTest

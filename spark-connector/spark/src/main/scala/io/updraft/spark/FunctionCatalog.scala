@@ -85,10 +85,11 @@ object FunctionCatalog {
 
   private def unknown(catalog: String, key: String) = new IllegalArgumentException(
     s"spark.sql.catalog.$catalog.$key is not a setting of this catalog: " +
-      s"spark.sql.catalog.$catalog.pool.<name> gives a pool a name"
+      s"set spark.sql.catalog.$catalog.pool.<name> to name a pool"
   )
 
   private def readOnly() = new UnsupportedOperationException(
-    "namespaces of functions are pools: set spark.sql.catalog.<catalog>.pool.<name> to the endpoint of one"
+    "cannot create, change or drop a namespace of functions, because namespaces are pools: to add one, set " +
+      "spark.sql.catalog.<catalog>.pool.<name> to its endpoint"
   )
 }
