@@ -192,7 +192,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   /** Wait, at most this long, for a condition after the outcome is known; only under the lock. */
   final void awaitAfterwards(BooleanSupplier found, long milliseconds) {
-    Patience.await(found, milliseconds, changed::awaitNanos);
+    BoundedWait.await(found, milliseconds, changed::awaitNanos);
   }
 
   /** Start the replacement of a lost call if its time has come. */

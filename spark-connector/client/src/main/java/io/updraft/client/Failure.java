@@ -95,7 +95,7 @@ record Failure(
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
       text += "; " + acceptedToken(options);
     }
-    Optional<String> unreached = Unreached.seen(cause, options.endpoint());
+    Optional<String> unreached = ConnectFailure.seen(cause, options.endpoint());
     if (unreached.isPresent()) {
       return new Failure(kind, code, unreached.get(), null, cause, Origin.CONNECTION);
     }

@@ -20,7 +20,7 @@ public final class Listener {
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
    */
-  public static Optional<String> mistaken(ClientOptions options) throws InterruptedException {
+  public static Optional<String> wrongPeer(ClientOptions options) throws InterruptedException {
     Endpoint endpoint = options.endpoint();
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
       return mistakenService(options);
@@ -44,7 +44,8 @@ public final class Listener {
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
-    if (endpoint.transport() != Endpoint.Transport.TLS || speech(options) != Speech.MUTUAL_TLS) {
+    if (endpoint.transport() != Endpoint.Transport.TLS
+        || speech(options) != PortProtocol.MUTUAL_TLS) {
       return Optional.empty();
     }
     Peer peer = options.peer();
@@ -61,10 +62,10 @@ public final class Listener {
             .formatted(peer.noun(), endpoint, reason));
   }
 
-  private static Speech speech(ClientOptions options) {
+  private static PortProtocol speech(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
     InetSocketAddress address = new InetSocketAddress(endpoint.host(), endpoint.port());
-    return Speech.of(address, options.connectTimeout());
+    return PortProtocol.of(address, options.connectTimeout());
   }
 
   private static String tlsOnOneSide(ClientOptions options) {

@@ -214,9 +214,9 @@ public final class PoolCheck {
       return Answer.of(new Refusal(Cause.PERMISSION, failure.message()), null);
     }
     if (failure.mayBeOfAnotherListener()) {
-      Optional<String> mistaken = Listener.mistaken(options);
-      if (mistaken.isPresent()) {
-        return Answer.of(new Refusal(Cause.ENDPOINT, mistaken.get()), null);
+      Optional<String> wrongPeer = Listener.wrongPeer(options);
+      if (wrongPeer.isPresent()) {
+        return Answer.of(new Refusal(Cause.ENDPOINT, wrongPeer.get()), null);
       }
     }
     boolean refusedByTls =
@@ -241,7 +241,7 @@ public final class PoolCheck {
         .filter(SslHandshakeTimeoutException.class::isInstance)
         .findFirst()
         .map(timeout -> told + ": " + timeout.getMessage())
-        .or(() -> Unreached.seen(status.getCause(), options.endpoint()));
+        .or(() -> ConnectFailure.seen(status.getCause(), options.endpoint()));
   }
 
   private static Optional<Refusal> mismatch(
