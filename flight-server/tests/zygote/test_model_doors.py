@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.worker.model.door import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
     Connected,
-    DoorError,
     Fate,
     Packet,
     Refused,
@@ -157,5 +157,5 @@ def test_a_worker_that_has_ended_is_forgotten(zygote: Zygote) -> None:
 
 def test_a_worker_reads_nothing_but_packets() -> None:
     for data in (b"x", b"[" * 10_000, b'["Refused"]'):
-        with pytest.raises(DoorError):
+        with pytest.raises(PacketError):
             decode(data)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.message import DecodeError
 
 from updraft.v1.control_pb2 import FunctionDescription
-from updraft_server.ipc.zygote_packets import Hello, MoreFunctions, PacketError
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.zygote_packets import Hello, MoreFunctions
 
 MAX_DESCRIPTION_BYTES = 24 * 1024
 """Largest description of one function. A packet holds it and the rest of a Hello."""

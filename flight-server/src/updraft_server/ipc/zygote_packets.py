@@ -24,6 +24,7 @@ from updraft_server.ipc.model_packets import (
     ModelFault,
     ModelStarted,
 )
+from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -243,23 +244,5 @@ Packet: TypeAlias = (
     | MeasuredModels
 )
 
-_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
-
-
-class PacketError(Exception):
-    """Raised when a packet cannot be read: the two ends do not come from the same installation."""
-
-
-def encode(packet: Packet) -> bytes:
-    """Return the packet as bytes."""
-    return json.dumps([type(packet).__name__, dataclasses.asdict(packet)]).encode()
-
-
-def decode(data: bytes) -> Packet:
-    """Return the packet in `data`; raises PacketError."""
-    try:
-        name, fields = json.loads(data)
-        packet: Packet = _PACKETS[name](**fields)
-    except (ValueError, KeyError, TypeError) as error:
-        raise PacketError(f"not a packet: {error}") from None
-    return packet
+_CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
+encode, decode = _CODEC.encode, _CODEC.decode

@@ -15,7 +15,8 @@ from updraft_server.ipc.model_packets import (
     ModelStarted,
     ModelUsage,
 )
-from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, PacketError, ShowStack, decode, encode
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
 from updraft_server.pool.zygote_models import ZygoteModels
 
 # Request number of a question whose answer nobody awaits.

@@ -23,6 +23,7 @@ from updraft_server.ipc.model_packets import (
     ModelStarted,
     ModelUsage,
 )
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     FORKED_DESCRIPTORS,
@@ -40,7 +41,6 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     MoreFunctions,
     Packet,
-    PacketError,
     ReloadRefused,
     Retired,
     ShowStack,

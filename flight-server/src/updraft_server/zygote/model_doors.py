@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.worker.model.door import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
     Connected,
-    DoorError,
     Fate,
     Packet,
     Refused,
@@ -146,7 +146,7 @@ class ModelDoors:
             question = decode(data) if data and worker not in self._asking else None
         except BlockingIOError:
             return
-        except (OSError, DoorError):
+        except (OSError, PacketError):
             question = None
         if question is not None:
             self._asking.add(worker)

@@ -25,6 +25,7 @@ from updraft_server.ipc.model_packets import (
     ModelEnded,
     ModelFault,
 )
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
@@ -246,7 +247,7 @@ class Models:
             return False
         try:
             packet = control.decode(data)
-        except control.ControlError:
+        except PacketError:
             replica.kill("broke the protocol, and was ended")
             return False
         match packet:

@@ -21,6 +21,7 @@ from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
@@ -34,7 +35,6 @@ from updraft_server.ipc.zygote_packets import (
     Measure,
     Measured,
     Packet,
-    PacketError,
     ReloadRefused,
     Retired,
     ShowStack,

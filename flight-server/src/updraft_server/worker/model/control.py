@@ -2,9 +2,10 @@
 """Packets between the zygote and a model process, over a socket of their own."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias, get_args
+
+from updraft_server.ipc.packet_codec import PacketCodec
 
 MAX_PACKET_BYTES = 64 * 1024
 
@@ -54,23 +55,5 @@ class Suspect:
 
 Packet: TypeAlias = Attach | Retire | Ready | LoadFailed | State | Suspect
 
-_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
-
-
-class ControlError(Exception):
-    """Raised when a packet cannot be read."""
-
-
-def encode(packet: Packet) -> bytes:
-    """Return the packet as bytes."""
-    return json.dumps([type(packet).__name__, dataclasses.asdict(packet)]).encode()
-
-
-def decode(data: bytes) -> Packet:
-    """Return the packet in `data`; raises ControlError."""
-    try:
-        name, fields = json.loads(data)
-        packet: Packet = _PACKETS[name](**fields)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ControlError(f"not a packet: {error}") from None
-    return packet
+_CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
+encode, decode = _CODEC.encode, _CODEC.decode

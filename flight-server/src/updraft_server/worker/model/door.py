@@ -5,37 +5,43 @@ Question and answer are one packet each, and a worker asks one question at a tim
 to a session, so that no session function reaches a model.
 """
 
-import json
 import select
 import socket
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TypeAlias, get_args
+
+from updraft_server.ipc.packet_codec import PacketCodec, PacketError
 
 MAX_PACKET_BYTES = 16 * 1024
 WORKER_DOOR = 6
 """Descriptor number of a worker's door."""
 
 
-class Connect(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Connect:
     """Question: connect me to a model process of a function."""
 
     name: str
     version: str
 
 
-class AskFate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AskFate:
     """Question: how did this model process end? Asked after a connection ended without a goodbye."""
 
     replica: str
 
 
-class Connected(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Connected:
     """Answer to Connect, with the worker's end of a new socket pair."""
 
     replica: str
     """Name of the model process."""
 
 
-class Refused(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """Answer to Connect if there is no connection."""
 
     reason: str
@@ -44,34 +50,22 @@ class Refused(NamedTuple):
     """Whether the function may work again soon."""
 
 
-class Fate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fate:
     """Answer to AskFate."""
 
     how: str
     """Verb phrase that follows "its model process" and says how it ended."""
 
 
-Packet = Connect | AskFate | Connected | Refused | Fate
+Packet: TypeAlias = Connect | AskFate | Connected | Refused | Fate
 
-_PACKETS: dict[str, type[Packet]] = {cls.__name__: cls for cls in (Connect, AskFate, Connected, Refused, Fate)}
+_CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
+encode, decode = _CODEC.encode, _CODEC.decode
 
 
 class DoorError(Exception):
-    """Raised when a packet cannot be read, or the other side is gone."""
-
-
-def encode(packet: Packet) -> bytes:
-    """Return the packet as bytes."""
-    return json.dumps([type(packet).__name__, *packet]).encode()
-
-
-def decode(data: bytes) -> Packet:
-    """Return the packet in `data`; raises DoorError."""
-    try:
-        name, *fields = json.loads(data)
-        return _PACKETS[name](*fields)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DoorError(f"not a packet: {error}") from None
+    """Raised when the zygote cannot be asked, or does not answer."""
 
 
 class Door:
@@ -110,4 +104,7 @@ class Door:
         connection = socket.socket(fileno=descriptors[0]) if descriptors else None
         if connection is not None:
             connection.set_inheritable(False)
-        return decode(data), connection
+        try:
+            return decode(data), connection
+        except PacketError as error:
+            raise DoorError(str(error)) from None
