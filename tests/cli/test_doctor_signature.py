@@ -76,7 +76,7 @@ def test_a_key_that_the_pool_knows_is_named(ask: Ask, signing: Signing) -> None:
 
 def test_a_job_without_a_key_hears_what_to_set(ask: Ask) -> None:
     missing = ask("")
-    assert (missing.level, missing.found) == (Level.ERROR, "the pool runs only what its driver has signed")
+    assert (missing.level, missing.found) == (Level.ERROR, "the pool runs only functions that their driver has signed")
     assert f"set {KEY_FILE}; make a key with `openssl genpkey" in missing.advice
 
 
@@ -134,7 +134,7 @@ def test_the_lifetime_that_a_job_has_by_default_is_checked_too(ask: Ask, signing
 
 def test_what_is_no_duration_is_found(ask: Ask, signing: Signing) -> None:
     found = ask(str(signing.key_file), lifetime="a week")
-    assert (found.level, found.found) == (Level.ERROR, f"{LIFETIME} = 'a week' is no duration")
+    assert (found.level, found.found) == (Level.ERROR, f"{LIFETIME} = 'a week' is not a duration")
 
 
 def test_a_key_is_checked_where_a_pool_only_prefers_signatures(ask_lenient: Ask, signing: Signing) -> None:
