@@ -117,7 +117,7 @@ def test_a_lifetime_beyond_that_of_the_signer_is_found(ask: Ask, signing: Signin
     found = ask(str(signing.key_file), lifetime=lifetime)
     assert found.level is level
     if level is Level.ERROR:
-        assert "meant to hold for 691200 seconds, and its signer may sign for 604800" in found.found
+        assert "valid for 691200 seconds, but its signer may sign for at most 604800" in found.found
         assert found.advice.startswith(f"lower {LIFETIME}")
 
 
@@ -126,7 +126,7 @@ def test_the_lifetime_that_a_job_has_by_default_is_checked_too(ask: Ask, signing
     try:
         found = ask(str(signing.key_file))
         assert found.level is Level.ERROR
-        assert "its signer may sign for 86400" in found.found
+        assert "its signer may sign for at most 86400" in found.found
         assert ask(str(signing.key_file), lifetime="24h").level is Level.OK
     finally:
         signing.trust(signing.driver)

@@ -87,7 +87,7 @@ def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path, updraf
         assert "my_functions.py changed" in shown()
         assert greetings(endpoint(shown())) == ["Hi, Ada!", "Hi, Bob!"]
         module.write_text("def broken(:\n")
-        refused = "the functions were not loaded again: they serve on as they were"
+        refused = "the functions were not reloaded: the previous ones stay in use"
         until("it says what is wrong", lambda: refused in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "SyntaxError" in shown().split(refused)[1]
         assert "my_functions.py, line 1" in shown()

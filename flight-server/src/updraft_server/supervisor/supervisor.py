@@ -168,7 +168,7 @@ class Supervisor:
             if child.is_stuck():
                 if self._zygotes is None or not self._zygotes.kill_excessive(name, child):
                     turns = SILENT_TURNS if child.has_started else LOADING_TURNS
-                    say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
+                    say(f"the {name} has not reported for {turns * INTERVAL_SECONDS:g} seconds: killing it")
                     child.kill()
             elif isinstance(child, ZygoteChild) and child.patience:
                 say(f"the {name} is not ready yet: {child.patience}")
@@ -191,7 +191,7 @@ class Supervisor:
     def _overdue(self) -> int | None:
         if time.monotonic() < self._drain_deadline_seconds:
             return None
-        say("the front did not drain in time: what is left is killed")
+        say("the front did not drain in time: killing what is left")
         return EXIT_FAILURE
 
     def _reap(self) -> int | None:
@@ -244,7 +244,7 @@ class Supervisor:
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if fault := zygotes.ended(code):
             # Not one death of too many: the next zygote gets further.
-            say(f"{fault}: the zygote is started again without it")
+            say(f"{fault}: restarting the zygote without it")
         elif self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
         self._adopt_workers(zygotes)
@@ -260,7 +260,7 @@ class Supervisor:
         if self._crashes.are_too_many():
             say(f"{what}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up")
             return True
-        say(f"{what}: it is started again")
+        say(f"{what}: restarting it")
         return False
 
     def _start_zygote(self, zygotes: Zygotes) -> None:
@@ -269,7 +269,7 @@ class Supervisor:
 
     def _reload(self) -> None:
         if self._zygotes is None:
-            say("functions are loaded by the side of the workers: send the signal there")
+            say("the workers' side loads the functions: send the signal there")
         elif self._phase is Phase.RUNNING and ZYGOTE in self._children:
             # A zygote that is about to be started loads them anyway.
             self._zygotes.reload()
@@ -349,7 +349,7 @@ class Supervisor:
         if left and time.monotonic() < self._clearing_deadline_seconds:
             return
         if left:
-            say(f"the processes {sorted(left)} do not end, although they were killed: going on without them")
+            say(f"the processes {sorted(left)} have not ended, although they were killed: continuing without them")
         self._clearing_deadline_seconds = None
         if self._front_settings is None:
             self._reach_front()
@@ -388,4 +388,4 @@ class Supervisor:
             while (ended := next_ended()) is not None:
                 os.waitpid(ended, 0)
         if left:
-            say(f"the processes {left} do not end, although they were killed")
+            say(f"the processes {left} have not ended, although they were killed")

@@ -57,7 +57,7 @@ class Announcement:
             return
         self._reload_fault = self._pool.reload_fault
         if self._reload_fault:
-            _log.error("the functions were not loaded again: they serve on as they were", reason=self._reload_fault)
+            _log.error("the functions were not reloaded: the previous ones stay in use", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
         # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
@@ -69,7 +69,7 @@ class Announcement:
             self._functions = self._pool.functions
             return
         self._on_new_functions()
-        _log.info("the functions were loaded again", functions=self._callable_functions())
+        _log.info("the functions were reloaded", functions=self._callable_functions())
 
     def _callable_functions(self) -> Sequence[str]:
         """The names of those that can be called; says of each other one why not."""
