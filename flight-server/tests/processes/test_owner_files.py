@@ -300,7 +300,7 @@ async def test_a_function_that_may_not_write_a_file_is_told_where_it_may(house: 
     assert reply.error is not None
     for text in (reply.error.message, reply.error.traceback):
         assert "/tmp/updraft-planted" in text
-        assert "functions write to their worker's scratch directory (tempfile, TMPDIR)" in text
+        assert "functions can write to their worker's scratch directory (tempfile, TMPDIR)" in text
 
 
 async def test_a_path_that_the_operator_names_is_written(house: House) -> None:

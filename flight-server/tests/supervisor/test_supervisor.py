@@ -30,6 +30,6 @@ def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
     assert serving._children == children
     assert len(list(descriptors.iterdir())) == before
     assert capfd.readouterr().err == (
-        "updraft-server: the next zygote cannot be started: Resource temporarily unavailable: the functions serve on as"
-        " they were\n"
+        "updraft-server: the next zygote cannot be started: Resource temporarily unavailable: the previous functions"
+        " stay in use\n"
     )

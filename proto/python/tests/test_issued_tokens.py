@@ -182,7 +182,7 @@ def test_an_issuer_has_a_limit_of_its_own_for_the_life_of_tokens(service: Servic
     ("claims", "says"),
     [
         ({"tenant": "c"}, "a token of this issuer cannot act for the tenant 'c'"),
-        ({"tenant": "*"}, "the token names no tenant: its claim 'tenant' has to be a text"),
+        ({"tenant": "*"}, "the token names no tenant: its claim 'tenant' has to be a string"),
         ({"tenant": None}, "the token names no tenant"),
         ({"tenant": ["a"]}, "the token names no tenant"),
         ({"scope": "call admin"}, "a token of this issuer cannot have the scope admin"),

@@ -106,7 +106,7 @@ def test_a_subject_has_the_tenant_that_the_file_says_or_none(
     if tenant is not None:
         assert identity(door, token(namespace, account)).tenant == tenant
         return
-    with pytest.raises(PermissionDeniedError, match="a subject that has no tenant here"):
+    with pytest.raises(PermissionDeniedError, match="the token's subject has no tenant here"):
         identity(door, token(namespace, account))
 
 
@@ -120,7 +120,7 @@ def test_who_has_no_subject_has_no_tenant_whatever_the_token_claims(cluster: Clu
 @pytest.mark.parametrize("claim", [{}, {"kubernetes.io": "team-a"}, {"kubernetes.io": {"namespace": ["team-a"]}}])
 def test_a_namespace_that_is_not_there_is_no_tenant(cluster: Cluster, claim: dict[str, Any]) -> None:
     door = cluster.door(f"tenant_claim = {NAMESPACE_CLAIM}")
-    with pytest.raises(PermissionDeniedError, match=r"its claim 'kubernetes\.io\.namespace' has to be a text"):
+    with pytest.raises(PermissionDeniedError, match=r"its claim 'kubernetes\.io\.namespace' has to be a string"):
         identity(door, token(**({"kubernetes.io": None} | claim)))
 
 

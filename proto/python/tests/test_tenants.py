@@ -51,7 +51,14 @@ def test_a_refusal_names_the_cap_what_is_used_and_what_to_do() -> None:
     assert found.exceeded("max_files", "a", 3, 1)
     assert not found.exceeded("max_files", "b", 3, 1)
     says = found.refusal("max_files", "a", 3, 1)
-    for part in ("'a'", "3 open files", "1 more", "its cap is 3", "max_files", "retry when some of its own have ended"):
+    for part in (
+        "'a'",
+        "3 open files",
+        "1 more",
+        "its cap is 3",
+        "max_files",
+        "retry when some of its own work has ended",
+    ):
         assert part in says
     assert found.refusals["max_files"] == 1
     assert sum(found.refusals.values()) == 1

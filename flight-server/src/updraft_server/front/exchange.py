@@ -57,7 +57,7 @@ from updraft_server.pool.leases import LeaseOutcome, Owner
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
 
-_SHIP = Scope.SESSION, "run functions that it brings"
+_SHIP = Scope.SESSION, "run session functions"
 _CALL = Scope.CALL, "run registered functions"
 
 # Above this size, hashing a payload takes longer than handing it to a thread.

@@ -236,7 +236,7 @@ def assemble(
     early_reads = EarlyReads(
         limit_bytes=settings.queue_bytes,
         refusal=lambda: PoolFullError(
-            "the messages of exchanges that wait take all memory that they may: retry later, or raise --queue-bytes",
+            "messages of waiting exchanges use all the memory allowed for them: retry later, or raise --queue-bytes",
             retry_after_milliseconds=retry_after_milliseconds,
         ),
         # Each busy worker has one message on its way in and one on its way out.
@@ -249,7 +249,7 @@ def assemble(
     def capabilities_once_started() -> Capabilities:
         # Until then every function would look unknown, which is a final error.
         if lifecycle.phase is Phase.STARTING or not pool.functions:
-            raise PoolUnavailableError("the pool has not started: try again")
+            raise PoolUnavailableError("the pool has not started yet: try again")
         return capabilities()
 
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")

@@ -26,9 +26,9 @@ from updraft_server.pool.interface import WorkerPool
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
 CHECK_SIGNATURE_ACTION = "updraft.check_signature"
-_SIGNATURE_DOC = "Whose a SignedStatement is, whatever it is about: JSON, or the reason for which it does not count."
+_SIGNATURE_DOC = "Signer of a SignedStatement, whatever it is about: JSON, or the reason why it is not valid."
 WORKER_STACK_ACTION = "updraft.worker_stack"
-_STACK_DOC = "Where the Python of the worker with this id is, or of every busy one: JSON, worker ids to texts."
+_STACK_DOC = "Python stack of the worker with this id, or of every busy worker: JSON, from worker ids to texts."
 _NO_STACKS = (
     "clients may not read the stacks of this pool's workers, which name the code of every tenant: start the pool with "
     "--allow-remote-stacks, or call as an identity with the scope admin"
@@ -36,7 +36,7 @@ _NO_STACKS = (
 ARROW_UDF_VERSION_ACTION = "protocol_version"
 _ARROW_UDF_VERSION = b"\x02"
 _ARROW_UDF_DOC = "Version of arrow-udf's protocol, as RisingWave asks for it: one byte."
-_DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
+_DRAIN_DOC = "Finish running exchanges, accept no new ones, then stop: as on SIGTERM."
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -130,7 +130,7 @@ class PoolService(FlightService):
         return json.dumps({worker: stack for worker, stack in stacks.items() if stack is not None}).encode()
 
     async def _signer(self, body: bytes, identity: Identity) -> bytes:
-        identity.require(Scope.SESSION, "run functions that it brings")
+        identity.require(Scope.SESSION, "run session functions")
         signed = parse_message(SignedStatement, body, "the body is not a SignedStatement")
         return json.dumps({"signer": self._signatures.signer_of(signed, identity)}).encode()
 

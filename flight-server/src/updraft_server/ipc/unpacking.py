@@ -102,5 +102,5 @@ class UnpackVerdict(NamedTuple):
         outcome, number, reason = encoded.decode().split("\n", 2)
         error_number = int(number)
         if not 0 <= error_number <= _MAX_ERROR_NUMBER:
-            raise ValueError(f"{error_number} is no error number")
+            raise ValueError(f"unknown error number {error_number}")
         return cls(UnpackOutcome(outcome), reason[:_MAX_REASON_CHARACTERS], error_number)

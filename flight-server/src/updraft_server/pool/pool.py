@@ -443,7 +443,10 @@ class Pool:
         """End a worker between exchanges because of what one of them has left behind."""
         owner = worker.owner._asdict() if worker.owner is not None else {}
         _log.warning(
-            "a worker was ended for what an exchange has left behind in it", worker=worker.id, reason=reason, **owner
+            "a worker was ended because of what an exchange has left behind in it",
+            worker=worker.id,
+            reason=reason,
+            **owner,
         )
         worker.has_leftovers = True
         self._expire(worker)

@@ -166,7 +166,7 @@ class ZygoteClient:
             try:
                 self._socket = await self._zygotes.next()
             except OSError as error:
-                raise ZygoteError(f"there is no zygote: {error.strerror or error}") from error
+                raise ZygoteError(f"cannot reach the zygote: {error.strerror or error}") from error
             connection.enter_context(self._socket)
             self._socket.settimeout(0)
             self._has_retired = False
@@ -178,7 +178,7 @@ class ZygoteClient:
             connection.callback(self._loop.remove_writer, self._socket.fileno())
             while not (await asyncio.wait([greeting], timeout=_COMPLAINT_SECONDS))[0]:
                 # Keep the connection, because this zygote is handed over only once. The supervisor ends one that hangs.
-                self.trouble = "the zygote still loads what workers start with: the workers' side says what that is"
+                self.trouble = "the zygote is still loading what workers start with: see the log of the workers' side"
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: Hello = greeting.result()
             if self._has_retired:

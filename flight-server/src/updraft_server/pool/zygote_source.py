@@ -130,7 +130,7 @@ class ControlConnection:
         self._take(stranger)
 
     def _turn_away(self, stranger: socket.socket) -> None:
-        _log.warning("a connection to the front was refused: it is not from the workers' side that is known")
+        _log.warning("a connection to the front was refused: it is not from the known workers' side")
         self._strangers.pop(stranger).cancel()
         self._loop.remove_reader(stranger.fileno())
         stranger.close()

@@ -192,12 +192,12 @@ def restrict() -> None:
 
 def _calls_problem() -> str:
     if not seccomp.is_filtered():
-        return "the kernel took the filter and does not use it"
+        return "the kernel accepted the filter but does not use it"
     number = call_number("pidfd_send_signal")
     libc = ctypes.CDLL(None, use_errno=True)
     # Without a filter the error is a bad descriptor, or a call that this kernel does not know.
     libc.syscall(number, -1, 0, None, 0)
-    return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel took the filter and does not obey it"
+    return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel accepted the filter but does not enforce it"
 
 
 def _capabilities_problem() -> str:
@@ -210,13 +210,13 @@ def _memory_problem() -> str:
 
 
 def _files_problem() -> str:
-    return "" if landlock.landlock_version() >= landlock.LEAST_VERSION else "this kernel has no Landlock of use"
+    return "" if landlock.landlock_version() >= landlock.LEAST_VERSION else "this kernel has no usable Landlock"
 
 
 def _scopes_problem() -> str:
     if landlock.landlock_version() >= landlock.SCOPES_SINCE:
         return ""
-    return "this kernel's Landlock does not know signals and abstract sockets"
+    return "this kernel's Landlock does not cover signals and abstract sockets"
 
 
 def _restriction_problem() -> str:
@@ -228,15 +228,15 @@ def _restriction_problem() -> str:
 
 
 def _read_only_files_problem() -> str:
-    return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "what was made read-only is not"
+    return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "the file system is still writable"
 
 
 def _shared_memory_problem() -> str:
-    return "" if os.path.ismount(SHARED_MEMORY_PATH) else "what was mounted is not there"
+    return "" if os.path.ismount(SHARED_MEMORY_PATH) else f"{SHARED_MEMORY_PATH} is not mounted"
 
 
 def _terminals_problem() -> str:
-    return "" if os.path.ismount(TERMINALS_PATH) else "what was mounted is not there"
+    return "" if os.path.ismount(TERMINALS_PATH) else f"{TERMINALS_PATH} is not mounted"
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
@@ -268,6 +268,6 @@ def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, st
         answer = pipe.read()
     os.waitpid(child, 0)
     if not answer:
-        raise RuntimeError("the trial of the workers' sandbox failed: without it nobody knows which layers are on")
+        raise RuntimeError("the trial of the workers' sandbox failed: the pool cannot tell which layers are on")
     lacks: Mapping[str, str] = json.loads(answer)
     return lacks

@@ -121,7 +121,7 @@ class FrontSupervisor(Supervisor):
         """Wait for nothing: workers come to the listener by themselves."""
 
     def _reload(self) -> None:
-        say("functions are loaded by the side of the workers: send the signal there")
+        say("the workers' side loads the functions: send the signal there")
 
     def _starter_has_gone(self) -> bool:
         return self._phase is Phase.RUNNING and self._front.starter_has_gone()
@@ -190,7 +190,7 @@ class _WithWorkers(Supervisor):
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if fault := self._zygotes.ended(code):
             # This does not count as a crash: the next zygote gets further.
-            say(f"{fault}: the zygote is started again without it")
+            say(f"{fault}: restarting the zygote without it")
         elif self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
         self._adopt_workers()
@@ -224,7 +224,7 @@ class _WithWorkers(Supervisor):
         if left and time.monotonic() < self._clearing_deadline_seconds:
             return
         if left:
-            say(f"the processes {sorted(left)} do not end, although they were killed: going on without them")
+            say(f"the processes {sorted(left)} have not ended, although they were killed: continuing without them")
         self._clearing_deadline_seconds = None
         self._start_anew()
 

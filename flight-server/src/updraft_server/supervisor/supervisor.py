@@ -118,7 +118,7 @@ class Supervisor(ABC):
 
     def _kill_stuck(self, name: str, child: Child) -> None:
         turns = SILENT_TURNS if child.has_started else LOADING_TURNS
-        say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
+        say(f"the {name} has not reported for {turns * INTERVAL_SECONDS:g} seconds: killing it")
         child.kill()
 
     def _stop(self) -> int | None:
@@ -139,7 +139,7 @@ class Supervisor(ABC):
     def _overdue(self) -> int | None:
         if time.monotonic() < self._drain_deadline_seconds:
             return None
-        say("the front did not drain in time: what is left is killed")
+        say("the front did not drain in time: killing what is left")
         return EXIT_FAILURE
 
     def _reap(self) -> int | None:
@@ -161,7 +161,7 @@ class Supervisor(ABC):
         if self._crashes.are_too_many():
             say(f"{what}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up")
             return True
-        say(f"{what}: it is started again")
+        say(f"{what}: restarting it")
         return False
 
     def _kill_leftovers(self) -> None:
@@ -189,4 +189,4 @@ class Supervisor(ABC):
             while (ended := next_ended()) is not None:
                 os.waitpid(ended, 0)
         if left:
-            say(f"the processes {left} do not end, although they were killed")
+            say(f"the processes {left} have not ended, although they were killed")

@@ -82,8 +82,8 @@ class LoadWatch:
         largest = max(self._grown_bytes, key=lambda each: self._grown_bytes[each])
         return Excess(
             largest,
-            f"it took {self._grown_bytes[largest]} bytes of memory, and with it all that is loaded took more than "
-            f"{most_bytes}, {_MOST_MEMORY:.0%} of what there is: it leaks, or the pool needs more memory",
+            f"it took {self._grown_bytes[largest]} bytes of memory, and everything loaded took more than {most_bytes} "
+            f"together, {_MOST_MEMORY:.0%} of all memory: it leaks, or the pool needs more memory",
         )
 
 

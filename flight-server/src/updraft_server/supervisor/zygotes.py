@@ -71,7 +71,7 @@ class Zygotes:
             return False
         if faults := _new_faults(successor, self._children[ZYGOTE]):
             self.drop_successor()
-            say(f"the functions were not loaded again, and serve on as they were: {'; '.join(faults)}")
+            say(f"the functions were not reloaded, and the previous ones stay in use: {'; '.join(faults)}")
             if self.door is not None:
                 refuse_reload(self.door, "; ".join(faults))
             return False
@@ -88,7 +88,7 @@ class Zygotes:
         if excess is None:
             return False
         self._broken_loads.exceeded(excess.load, excess.reason)
-        say(f"the {name} is killed: {excess.load.fault(excess.reason)}")
+        say(f"killing the {name}: {excess.load.fault(excess.reason)}")
         child.kill()
         return True
 
@@ -116,9 +116,9 @@ class Zygotes:
             return bool(code)
         self.drop_successor()
         if not (fault := self._broken_loads.ended(_load_of(zygote), code)):
-            say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
+            say(f"the {name} {describe_exit(code)} while it loaded the functions: the previous ones stay in use")
         elif is_wanted:
-            say(f"{fault}: another {name} is started without it")
+            say(f"{fault}: starting another {name} without it")
             self._start_successor()
         return False
 
@@ -145,7 +145,7 @@ class Zygotes:
                 self._children[_SUCCESSOR] = start_zygote(self._as_now(is_successor=True), zygotes_end)
         except OSError as error:
             self.drop_successor()
-            say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the functions serve on as they were")
+            say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the previous functions stay in use")
 
     def _as_now(self, *, is_successor: bool) -> ZygoteSettings:
         """Return the settings of a zygote that is started now."""

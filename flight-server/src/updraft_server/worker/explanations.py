@@ -16,8 +16,8 @@ _HOW_TO_ADD = (
     " image), or send it with the session: spark.submit.pyFiles, addPyFile or addArtifacts"
 )
 _WHERE_TO_WRITE = (
-    "where functions write to their worker's scratch directory (tempfile, TMPDIR), which goes with the worker, and to"
-    " the paths that the pool names for all who use it: --writable-paths (in the chart"
+    "where functions can write to their worker's scratch directory (tempfile, TMPDIR), which is removed with the"
+    " worker, and to the paths that the pool names for all its users: --writable-paths (in the chart"
     " workers.settings.writablePaths)"
 )
 

@@ -111,7 +111,9 @@ class Worker:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
             # The directory was recreated after this worker was bound: its Landlock rules refer to the old one.
-            raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
+            raise PoolUnavailableError(
+                "the worker can no longer read the artifacts of its session: retry on another one"
+            )
 
     def _restrict(self, assignment: Assignment) -> None:
         if assignment.function_name not in self._settings.restricted_functions:

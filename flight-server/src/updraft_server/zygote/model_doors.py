@@ -106,7 +106,7 @@ class ModelDoors:
             try:
                 workers_end, models_end = map(ends.enter_context, socket.socketpair())
             except OSError as error:
-                self.refuse(worker, f"cannot be connected to: {error.strerror}", may_retry=True)
+                self.refuse(worker, f"cannot be reached: {error.strerror}", may_retry=True)
                 return True
             for end in (workers_end, models_end):
                 _enlarge(end)

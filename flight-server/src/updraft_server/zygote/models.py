@@ -295,7 +295,7 @@ class Models:
             each.deaths_in_a_row += replica.state is ReplicaState.READY
             if each.deaths_in_a_row >= DEATHS_IN_A_ROW:
                 self._set_fault(
-                    each, f"{each.deaths_in_a_row} model processes in a row have died of it, the last one {how}"
+                    each, f"it has killed {each.deaths_in_a_row} model processes in a row, the last one {how}"
                 )
             elif not each.ready:
                 self._set_fault(each, f"its model process {how}")

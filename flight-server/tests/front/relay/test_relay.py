@@ -256,7 +256,7 @@ async def test_a_worker_does_not_speak_for_the_front(kind: ErrorKind) -> None:
 
     error = await (await exchange([], lies, ends=False)).error()
     assert isinstance(error, InternalError)
-    assert "no worker has" in str(error)
+    assert "that workers cannot have" in str(error)
 
 
 async def test_a_worker_tells_how_a_model_process_has_ended_and_has_not_died() -> None:

@@ -201,7 +201,7 @@ def test_an_answer_of_other_rows_is_never_a_result(clients: Clients) -> None:
 def test_without_a_zygote_there_is_no_way() -> None:
     for door in (Door(), _closed_door()):
         client = ModelClient(cast(Any, FUNCTION), door, max_batch_rows=1000)
-        with pytest.raises(WorkerError, match="there is no way to the model process of function 'f'"):
+        with pytest.raises(WorkerError, match="cannot reach the model process of function 'f'"):
             client.connect()
         door.close()
 

@@ -139,7 +139,7 @@ class GpuEncoder:
         try:
             self._output.check()
         except Exception as error:
-            raise EncodeError(f"what the GPU encoded could not be stored: {type(error).__name__}: {error}") from error
+            raise EncodeError(f"the GPU's output could not be stored: {type(error).__name__}: {error}") from error
 
     def _after(self, error: DeviceError) -> Encoder:
         """Return the CPU encoder that takes over; raises EncodeError if the file has begun."""

@@ -275,8 +275,8 @@ class ArtifactStore:
             fullest = max((owned for owned in self._belongings.values() if owned.may_give_way), key=self._fullness)
             if not self._tenants.may_evict(tenant, more_bytes, fullest.tenant):
                 raise self._full(
-                    "the store of artifacts is full, and this tenant holds more of it than others that use theirs: "
-                    "retry later, or raise --artifact-store-bytes"
+                    "the store of artifacts is full, and this tenant holds more of it than others with artifacts "
+                    "in use: retry later, or raise --artifact-store-bytes"
                 )
             self._evict(fullest)
 

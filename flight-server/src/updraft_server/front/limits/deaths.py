@@ -123,7 +123,7 @@ class HoldBack:
         """Add a gauge of the functions that are held back now."""
         metrics.watch(
             "updraft_functions_held_back",
-            "Functions that are refused because they keep killing workers; an owner held back as a whole is one more.",
+            "Functions refused because they keep killing workers; an owner held back as a whole counts as one more.",
             self.held_now,
         )
 
@@ -150,7 +150,7 @@ class HoldBack:
             ("rows", owner.tenant or owner, request.function, request.version),
             min(self._allowed_deaths, DEATHS_IN_A_ROW),
             f"model processes of the function {request.function!r}",
-            "leave out the rows that it cannot bear, or correct the function",
+            "leave out the rows that it cannot process, or correct the function",
             is_registered=True,
         )
 
@@ -219,7 +219,7 @@ class FunctionHealth:
         record.deaths += 1
         if record.deaths >= DEATHS_IN_A_ROW:
             self._fall_ill(
-                request, record, f"{record.deaths} workers in a row have died of it, the last one: {error.message}"
+                request, record, f"it has killed {record.deaths} workers in a row, the last one: {error.message}"
             )
 
     def succeeded(self, request: Request) -> None:
@@ -248,8 +248,8 @@ class FunctionHealth:
         """Add a gauge of unhealthy functions."""
         metrics.watch_by_label(
             "updraft_functions_unhealthy",
-            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
-            "imported is one.",
+            "Versions of registered functions that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported counts as one.",
             "function",
             self.unhealthy,
         )

@@ -57,9 +57,9 @@ class LostMemory:
         if not self._were_short or worker not in self._held:
             return ""
         if not self.is_blamed(worker):
-            return " (inferred: the workers ran out of memory, for which another exchange is to blame)"
+            return " (inferred: the workers ran out of memory because of another exchange)"
         held = self._held[worker]
         return (
-            f" (inferred: the workers ran out of memory, and the function {function} grew most of all, by "
+            f" (inferred: the workers ran out of memory, and the function {function} grew most, by "
             f"{held.grown_bytes} bytes to {held.last_bytes}: send smaller batches, or give the workers more memory)"
         )

@@ -136,7 +136,7 @@ class RunningExchanges:
         """Add the counter of workers that ran out of memory."""
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
-            "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
+            "Workers ended for the memory they took, by the limit that was exceeded: worker, pool or container.",
             "limit",
             lambda: self.out_of_memory,
         )
@@ -175,7 +175,7 @@ class RunningExchanges:
             try:
                 await self.look()
             except Exception:
-                _log.exception("cannot look for silent exchanges")
+                _log.exception("cannot check for silent exchanges")
 
     async def watch_limits(self) -> None:
         """Check what workers take at intervals, until cancelled."""
@@ -185,7 +185,7 @@ class RunningExchanges:
                 self.look_at_clocks()
                 await self.look_at_limits()
             except Exception:
-                _log.exception("cannot look at what workers take")
+                _log.exception("cannot measure what workers take")
 
     def look_at_clocks(self) -> None:
         """End exchanges whose function works too long on one batch, if the worker's own clock has not ended it."""

@@ -159,9 +159,9 @@ class WorkerLimits:
     def shortage(self, subject: str, usage: WorkerUsage) -> WorkerError:
         """Return the client's error. A retry may help: the function kept its limit, and another pool may have room."""
         return WorkerError(
-            f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together, "
-            f"{usage.own_bytes} of them {subject}, most of all, whose worker was ended: give the pool "
-            "more memory or fewer workers, or lower its --worker-memory-bytes"
+            f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together; {subject} took "
+            f"most, {usage.own_bytes} bytes, and its worker was ended: give the pool more memory or fewer workers, or "
+            "lower its --worker-memory-bytes"
         )
 
 

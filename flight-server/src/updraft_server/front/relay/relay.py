@@ -396,7 +396,7 @@ class Relay:
         """
         has_begun = self._load.has_been or self._said_by_worker > 0
         if self._request.is_session or (has_begun and not self._request.is_batched):
-            raise FrameError("a worker loads one registered function, once, before it says anything else")
+            raise FrameError("a load may come only once, for a registered function, before any other frame")
         self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:

@@ -104,7 +104,7 @@ class TimedLoad:
     def begin(self, load: memoryview | bytes) -> None:
         """Begin a load, encoded as it travels; raise FrameError if it is malformed or another load is running."""
         if self._load is not None:
-            raise FrameError("a worker loads one function at a time")
+            raise FrameError("a load began while another one runs")
         try:
             self._load = begun = Load.decode(bytes(load))
         except ValueError as error:
@@ -133,4 +133,4 @@ def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> UpdraftE
     error = error_from_message(Error.FromString(bytes(failed)))
     if isinstance(error, _OF_BATCHED_FUNCTIONS if is_batched else _OF_WORKERS):
         return error
-    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
+    return InternalError(f"the worker reported an error that workers cannot have: {type(error).__name__}")

@@ -193,13 +193,13 @@ def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None
     """Raise ProtocolError if the client's call does not fit the kind of the function."""
     is_aggregate = function.kind == FunctionKind.FUNCTION_KIND_AGGREGATE
     if call.stage not in AggregateStage.values():
-        raise ProtocolError(f"the command asks for stage {call.stage} of an aggregate, which is none")
+        raise ProtocolError(f"unknown aggregate stage {call.stage}")
     if (call.stage or call.key_columns or call.filtered) and not is_aggregate:
-        raise ProtocolError(f"function {function.name!r} is no aggregate: it has no stages and no groups")
+        raise ProtocolError(f"function {function.name!r} is not an aggregate: it has no stages and no groups")
     if call.filtered and call.stage == AggregateStage.AGGREGATE_STAGE_MERGE:
         raise ProtocolError(f"states of function {function.name!r} cannot be filtered: filter the rows")
     if call.joined and function.kind != FunctionKind.FUNCTION_KIND_TABLE:
-        raise ProtocolError(f"function {function.name!r} gives no table: nothing can be joined to its rows")
+        raise ProtocolError(f"function {function.name!r} does not give a table: nothing can be joined to its rows")
 
 
 def _check_numbers(command: ExchangeCommand) -> None:

@@ -75,7 +75,7 @@ class Signatures:
         """Add the counter of session functions."""
         metrics.count_by_label(
             "updraft_session_functions",
-            "Functions that sessions have shipped, by what came of their signature.",
+            "Functions that sessions have shipped, by the outcome of checking their signature.",
             "signature",
             lambda: self.outcomes,
         )
@@ -147,7 +147,7 @@ class Signatures:
         known = self._known.current if self._known is not None else None
         if known is None:
             raise FunctionRefusedError(
-                "no signature counts: this pool has no file of signers that it can use, and its log says why"
+                "this pool accepts no signature: it has no file of signers that it can use, and its log says why"
             )
         signer = known.by_key.get(key_sha256)
         if signer is None:
@@ -166,8 +166,8 @@ class Signatures:
             return signer, Statement.FromString(signed.statement)
         except InvalidSignature:
             raise FunctionRefusedError(
-                f"the signature does not fit what it is said to be for: the key of {signer.name!r} signed something "
-                "else, or the statement was changed on its way"
+                f"the signature does not match its statement: the key of {signer.name!r} signed something else, or the "
+                "statement was changed on its way"
             ) from None
         except DecodeError:
             raise FunctionRefusedError(f"what {signer.name!r} has signed is not a statement about a function") from None
@@ -181,13 +181,11 @@ class Signatures:
         now_seconds = self._clock()
         if expires_seconds - issued_seconds > signer.max_lifetime_seconds:
             return (
-                f"it is meant to hold for {expires_seconds - issued_seconds:g} seconds, and its signer may sign for "
+                f"it is valid for {expires_seconds - issued_seconds:g} seconds, but its signer may sign for at most "
                 f"{signer.max_lifetime_seconds:g}: lower spark.updraft.udf.signatureLifetime"
             )
         if now_seconds > expires_seconds + _SKEW_SECONDS:
-            return (
-                f"it expired {now_seconds - expires_seconds:.0f} seconds ago: plan the query again, which signs again"
-            )
+            return f"it expired {now_seconds - expires_seconds:.0f} seconds ago: plan the query again, to sign it again"
         if issued_seconds > now_seconds + _SKEW_SECONDS:
             return (
                 f"it was issued {issued_seconds - now_seconds:.0f} seconds in the future: set the clocks of driver and "
@@ -229,8 +227,8 @@ class CheckedFunction:
         if self.signed_by is not None and not fits:
             self._signatures.count(Outcome.REFUSED)
             raise FunctionRefusedError(
-                f"the signature of {self.signed_by.signer!r} is not for this exchange: its function is another than "
-                "was signed"
+                f"the signature of {self.signed_by.signer!r} is not for this exchange: the function is not the one "
+                "that was signed"
             )
         self._signatures.count(Outcome.UNSIGNED if self.signed_by is None else Outcome.VALID)
 
@@ -258,15 +256,15 @@ def _mismatch(statement: Statement, request: Request, owner: Owner, signer: "Sig
     if problem := _foreign(signer, owner.tenant):
         return problem
     if signed.tenant and signed.tenant != owner.tenant:
-        return f"it is for the tenant {signed.tenant!r}, and the exchange is of {owner.tenant!r}"
+        return f"it is for the tenant {signed.tenant!r}, but the exchange is of {owner.tenant!r}"
     if signed.application_id != owner.application_id:
-        return f"it is for the application {signed.application_id!r}, and the exchange is of {owner.application_id!r}"
+        return f"it is for the application {signed.application_id!r}, but the exchange is of {owner.application_id!r}"
     if signed.session_id != owner.session_id:
-        return f"it is for the session {signed.session_id!r}, and the exchange is of {owner.session_id!r}"
+        return f"it is for the session {signed.session_id!r}, but the exchange is of {owner.session_id!r}"
     if statement.function != request.command.session:
-        return f"what differs is {_differing(statement, request)}"
+        return f"the signed function differs in {_differing(statement, request)}"
     if statement.schema_sha256 != hashlib.sha256(request.schema).digest():
-        return "what differs is the schema of the arguments"
+        return "the schema of the arguments differs"
     return ""
 
 

@@ -57,7 +57,7 @@ class Announcement:
             return
         self._reload_fault = self._pool.reload_fault
         if self._reload_fault:
-            _log.error("the functions were not loaded again: they serve on as they were", reason=self._reload_fault)
+            _log.error("the functions were not reloaded: the previous ones stay in use", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
         # Called after each change of the pool, but compares only when a zygote has sent its functions again.
@@ -69,7 +69,7 @@ class Announcement:
             self._functions = self._pool.functions
             return
         self._on_new_functions()
-        _log.info("the functions were loaded again", functions=self._callable_functions())
+        _log.info("the functions were reloaded", functions=self._callable_functions())
 
     def _callable_functions(self) -> Sequence[str]:
         """Return the names of the functions that can be called; log why each of the others cannot."""

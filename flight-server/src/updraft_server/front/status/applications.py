@@ -50,12 +50,18 @@ class Applications(Collector):
         """Yield the current metric families."""
         exchanges = CounterMetricFamily(
             "updraft_application_exchanges",
-            "Exchanges of a Spark application that ended, by outcome.",
+            "Ended exchanges of a Spark application, by outcome.",
             labels=["application", "outcome"],
         )
-        rows = CounterMetricFamily("updraft_application_rows", "Rows of those that ended well.", labels=["application"])
+        rows = CounterMetricFamily(
+            "updraft_application_rows",
+            "Rows of a Spark application's exchanges that succeeded.",
+            labels=["application"],
+        )
         size = CounterMetricFamily(
-            "updraft_application_bytes", "Bytes of their messages.", labels=["application", "direction"]
+            "updraft_application_bytes",
+            "Bytes of messages of a Spark application's exchanges.",
+            labels=["application", "direction"],
         )
         with self._lock:
             for application, totals in self._totals.items():

@@ -36,7 +36,7 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
     """Add the pool's metrics; the pool is healing while it has fewer than `wanted_workers`."""
     metrics.watch_by_label(
         "updraft_workers",
-        "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
+        "Workers of the pool, by state; fresh ones are kept ready for new owners, beyond --workers.",
         "state",
         lambda: {"idle": pool.idle, "busy": pool.busy, "starting": pool.starting, "fresh": pool.fresh},
     )
@@ -48,18 +48,18 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
     )
     metrics.watch(
         "updraft_workers_memory_bytes",
-        "Resident memory of all workers and what they have started, when they were last measured.",
+        "Resident memory of all workers and what they have started, as last measured.",
         lambda: sum(worker.memory_bytes or 0 for worker in pool.workers),
     )
     metrics.watch(
         "updraft_workers_scratch_bytes",
-        "Temporary files of all workers on the disk, when they were last measured.",
+        "Temporary files of all workers on the disk, as last measured.",
         lambda: sum(worker.scratch_bytes or 0 for worker in pool.workers),
     )
     metrics.count_by_label(
         "updraft_worker_exits",
-        "Workers that ended, by what ended them: signal, exit, pool; leftover: the pool, for what an exchange had left "
-        "behind.",
+        "Workers that ended, by what ended them: signal, exit, pool; leftover: the pool, because of what an exchange "
+        "had left behind.",
         "reason",
         lambda: pool.exits,
     )

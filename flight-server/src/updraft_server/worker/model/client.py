@@ -134,7 +134,7 @@ class ModelClient:
             with self._waiting():
                 answer, connection = self._door.ask(Connect(name, version))
         except DoorError as error:
-            raise WorkerError(f"there is no way to the model process of function {name!r}: {error}") from None
+            raise WorkerError(f"cannot reach the model process of function {name!r}: {error}") from None
         match answer:
             case Connected(replica) if connection is not None:
                 self._socket, self._replica = connection, replica

@@ -93,7 +93,7 @@ class Door:
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
         """Ask the zygote and return its answer, with the connection that comes with Connected; raises DoorError."""
         if self._socket is None:
-            raise DoorError("this worker has no door to it")
+            raise DoorError("this worker has no connection to the zygote")
         try:
             self._socket.send(encode(question))
             data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, 1)

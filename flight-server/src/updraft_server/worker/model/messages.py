@@ -54,7 +54,7 @@ def decode_header(data: bytes | bytearray | memoryview) -> Message:
     except (struct.error, ValueError) as error:
         raise MessageError(f"not the header of a message: {error}") from None
     if not math.isfinite(sent_seconds):
-        raise MessageError("it was sent at no time")
+        raise MessageError("its send time is not a finite number")
     if payload_bytes > MAX_PAYLOAD_BYTES:
         raise MessageError(f"a payload of {payload_bytes} bytes is too large")
     return message

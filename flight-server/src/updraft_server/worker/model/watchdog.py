@@ -61,7 +61,7 @@ class Watchdog:
                 f"worked for more than {limit_seconds:g} seconds on one batch, and was ended (timeout_seconds of"
                 " Batching)"
             )
-        return f"stood still for more than {TURN_SECONDS:g} seconds between two batches, and was ended"
+        return f"made no progress for more than {TURN_SECONDS:g} seconds between two batches, and was ended"
 
     def close(self) -> None:
         """Release the memory."""

@@ -39,6 +39,6 @@ def load_adapter(pyspark_version: str) -> Adapter:
     version = minor_version(pyspark_version)
     if version not in SUPPORTED:
         known = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
-        raise ImportError(f"pyspark {pyspark_version} is none of {known}")
+        raise ImportError(f"pyspark {pyspark_version} is not supported: use one of {known}")
     module = importlib.import_module(f"updraft_server.worker.pyspark.pyspark_{version[0]}_{version[1]}")
     return cast("Adapter", module)

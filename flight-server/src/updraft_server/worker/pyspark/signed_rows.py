@@ -70,7 +70,7 @@ class _StructType:
 
 def _row_converter(data_type: object) -> _Reducer:
     if not isinstance(data_type, _StructType):
-        raise pickle.UnpicklingError("rows have a struct whose type is none")
+        raise pickle.UnpicklingError("rows have a struct without a struct type")
     return data_type.converter()
 
 
@@ -78,7 +78,7 @@ def _data_type(text: str) -> _StructType:
     if _is_of_somebodys_own(text):
         # The text names the type's class, or contains it in pickled form.
         raise pickle.UnpicklingError(
-            "rows have a struct with a user-defined type, whose class nobody has signed: pass its fields on their own, "
+            "rows have a struct with a user-defined type, whose class is not signed: pass its fields on their own, "
             "or use a function on Arrow batches"
         )
     return _StructType(types._parse_datatype_json_string(text))

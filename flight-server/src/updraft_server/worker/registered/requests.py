@@ -34,7 +34,7 @@ def retyped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
         columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
     except pa.ArrowException as error:
-        raise wrong_arguments(f"a value is none of its column's type: {error}") from error
+        raise wrong_arguments(f"a value does not have its column's type: {error}") from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -124,7 +124,7 @@ def _run_aggregate(
 ) -> None:
     """Send a row for each group, after the last request."""
     if assignment.stage not in _STAGES:
-        raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
+        raise ProtocolError(f"unknown aggregate stage {assignment.stage}")
     call = AggregateCall(_STAGES[assignment.stage], assignment.key_columns, assignment.filtered)
     call.arguments(registered.function, requests.schema)
     loaded = cast(LoadedAggregate, registered.load(exchange.loading))

@@ -146,7 +146,7 @@ class Door:
             raise UnauthenticatedError("the token is not one that this service knows")
         if self._identities is not None and known is None:
             raise UnauthenticatedError(
-                "nobody is known: this service cannot use its identities file, and its log says why"
+                "no client is accepted: this service cannot use its identities file, and its log says why"
             )
         raise UnauthenticatedError(
             "this service needs a token or a certificate that it knows: send the header 'authorization: Bearer <token>'"

@@ -40,7 +40,9 @@ FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
 WHOAMI_ACTION = "updraft.whoami"
-_WHOAMI_DOC = "As whom this service knows the caller, as a JSON object: identity, tenant, scopes, roots, expires."
+_WHOAMI_DOC = (
+    "The caller's identity as this service sees it, as a JSON object: identity, tenant, scopes, roots, expires."
+)
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
 """Limit for the body of an action. The longest is a file's command, sent to ask a writer whether it would open it."""

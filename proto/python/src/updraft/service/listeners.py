@@ -153,7 +153,7 @@ class Listeners:
     def _show_in(self, metrics: Metrics) -> None:
         """Add metrics of the process and of the service's callers."""
         ProcessCollector(registry=metrics.registry)
-        refused = "Calls whose credentials prove nothing: no token, one that is wrong or has expired."
+        refused = "Calls without valid credentials: no token, a wrong one or an expired one."
         metrics.count_by_label("updraft_calls_refused", refused, "reason", self._refused)
         certificate = self._settings.tls_certificate_file
         if certificate is not None:
@@ -245,7 +245,7 @@ def _bind_failure(address: TcpAddress) -> str:
             probe.bind(place)
     except OSError as error:
         return f"{error.strerror}: choose another address or port"
-    return "gRPC refused it"
+    return "gRPC refused the address"
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
