@@ -18,7 +18,7 @@ from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
-from updraft.service.capabilities import KEPT
+from updraft.service.privileges import KEPT
 
 # What clients raise when the writer goes away.
 BROKEN = (UpdraftError, pa.ArrowException, OSError)

@@ -231,7 +231,9 @@ class Exchanges:
             raise
         except UpdraftError as error:
             death = grant.lease.death
-            found = verdict(error, relay.end_state, death.result() if death.done() else None, self.running.lost_memory)
+            found = verdict(
+                error, relay.end_state, death.result() if death.done() else None, self.running.last_memory_use
+            )
             self._act_on(found, owner, request)
             raise found.error from None
         finally:

@@ -22,12 +22,12 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import Audit
-from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
+from updraft.service.privileges import keep_few_capabilities
 from updraft.service.spans import Tracer
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps
@@ -52,7 +52,7 @@ from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.status.worker_log import log_dropped_output, log_worker_output
-from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
+from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
@@ -327,7 +327,7 @@ def _batch_processor_seconds(settings: "FrontSettings") -> float:
     return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
 
 
-async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
+async def _serve(settings: "FrontSettings", control: socket.socket, known: WorkersSecret | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         fresh_workers=_fresh_workers(settings),
@@ -369,7 +369,7 @@ def main() -> None:
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
-    known = KnownSide(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
+    known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
     # Unpackers, which this process starts, must not inherit the descriptors.
     control.set_inheritable(False)
     if known is not None:

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 KNOWN_VARIABLE = "UPDRAFT_FRONT_KNOWN"
-"""Environment variable: the front's descriptor of what its supervisor knows of the workers' side (`KnownSide`)."""
+"""Environment variable: the front's descriptor of what its supervisor knows of the workers' side (`WorkersSecret`)."""
 CONTROL_VARIABLE = "UPDRAFT_FRONT_CONTROL"
 """Environment variable: the front's descriptor of its control connection, or of the listener that accepts one."""
 MAX_HANDOVER_BYTES = 32
@@ -27,36 +27,36 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def introduce(door: socket.socket, control: socket.socket, front_pid: int) -> None:
-    """Give the zygote behind `door` and the front behind `control` a connection to each other.
+def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) -> None:
+    """Send the two ends of one new connection over `zygote` and `control`, to the zygote and to the front.
 
     If one of them is gone, or does not read, the other finds its end closed, which is handled elsewhere.
 
     Args:
-        door: Leads to the zygote.
+        zygote: Leads to the zygote.
         control: Leads to the front.
         front_pid: Process id of the front on the zygote's side, or 0 if it means nothing there.
     """
     front_end, zygote_end = packet_pair()
     with front_end, zygote_end:
-        for to, content, end in ((door, str(front_pid).encode(), zygote_end), (control, b"zygote", front_end)):
+        for to, content, end in ((zygote, str(front_pid).encode(), zygote_end), (control, b"zygote", front_end)):
             with contextlib.suppress(OSError):
                 socket.send_fds(to, [content], [end.fileno()], socket.MSG_DONTWAIT)
 
 
-def refuse_reload(door: socket.socket, fault: str) -> None:
-    """Tell the zygote behind `door`, and through it the fronts, why a reload was refused."""
+def refuse_reload(zygote: socket.socket, fault: str) -> None:
+    """Tell the zygote behind `zygote`, and through it the fronts, why a reload was refused."""
     with contextlib.suppress(OSError):
-        door.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
+        zygote.send(_REFUSAL + fault.encode(errors="replace")[:MAX_FAULT_BYTES], socket.MSG_DONTWAIT)
 
 
-def introduced(door: socket.socket) -> tuple[socket.socket, int] | str | None:
+def receive_front(zygote: socket.socket) -> tuple[socket.socket, int] | str | None:
     """Receive one message from the supervisor.
 
     Returns:
         A front with its process id (0 in another PID namespace), the reason of a refused reload, or None at the end.
     """
-    data, descriptors, _, _ = socket.recv_fds(door, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
+    data, descriptors, _, _ = socket.recv_fds(zygote, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
     if data.startswith(_REFUSAL):
         return data.removeprefix(_REFUSAL).decode(errors="ignore")
     if not data or not descriptors:
@@ -64,7 +64,7 @@ def introduced(door: socket.socket) -> tuple[socket.socket, int] | str | None:
     return socket.socket(fileno=descriptors[0]), int(data)
 
 
-class KnownSide:
+class WorkersSecret:
     """Secret by which every front of a supervisor recognises PID 1 of the workers' side.
 
     PID 1 sends it before any user code runs there, when nothing else can connect. Code that runs later can connect
@@ -76,7 +76,7 @@ class KnownSide:
         self.descriptor = descriptor
 
     @classmethod
-    def made(cls, *, somebody: bool) -> "KnownSide":
+    def made(cls, *, somebody: bool) -> "WorkersSecret":
         """Return a new one for a supervisor; with `somebody` it expects a side that an earlier supervisor knew."""
         known = cls(os.memfd_create("updraft-known"))
         if somebody:

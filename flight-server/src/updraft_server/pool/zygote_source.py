@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from updraft_server.ipc.control import MAX_HANDOVER_BYTES, SECRET_BYTES, KnownSide, take
+from updraft_server.ipc.control import MAX_HANDOVER_BYTES, SECRET_BYTES, WorkersSecret, take
 
 _log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ class ControlConnection:
     connect.
     """
 
-    def __init__(self, inherited: socket.socket, known: KnownSide | None = None) -> None:
+    def __init__(self, inherited: socket.socket, known: WorkersSecret | None = None) -> None:
         """Watch the connection or listener from the running event loop.
 
         Args:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+from updraft_server.ipc.zygote_packets import LIFELINE_VARIABLE, SETTINGS_VARIABLE, SUPERVISOR_VARIABLE, ZygoteSettings
 from updraft_server.linux.descriptors_in_flight import allow_more_than
 from updraft_server.supervisor.zygote_child import ZygoteChild
 
@@ -48,15 +48,15 @@ def control_listener(path: Path) -> socket.socket:
     return listener
 
 
-def start_zygote(settings: ZygoteSettings, door: socket.socket) -> ZygoteChild:
-    """Start a zygote that serves the fronts that come over `door`."""
+def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
+    """Start a zygote that serves the fronts that come over `zygote_socket`."""
     allow_more_than(settings.worker.max_descriptors)
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
-    environment[DOOR_VARIABLE] = str(door.fileno())
+    environment[SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
     lifeline = _lifeline(settings.workers_directory)
     environment[LIFELINE_VARIABLE] = str(lifeline)
-    return ZygoteChild(environment, [door.fileno(), lifeline])
+    return ZygoteChild(environment, [zygote_socket.fileno(), lifeline])
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.parent import stdin_has_ended
-from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide, introduce, packet_pair
+from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret, connect_both, packet_pair
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -93,7 +93,7 @@ class FrontSupervisor(Supervisor):
         super().__init__(settings.drain_timeout_seconds)
         self._front = FrontStarts(settings, directory, neighbours_token_file)
         self._socket_path = directory / FRONT_SOCKET
-        self._known = KnownSide.made(somebody=self._socket_path.exists())
+        self._known = WorkersSecret.made(somebody=self._socket_path.exists())
         self._listener = control_listener(self._socket_path)
 
     def run(self) -> int:
@@ -144,7 +144,7 @@ class _WithWorkers(Supervisor):
         """Set while the workers' processes end because their front was lost: how long to wait for them."""
 
     @abstractmethod
-    def _introduce(self) -> None:
+    def _connect_both(self) -> None:
         """Connect the front and the zygote, once both are there."""
 
     @abstractmethod
@@ -153,11 +153,11 @@ class _WithWorkers(Supervisor):
 
     def _start_zygote(self) -> None:
         self._zygotes.start()
-        self._introduce()
+        self._connect_both()
 
     def _tick(self) -> None:
         if self._phase is Phase.RUNNING and self._zygotes.succeed():
-            self._introduce()
+            self._connect_both()
         super()._tick()
 
     def _reload(self) -> None:
@@ -209,7 +209,7 @@ class _WithWorkers(Supervisor):
     def _clear_workers(self) -> None:
         """End everything but the front: processes that ran user code must not meet a second front."""
         self._clearing_deadline_seconds = time.monotonic() + LAST_DEATHS_SECONDS
-        self._zygotes.close_door()
+        self._zygotes.close_socket()
         self._zygotes.drop_successor()
         # They have not crashed, so they are reaped like any leftover.
         for name in self._children.keys() - {FRONT}:
@@ -248,10 +248,10 @@ class WorkersSupervisor(_WithWorkers):
         super()._advance()
         self._look_for_front()
 
-    def _introduce(self) -> None:
-        if self._front_call.control is not None and self._zygotes.door is not None:
+    def _connect_both(self) -> None:
+        if self._front_call.control is not None and self._zygotes.zygote_socket is not None:
             # The front's process id means nothing in this PID namespace.
-            introduce(self._zygotes.door, self._front_call.control, 0)
+            connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
 
     def _look_for_front(self) -> None:
         """Connect to the front, or to its successor; no zygote runs before there is a front."""
@@ -267,7 +267,7 @@ class WorkersSupervisor(_WithWorkers):
             return
         match self._front_call.call():
             case News.TAKEN if ZYGOTE in self._children:
-                self._introduce()
+                self._connect_both()
             case News.TAKEN:
                 self._start_zygote()
             case News.MISSING:
@@ -296,12 +296,12 @@ class PoolSupervisor(_WithWorkers):
         self._control, fronts_end = packet_pair()
         with fronts_end:
             self._children[FRONT] = self._front.start({CONTROL_VARIABLE: fronts_end.fileno()})
-        self._introduce()
+        self._connect_both()
 
-    def _introduce(self) -> None:
+    def _connect_both(self) -> None:
         front = self._children.get(FRONT)
-        if self._control is not None and self._zygotes.door is not None:
-            introduce(self._zygotes.door, self._control, front.pid if front is not None else 0)
+        if self._control is not None and self._zygotes.zygote_socket is not None:
+            connect_both(self._zygotes.zygote_socket, self._control, front.pid if front is not None else 0)
 
     def _ended(self, name: str, code: int) -> int | None:
         return self._front_ended(code) if name == FRONT else super()._ended(name, code)

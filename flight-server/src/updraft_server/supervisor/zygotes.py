@@ -33,10 +33,10 @@ class Zygotes:
             children: The supervisor's children, by their names.
         """
         self.settings = settings
-        self.door: socket.socket | None = None
+        self.zygote_socket: socket.socket | None = None
         """Leads to the zygote that serves; None if no zygote can meet a front."""
         self._children = children
-        self._successors_door: socket.socket | None = None
+        self._successors_socket: socket.socket | None = None
         self._generation = 0
         """Number of times that functions were loaded again."""
         self._broken_loads = BrokenLoads()
@@ -45,10 +45,10 @@ class Zygotes:
         """Start a zygote that serves, in place of one that has ended."""
         # The new zygote loads the current code itself.
         self.drop_successor()
-        self.close_door()
+        self.close_socket()
         # Retired zygotes still serve the models of their workers.
         has_retired = bool(self._children.keys() - {FRONT, ZYGOTE})
-        self.door, zygotes_end = packet_pair()
+        self.zygote_socket, zygotes_end = packet_pair()
         with zygotes_end:
             self._children[ZYGOTE] = start_zygote(self._as_now(is_successor=has_retired), zygotes_end)
 
@@ -72,14 +72,14 @@ class Zygotes:
         if faults := _new_faults(successor, self._children[ZYGOTE]):
             self.drop_successor()
             say(f"the functions were not reloaded, and the previous ones stay in use: {'; '.join(faults)}")
-            if self.door is not None:
-                refuse_reload(self.door, "; ".join(faults))
+            if self.zygote_socket is not None:
+                refuse_reload(self.zygote_socket, "; ".join(faults))
             return False
         retired = self._children.pop(ZYGOTE)
         self._children[f"retired zygote {retired.pid}"] = retired
         self._children[ZYGOTE] = self._children.pop(_SUCCESSOR)
-        self.close_door()
-        self.door, self._successors_door = self._successors_door, None
+        self.close_socket()
+        self.zygote_socket, self._successors_socket = self._successors_socket, None
         return True
 
     def kill_excessive(self, name: str, child: Child) -> bool:
@@ -124,23 +124,23 @@ class Zygotes:
 
     def drop_successor(self) -> None:
         """End a successor that has not taken over yet, if there is one."""
-        if self._successors_door is not None:
-            self._successors_door.close()
-            self._successors_door = None
+        if self._successors_socket is not None:
+            self._successors_socket.close()
+            self._successors_socket = None
         successor = self._children.pop(_SUCCESSOR, None)
         if successor is not None:
             successor.kill()
             successor.forget()
 
-    def close_door(self) -> None:
-        """Close the door of the serving zygote: no further front comes to it."""
-        if self.door is not None:
-            self.door.close()
-            self.door = None
+    def close_socket(self) -> None:
+        """Close the socket of the serving zygote: no further front comes to it."""
+        if self.zygote_socket is not None:
+            self.zygote_socket.close()
+            self.zygote_socket = None
 
     def _start_successor(self) -> None:
         try:
-            self._successors_door, zygotes_end = packet_pair()
+            self._successors_socket, zygotes_end = packet_pair()
             with zygotes_end:
                 self._children[_SUCCESSOR] = start_zygote(self._as_now(is_successor=True), zygotes_end)
         except OSError as error:

@@ -25,8 +25,8 @@ from updraft_server.sandbox.scratch import use_own_home
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import SuspectError
-from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import RegisteredFunctions
@@ -54,10 +54,10 @@ class Worker:
         sessions: "SessionRunner | None",
         files: OwnerFiles,
         scratch: Path,
-        door: Door,
+        model_channel: ModelChannel,
     ) -> None:
         self._channel = channel
-        self._door = door
+        self._model_channel = model_channel
         self._settings = settings
         self._functions = functions
         self._sessions = sessions
@@ -97,7 +97,7 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges or not self._ownership.is_lasting
-        worn_out = worn_out or self._door.is_lost
+        worn_out = worn_out or self._model_channel.is_lost
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
@@ -118,7 +118,7 @@ class Worker:
     def _restrict(self, assignment: Assignment) -> None:
         if assignment.function_name not in self._settings.restricted_functions:
             # The model processes of a batched function have the pool's network and subprocess rights.
-            self._door.close()
+            self._model_channel.close()
         if not self._is_bound:
             try:
                 restrict()
@@ -128,7 +128,7 @@ class Worker:
 
     def _confine(self, assignment: Assignment) -> None:
         # Models are registered functions, and session functions must not reach them.
-        self._door.close()
+        self._model_channel.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
@@ -143,7 +143,7 @@ class Worker:
         self._ownership.take(assignment)
         if assignment.function_name:
             function = self._functions.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, assignment, exchange, self._door, self._settings.max_batch_rows)
+            return run_registered(function, assignment, exchange, self._model_channel, self._settings.max_batch_rows)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)

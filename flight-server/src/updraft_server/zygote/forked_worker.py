@@ -14,7 +14,7 @@ from typing import NoReturn
 from updraft.service.lossy_streams import LossyFile
 from updraft_server.ipc import worker_stack
 from updraft_server.linux.process_control import adopt_orphans, end_group_with, name_process, no_core_dumps
-from updraft_server.worker.model.door import WORKER_DOOR
+from updraft_server.worker.model.channel import MODEL_CHANNEL
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _WORKER_SOCKET = 3
@@ -35,12 +35,12 @@ def become_worker(
     run: Callable[[socket.socket], NoReturn],
     *,
     name: str = "updraft-worker",
-    door: socket.socket | None = None,
+    model_channel: socket.socket | None = None,
 ) -> NoReturn:
     """Turn this process, which was forked for it, into a worker that has these descriptors and no others.
 
     `close_others` closes objects rather than numbers: an object collected later would close a number that user code
-    holds. `door` leads to models and becomes descriptor WORKER_DOOR.
+    holds. `model_channel` leads to models and becomes descriptor MODEL_CHANNEL.
     """
     try:
         os.setsid()
@@ -60,18 +60,22 @@ def become_worker(
         stack_kept = fcntl.fcntl(stack, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
         # A function that fills the pipe must not make the worker wait inside a signal handler.
         os.set_blocking(stack_kept, False)
-        door_kept = None if door is None else fcntl.fcntl(door.detach(), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        model_channel_kept = (
+            None
+            if model_channel is None
+            else fcntl.fcntl(model_channel.detach(), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        )
         os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
         os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
         os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
-        if door_kept is not None:
-            os.dup2(door_kept, WORKER_DOOR, inheritable=False)
+        if model_channel_kept is not None:
+            os.dup2(model_channel_kept, MODEL_CHANNEL, inheritable=False)
         # Register before session code runs. faulthandler writes stacks even while C code is stuck; Python's own signal
         # handlers would wait for that code.
         faulthandler.register(worker_stack.SIGNAL, _WORKER_STACK)
         # The sandbox refuses some of the calls above. A worker that cannot enter it runs nothing.
         enter_sandbox()
-        os.closerange(_WORKER_STACK + 1 if door_kept is None else WORKER_DOOR + 1, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(_WORKER_STACK + 1 if model_channel_kept is None else MODEL_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
         run(socket.socket(fileno=_WORKER_SOCKET))
     except BaseException:
         traceback.print_exc()

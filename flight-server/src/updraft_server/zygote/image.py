@@ -24,7 +24,7 @@ from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
-from updraft_server.worker.model.door import WORKER_DOOR, Door
+from updraft_server.worker.model.channel import MODEL_CHANNEL, ModelChannel
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.machine_share import take_share
 from updraft_server.worker.model.process import ModelProcess
@@ -103,11 +103,13 @@ class Image:
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
         """Run as a worker in this process, which was forked for it, with a directory of its own; never returns.
 
-        If there are models, descriptor WORKER_DOOR leads to them.
+        If there are models, descriptor MODEL_CHANNEL leads to them.
         """
         self._begin(scratch)
-        door = Door(WORKER_DOOR if self.batched_functions else None)
-        Worker(Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, door).run()
+        model_channel = ModelChannel(MODEL_CHANNEL if self.batched_functions else None)
+        Worker(
+            Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, model_channel
+        ).run()
 
     def run_model(
         self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket

@@ -17,11 +17,11 @@ from updraft_server.ipc import worker_stack
 from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
-    DOOR_VARIABLE,
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
     SETTINGS_VARIABLE,
+    SUPERVISOR_VARIABLE,
     ZygoteSettings,
 )
 from updraft_server.linux.capabilities import close_bounding_set
@@ -40,9 +40,9 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
     name_process("updraft-zygote")
-    door = socket.socket(fileno=int(os.environ.pop(DOOR_VARIABLE)))
+    supervisor = socket.socket(fileno=int(os.environ.pop(SUPERVISOR_VARIABLE)))
     # Modules of functions may start processes.
-    door.set_inheritable(False)
+    supervisor.set_inheritable(False)
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     note = LoadingNote.inherited()
@@ -91,7 +91,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
     zygote = Zygote(
         image,
-        door,
+        supervisor,
         lifeline,
         heartbeat,
         records,

@@ -17,8 +17,8 @@ from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.forked_worker import become_worker, pipe
 from updraft_server.zygote.image import Image
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel
-from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.scratch import ScratchDirectories
 
 Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
@@ -90,7 +90,7 @@ class ZygoteModelHost:
                     functools.partial(self._image.run_model, function, number, scratch, watchdog),
                     name="updraft-model",
                 )
-            # If this fails, the child is ended as a stray.
+            # If this fails, the child is ended as an orphan.
             pidfd = os.pidfd_open(pid)
             undo.pop_all()
             watchdog.hide_from_forks()
@@ -105,7 +105,7 @@ class ZygoteModelHost:
         self._scratch.discard(model)
         return os.waitstatus_to_exitcode(wait_status)
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
         """Return what each of these processes uses, with all that it has started."""
         trees = process_trees(process.pid for process in models.values())
         take = {}
@@ -114,7 +114,7 @@ class ZygoteModelHost:
             files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
             # Files in /dev/shm also count for the tree as far as its processes have mapped them.
             held_bytes = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
-            take[model] = ModelTake(
+            take[model] = ModelProcessUsage(
                 held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model), tree.processor_seconds
             )
         return take

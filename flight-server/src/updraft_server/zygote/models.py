@@ -31,9 +31,9 @@ from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
 from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
-from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
+from updraft_server.zygote.model_channels import ModelChannels, Unwatch, Watch
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
-from updraft_server.zygote.model_take import ModelTake
 
 _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
@@ -50,7 +50,7 @@ class ModelHost(Protocol):
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
         """Return what each of these processes uses, with all that it has started."""
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
@@ -88,7 +88,7 @@ class Models:
         self._most_bytes = most_bytes
         self.limits: LimitModels | None = None
         """Limits of each process beside memory; None until a front has sent them."""
-        self.doors = ModelDoors(self.connect, self.forget_worker, watch, unwatch)
+        self.model_channels = ModelChannels(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
         self._next_look_seconds = 0.0
 
@@ -110,7 +110,7 @@ class Models:
             if each.missing and each.backoff.pause_seconds and self._is_running
         ]
         look = [self._next_look_seconds - time.monotonic()] if self.pids else []
-        return max(0.0, min([*pauses, *look, *self.doors.wait_seconds], default=_IDLE_LOOKS_SECONDS))
+        return max(0.0, min([*pauses, *look, *self.model_channels.wait_seconds], default=_IDLE_LOOKS_SECONDS))
 
     def start(self) -> None:
         """Load functions for a new front, unless they share a budget and wait for their first call."""
@@ -130,18 +130,18 @@ class Models:
             replica.kill(how)
 
     def turn(self) -> None:
-        """Do what is due: measure, answer doors, start missing processes, serve waiting workers."""
+        """Do what is due: measure, answer workers, start missing processes, serve waiting workers."""
         now = time.monotonic()
         if now >= self._next_look_seconds:
             self._look(now)
-        self.doors.turn()
+        self.model_channels.turn()
         self._start_missing()
         for each in self._functions.values():
             self._serve_waiting(each)
 
     def close(self) -> None:
         """Close the sockets in a forked process; the zygote keeps its own."""
-        self.doors.close()
+        self.model_channels.close()
         for _, replica in self._living():
             replica.process.control.close()
 
@@ -167,7 +167,7 @@ class Models:
         """Connect a worker, let it wait for a connection, or refuse it."""
         each = self._functions.get((name, version))
         if each is None:
-            self.doors.refuse(worker, "has no model processes", may_retry=False)
+            self.model_channels.refuse(worker, "has no model processes", may_retry=False)
             return
         each.wait(worker)
         self._start_missing()
@@ -185,7 +185,7 @@ class Models:
 
     def _serve_waiting(self, each: FunctionModels) -> None:
         # A process that works on a batch reads nothing meanwhile, so this is tried again on each turn.
-        each.serve(lambda worker: any(self.doors.connect(worker, replica) for replica in each.ready))
+        each.serve(lambda worker: any(self.model_channels.connect(worker, replica) for replica in each.ready))
         if (
             each.ready
             or each.is_loading
@@ -196,7 +196,7 @@ class Models:
         each.serve(lambda worker: self._refuse(worker, reason, may_retry=not each.cannot_load))
 
     def _refuse(self, worker: str, reason: str, *, may_retry: bool) -> bool:
-        self.doors.refuse(worker, reason, may_retry=may_retry)
+        self.model_channels.refuse(worker, reason, may_retry=may_retry)
         return True
 
     def _start_missing(self) -> None:
@@ -284,7 +284,7 @@ class Models:
         each.forget(replica)
         is_expected = replica.state is ReplicaState.RETIRING
         how = _how(replica, status)
-        self.doors.tell_fate(replica.id, how)
+        self.model_channels.tell_fate(replica.id, how)
         self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
             each.deaths += 1
@@ -315,7 +315,7 @@ class Models:
         self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
         taken = self._host.take_of_models({name: replica.process for name, (_, replica) in living.items()})
         for name, (each, replica) in living.items():
-            take = taken.get(name, ModelTake(replica.memory_bytes))
+            take = taken.get(name, ModelProcessUsage(replica.memory_bytes))
             replica.memory_bytes = take.memory_bytes
             batch_seconds = replica.batch_processor_seconds(take.processor_seconds)
             if replica.state is ReplicaState.READY:

@@ -42,7 +42,7 @@ class ScratchDirectories:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process ids of the remover and the meter, if they run; neither is a stray."""
+        """Process ids of the remover and the meter, if they run; neither is an orphan."""
         return self._meter.processes.union(() if self._remover is None else self._remover[:1])
 
     def size(self, worker: str) -> TreeSize:
@@ -93,7 +93,7 @@ class ScratchDirectories:
                 self._remove()
 
     def stop(self) -> None:
-        """End both processes for good; the zygote reaps them as strays, and the supervisor removes what is left."""
+        """End both processes for good; the zygote reaps them as orphans, and the supervisor removes what is left."""
         self._is_stopped = True
         self._meter.stop()
         if self._remover is not None:

@@ -48,7 +48,7 @@ class ScratchMeter:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process id of the meter, if it runs; it is not a stray."""
+        """Process id of the meter, if it runs; it is not an orphan."""
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def size(self, worker: str) -> TreeSize:
@@ -62,7 +62,7 @@ class ScratchMeter:
         self._sizes.pop(worker, None)
 
     def stop(self) -> None:
-        """End the process for good; the zygote reaps it as a stray."""
+        """End the process for good; the zygote reaps it as an orphan."""
         self._is_stopped = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
-from updraft_server.ipc.control import introduced
+from updraft_server.ipc.control import receive_front
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.packet_codec import PacketError
@@ -54,9 +54,9 @@ from updraft_server.zygote.held_worker import HeldWorker
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
+from updraft_server.zygote.orphans import Orphans
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.shared_memory import remove_unused_files
-from updraft_server.zygote.strays import Strays
 from updraft_server.zygote.worker_ends import WorkerEnds
 
 _SIGNALS: Mapping[type[Packet], int] = {Kill: signal.SIGKILL, Stop: signal.SIGSTOP, Continue: signal.SIGCONT}
@@ -70,12 +70,12 @@ _LAST_DEATHS_SECONDS = 10.0
 
 
 class Zygote:
-    """Single-threaded loop over the door, the fronts, the workers' pidfds and the supervisor's lifeline."""
+    """Single-threaded loop over the supervisor's socket and lifeline, the fronts, and the workers' pidfds."""
 
     def __init__(
         self,
         image: Image,
-        door: socket.socket,
+        model_channel: socket.socket,
         lifeline: int,
         heartbeat: Heartbeat,
         records: WorkerRecords,
@@ -90,7 +90,7 @@ class Zygote:
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
-        self._door = door
+        self._supervisor = model_channel
         self._lifeline = lifeline
         self._records = records
         self._score = score
@@ -103,7 +103,7 @@ class Zygote:
         self._fronts: dict[socket.socket, int] = {}
         """Fronts with their process ids, which are 0 if they mean nothing here."""
         self._workers: dict[str, HeldWorker] = {}
-        self._strays = Strays(self._watch, self._unwatch)
+        self._orphans = Orphans(self._watch, self._unwatch)
         self._ends = WorkerEnds()
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         host = ZygoteModelHost(
@@ -148,7 +148,7 @@ class Zygote:
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
-        self._watch(self._door, self._meet)
+        self._watch(self._supervisor, self._meet)
         while not self._is_done():
             self._turn()
             # Done on every turn, not only after the death of a worker: its functions may have disowned a process
@@ -188,7 +188,7 @@ class Zygote:
         for worker in self._workers.values():
             worker.kill()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
-        while self._strays.end(known=self._own_processes()) or self._workers or self._models.pids:
+        while self._orphans.end(known=self._own_processes()) or self._workers or self._models.pids:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
@@ -197,7 +197,7 @@ class Zygote:
 
     def _end_strays(self) -> bool:
         """Kill processes that functions have disowned; returns False once there are none."""
-        return self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
+        return self._orphans.end(known=self._image_processes | self._scratch.processes | self._own_processes())
 
     def _own_processes(self) -> set[int]:
         """Return the ids of workers and models that this process has forked."""
@@ -238,16 +238,16 @@ class Zygote:
                 worker.kill()
 
     def _close_door(self) -> None:
-        if self._door.fileno() >= 0:
-            self._unwatch(self._door)
-            self._door.close()
+        if self._supervisor.fileno() >= 0:
+            self._unwatch(self._supervisor)
+            self._supervisor.close()
 
     def _meet(self) -> None:
         """Handle a message of the supervisor: a front, a refused reload, or the end, which retires this zygote."""
-        if self._door.fileno() < 0:
-            # The door was closed in the same turn.
+        if self._supervisor.fileno() < 0:
+            # The socket was closed in the same turn.
             return
-        met = introduced(self._door)
+        met = receive_front(self._supervisor)
         if met is None:
             self._retire()
             return
@@ -349,14 +349,16 @@ class Zygote:
                 output_read, output_write = pipe(descriptors)
                 stack_read, stack_write = pipe(descriptors)
                 shared_memory = self._sandbox.new_shared_memory()
-                door = descriptors.enter_context(self._models.doors.open(name)) if self._models else None
+                model_channel = (
+                    descriptors.enter_context(self._models.model_channels.open(name)) if self._models else None
+                )
                 with self._score.raised():
                     pid = os.fork()
             except OSError as error:
                 if shared_memory is not None:
                     os.close(shared_memory)
                 self._scratch.discard(name)
-                self._models.doors.shut(name)
+                self._models.model_channels.shut(name)
                 self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
                 return
             if pid == 0:
@@ -369,7 +371,7 @@ class Zygote:
                     self._close_all,
                     lambda: self._sandbox.enter(front_pid, shared_memory, scratch),
                     functools.partial(self._image.run_worker, scratch),
-                    door=door,
+                    model_channel=model_channel,
                 )
             worker = HeldWorker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
             self._hold(worker)
@@ -401,7 +403,7 @@ class Zygote:
 
     def _close_all(self) -> None:
         self._selector.close()
-        self._door.close()
+        self._supervisor.close()
         self._models.close()
         for front in self._fronts:
             front.close()
@@ -432,7 +434,7 @@ class Zygote:
             kill_group(worker.pid)
             _, wait_status = os.waitpid(worker.pid, 0)
             status = os.waitstatus_to_exitcode(wait_status)
-        self._models.doors.shut(worker.id)
+        self._models.model_channels.shut(worker.id)
         self._records.forget(worker.id)
         self._scratch.discard(worker.id)
         return status

@@ -48,7 +48,7 @@ async def test_batches_come_back_and_are_counted() -> None:
     assert transfer.received_bytes == sum(map(len, (batch(1), batch(2), finish(2, rows=6))))
     assert transfer.sent_bytes == sum(message.ByteSize() for message in running.call.received[1:])
     assert running.relay.passed == (3, 4)
-    assert running.relay.signs_of_client == (3, 1, 4)
+    assert running.relay.client_activity == (3, 1, 4)
 
 
 async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepalive() -> None:

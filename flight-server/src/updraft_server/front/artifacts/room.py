@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from updraft_server.front.artifacts.originals import Original
-from updraft_server.front.artifacts.stored import Belongings, StoredArtifact
+from updraft_server.front.artifacts.stored import OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.volume import Volume
 from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
@@ -18,13 +18,13 @@ class RoomGiver(Protocol):
 
     volume: Volume
 
-    def check_possible(self, belongings: Belongings, artifact: StoredArtifact, room_bytes: int) -> None:
+    def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
         """Raise LimitError if an artifact of this owner can never have so much space."""
 
-    def take(self, belongings: Belongings, more_bytes: int) -> None:
+    def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         """Take space; raise PoolFullError if there is too little."""
 
-    def give_back(self, belongings: Belongings, less_bytes: int) -> None:
+    def give_back(self, owned: OwnedArtifacts, less_bytes: int) -> None:
         """Give space back."""
 
     async def vacated(self) -> None:
@@ -37,10 +37,10 @@ class RoomGiver(Protocol):
 class Room:
     """Space that an artifact takes in the store while it arrives; created by `ArtifactStore.arriving`."""
 
-    def __init__(self, giver: RoomGiver, belongings: Belongings, artifact: StoredArtifact) -> None:
+    def __init__(self, giver: RoomGiver, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
         self.volume = giver.volume
         self._giver = giver
-        self._belongings = belongings
+        self._owned = owned
         self._artifact = artifact
         self._taken_bytes = 0
 
@@ -89,13 +89,13 @@ class Room:
 
     def _grow_to(self, room_bytes: int) -> None:
         if room_bytes > self._taken_bytes:
-            self._giver.check_possible(self._belongings, self._artifact, room_bytes)
+            self._giver.check_possible(self._owned, self._artifact, room_bytes)
             self._charge(room_bytes - self._taken_bytes)
 
     def _charge(self, more_bytes: int) -> None:
         if more_bytes > 0:
-            self._giver.take(self._belongings, more_bytes)
+            self._giver.take(self._owned, more_bytes)
         else:
-            self._giver.give_back(self._belongings, -more_bytes)
+            self._giver.give_back(self._owned, -more_bytes)
         self._taken_bytes += more_bytes
         self._artifact.arriving_bytes += more_bytes

@@ -31,7 +31,7 @@ from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
 from updraft_server.front.artifacts.room import Room
-from updraft_server.front.artifacts.stored import DIRECTORY_MODE, Belongings, FileSet, StoredArtifact
+from updraft_server.front.artifacts.stored import DIRECTORY_MODE, FileSet, OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.front.artifacts.volume import Volume
@@ -47,14 +47,14 @@ _MOST_OWNERS = 4096
 class Held:
     """Artifacts and file set that one exchange holds in the store."""
 
-    belongings: Belongings
+    owned: OwnedArtifacts
     artifacts: Mapping[ArtifactKey, StoredArtifact]
     file_set: FileSet | None = None
 
     @property
     def directory(self) -> str:
         """Directory of the owner."""
-        return str(self.belongings.directory)
+        return str(self.owned.directory)
 
 
 class ArtifactStore:
@@ -68,9 +68,9 @@ class ArtifactStore:
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
         self._retry_after_milliseconds = retry_after_milliseconds
-        self._belongings: OrderedDict[bytes, Belongings] = OrderedDict()
+        self._owned: OrderedDict[bytes, OwnedArtifacts] = OrderedDict()
         self._tenants = TenantRooms(limit_bytes, caps or Caps(), retry_after_milliseconds)
-        self._idle_sets: OrderedDict[tuple[bytes, str], Belongings] = OrderedDict()
+        self._idle_sets: OrderedDict[tuple[bytes, str], OwnedArtifacts] = OrderedDict()
         """File sets that no exchange holds, the least recently used first."""
         self._names = itertools.count()
         # Makes directory names impossible to guess, yet the same whenever an owner returns.
@@ -99,7 +99,7 @@ class ArtifactStore:
 
     def stored_path(self, held: Held) -> Path:
         """Return an unused path for an artifact of this owner."""
-        return held.belongings.stored_path / str(next(self._names))
+        return held.owned.stored_path / str(next(self._names))
 
     @contextlib.contextmanager
     def holding(self, owner: Owner, keys: frozenset[ArtifactKey], share: str = "") -> Iterator[Held]:
@@ -110,13 +110,13 @@ class ArtifactStore:
         forgotten and the others become the most recently used. An owner without an application id loses all of them.
         """
         share = share or owner.tenant
-        self._check_announced(share, self._belongings.get(self._digest(*owner)), keys)
-        belongings = self._enter(owner, share)
-        held = Held(belongings, {key: belongings.artifacts.setdefault(key, StoredArtifact(key)) for key in keys})
+        self._check_announced(share, self._owned.get(self._digest(*owner)), keys)
+        owned = self._enter(owner, share)
+        held = Held(owned, {key: owned.artifacts.setdefault(key, StoredArtifact(key)) for key in keys})
         for artifact in held.artifacts.values():
             artifact.holders += 1
-            if belongings.idle.pop(artifact.key, None) is not None:
-                self._count_idle(belongings, -artifact.kept_bytes)
+            if owned.idle.pop(artifact.key, None) is not None:
+                self._count_idle(owned, -artifact.kept_bytes)
         try:
             yield held
         finally:
@@ -127,22 +127,22 @@ class ArtifactStore:
 
         Each key needs a link, even if it is listed twice. Raises PoolFullError if there is no space for the links.
         """
-        belongings = held.belongings
-        if name not in belongings.file_sets:
+        owned = held.owned
+        if name not in owned.file_sets:
             linked = list(keys)
             room_bytes = self.volume.links_bytes(len(linked))
-            self.take(belongings, room_bytes)
-            belongings.file_sets[name] = FileSet(belongings.sets_path / name, frozenset(linked), room_bytes)
-        file_set = belongings.file_sets[name]
+            self.take(owned, room_bytes)
+            owned.file_sets[name] = FileSet(owned.sets_path / name, frozenset(linked), room_bytes)
+        file_set = owned.file_sets[name]
         file_set.holders += 1
-        self._leave_idle(belongings, name)
+        self._leave_idle(owned, name)
         held.file_set = file_set
         return file_set
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
         """Yield space for an arriving artifact. It grows with the artifact and is given back unless that is kept."""
-        room = Room(self, held.belongings, artifact)
+        room = Room(self, held.owned, artifact)
         try:
             yield room
         finally:
@@ -150,9 +150,9 @@ class ArtifactStore:
 
     def discard(self, held: Held, artifact: StoredArtifact) -> None:
         """Remove the bytes of a changed artifact. Exchanges still hold it, and a client has to send it again."""
-        self._remove(held.belongings, artifact)
+        self._remove(held.owned, artifact)
 
-    def check_possible(self, belongings: Belongings, artifact: StoredArtifact, room_bytes: int) -> None:
+    def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
         """Raise LimitError if an artifact of this owner can never have so much space."""
         if room_bytes > self._limit_bytes:
             raise LimitError(
@@ -160,7 +160,7 @@ class ArtifactStore:
                 f"disk or more while it is unpacked, {self.volume.entry_bytes} at least for each file and directory; "
                 f"this pool keeps at most {self._limit_bytes}: pack fewer files, or raise --artifact-store-bytes"
             )
-        self._tenants.check_cap(belongings.tenant, self._tenants[belongings.tenant].name, 0, room_bytes)
+        self._tenants.check_cap(owned.tenant, self._tenants[owned.tenant].name, 0, room_bytes)
 
     def most_entries(self) -> int:
         """Return how many files and directories an empty store can hold."""
@@ -171,58 +171,58 @@ class ArtifactStore:
         while self._deletions and self.used_bytes + self._trash_bytes > self._limit_bytes:
             await asyncio.wait(self._deletions, return_when=asyncio.FIRST_COMPLETED)
 
-    def take(self, belongings: Belongings, more_bytes: int) -> None:
+    def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         """Take space, evicting other artifacts if necessary; raise PoolFullError if too few of them may be evicted."""
-        self._make_room(belongings, more_bytes)
-        self._charge(belongings, more_bytes)
+        self._make_room(owned, more_bytes)
+        self._charge(owned, more_bytes)
 
-    def give_back(self, belongings: Belongings, less_bytes: int) -> None:
+    def give_back(self, owned: OwnedArtifacts, less_bytes: int) -> None:
         """Give back space that was taken."""
-        self._charge(belongings, -less_bytes)
+        self._charge(owned, -less_bytes)
 
     def _digest(self, *texts: str) -> bytes:
         """Return a short name for an owner or a tenant, whose own texts may have any length."""
         return hmac.digest(self._secret, json.dumps(texts).encode(), hashlib.sha256)
 
-    def _enter(self, owner: Owner, share: str) -> Belongings:
+    def _enter(self, owner: Owner, share: str) -> OwnedArtifacts:
         digest = self._digest(*owner) if owner.application_id else secrets.token_bytes(32)
-        if digest not in self._belongings:
+        if digest not in self._owned:
             self._limit_owners()
             directory, tenant = self._directory / digest.hex(), self._digest(share)
             try:
-                self._belongings[digest] = Belongings(digest, tenant, directory)
+                self._owned[digest] = OwnedArtifacts(digest, tenant, directory)
                 self._tenants.enter(tenant, share)
             except OSError as error:
                 raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
-        belongings = self._belongings[digest]
-        self._belongings.move_to_end(digest)
-        belongings.lasting = bool(owner.application_id)
-        belongings.exchanges += 1
-        self._tenants.use(belongings.tenant, +1)
-        return belongings
+        owned = self._owned[digest]
+        self._owned.move_to_end(digest)
+        owned.lasting = bool(owner.application_id)
+        owned.exchanges += 1
+        self._tenants.use(owned.tenant, +1)
+        return owned
 
     def _release(self, held: Held) -> None:
-        belongings = held.belongings
-        belongings.exchanges -= 1
-        self._tenants.use(belongings.tenant, -1)
+        owned = held.owned
+        owned.exchanges -= 1
+        self._tenants.use(owned.tenant, -1)
         if held.file_set is not None:
-            self._release_set(belongings, held.file_set)
+            self._release_set(owned, held.file_set)
         for artifact in held.artifacts.values():
             artifact.holders -= 1
             if artifact.holders:
                 continue
             if artifact.path is None:
-                del belongings.artifacts[artifact.key]
+                del owned.artifacts[artifact.key]
             else:
-                belongings.idle[artifact.key] = artifact
-                self._count_idle(belongings, artifact.kept_bytes)
-        if not belongings.lasting:
-            self._evict_all(belongings)
-            self._forget(belongings)
+                owned.idle[artifact.key] = artifact
+                self._count_idle(owned, artifact.kept_bytes)
+        if not owned.lasting:
+            self._evict_all(owned)
+            self._forget(owned)
 
-    def _check_announced(self, share: str, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
+    def _check_announced(self, share: str, owned: OwnedArtifacts | None, keys: frozenset[ArtifactKey]) -> None:
         """Refuse announced artifacts that would certainly be refused on arrival."""
-        known = belongings.artifacts if belongings is not None else {}
+        known = owned.artifacts if owned is not None else {}
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
@@ -236,7 +236,7 @@ class ArtifactStore:
             )
         arriving_bytes = sum(known[key].arriving_bytes for key in lacking if key in known)
         lacking_bytes = max(0, sum(rooms[key] for key in lacking) + unpacked_bytes - arriving_bytes)
-        idle = belongings.idle if belongings is not None else {}
+        idle = owned.idle if owned is not None else {}
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
         tenant = self._digest(share)
         self._tenants.check_cap(tenant, share, lacking_bytes + wanted_idle_bytes, announced_bytes)
@@ -255,14 +255,14 @@ class ArtifactStore:
     def _full(self, reason: str) -> PoolFullError:
         return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
 
-    def _make_room(self, belongings: Belongings, more_bytes: int) -> None:
+    def _make_room(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then others.
 
         The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
         """
-        tenant = belongings.tenant
+        tenant = owned.tenant
         while self._tenants.is_beyond_cap(tenant, more_bytes):
-            own = [owned for owned in self._belongings.values() if owned.may_give_way and owned.tenant == tenant]
+            own = [owned for owned in self._owned.values() if owned.may_give_way and owned.tenant == tenant]
             if not own:
                 room = self._tenants[tenant]
                 self._tenants.check_cap(tenant, room.name, more_bytes, 0)
@@ -272,7 +272,7 @@ class ArtifactStore:
             return
         self._check_room(tenant, more_bytes, self._idle_bytes)
         while self.used_bytes + more_bytes > self._limit_bytes:
-            fullest = max((owned for owned in self._belongings.values() if owned.may_give_way), key=self._fullness)
+            fullest = max((owned for owned in self._owned.values() if owned.may_give_way), key=self._fullness)
             if not self._tenants.may_evict(tenant, more_bytes, fullest.tenant):
                 raise self._full(
                     "the store of artifacts is full, and this tenant holds more of it than others with artifacts "
@@ -280,86 +280,86 @@ class ArtifactStore:
                 )
             self._evict(fullest)
 
-    def _fullness(self, belongings: Belongings) -> tuple[int, int]:
-        return self._tenants[belongings.tenant].used_bytes, belongings.used_bytes
+    def _fullness(self, owned: OwnedArtifacts) -> tuple[int, int]:
+        return self._tenants[owned.tenant].used_bytes, owned.used_bytes
 
-    def _charge(self, belongings: Belongings, more_bytes: int) -> None:
+    def _charge(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         self.used_bytes += more_bytes
-        belongings.used_bytes += more_bytes
-        self._tenants[belongings.tenant].used_bytes += more_bytes
+        owned.used_bytes += more_bytes
+        self._tenants[owned.tenant].used_bytes += more_bytes
 
-    def _count_idle(self, belongings: Belongings, more_bytes: int) -> None:
+    def _count_idle(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         self._idle_bytes += more_bytes
-        self._tenants[belongings.tenant].idle_bytes += more_bytes
+        self._tenants[owned.tenant].idle_bytes += more_bytes
 
-    def _evict(self, belongings: Belongings) -> None:
+    def _evict(self, owned: OwnedArtifacts) -> None:
         """Remove the least recently used idle file set, or the least recently used idle artifact if there is no set."""
-        if belongings.idle_sets:
-            self._remove_set(belongings, next(iter(belongings.idle_sets)))
+        if owned.idle_sets:
+            self._remove_set(owned, next(iter(owned.idle_sets)))
             return
-        key, artifact = belongings.idle.popitem(last=False)
-        self._count_idle(belongings, -artifact.kept_bytes)
-        del belongings.artifacts[key]
-        self._remove(belongings, artifact)
+        key, artifact = owned.idle.popitem(last=False)
+        self._count_idle(owned, -artifact.kept_bytes)
+        del owned.artifacts[key]
+        self._remove(owned, artifact)
 
-    def _evict_all(self, belongings: Belongings) -> None:
-        while belongings.may_give_way:
-            self._evict(belongings)
+    def _evict_all(self, owned: OwnedArtifacts) -> None:
+        while owned.may_give_way:
+            self._evict(owned)
 
     def _limit_owners(self) -> None:
-        if len(self._belongings) >= _MOST_OWNERS:
-            away = [owned for owned in self._belongings.values() if not owned.exchanges]
+        if len(self._owned) >= _MOST_OWNERS:
+            away = [owned for owned in self._owned.values() if not owned.exchanges]
             if away:
                 # The least recently used owner of the tenant that has most owners.
                 loser = max(away, key=lambda owned: self._tenants[owned.tenant].owners)
                 self._evict_all(loser)
                 self._forget(loser)
 
-    def _remove(self, belongings: Belongings, artifact: StoredArtifact) -> None:
-        for name in [name for name, file_set in belongings.file_sets.items() if artifact.key in file_set.keys]:
-            self._remove_set(belongings, name)
+    def _remove(self, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
+        for name in [name for name, file_set in owned.file_sets.items() if artifact.key in file_set.keys]:
+            self._remove_set(owned, name)
         if artifact.path is not None:
             self._delete(artifact.path, artifact.kept_bytes)
         artifact.path, artifact.original = None, None
-        self.give_back(belongings, artifact.kept_bytes)
+        self.give_back(owned, artifact.kept_bytes)
         artifact.kept_bytes = 0
 
-    def _remove_set(self, belongings: Belongings, name: str) -> None:
-        self._leave_idle(belongings, name)
-        file_set = belongings.file_sets.pop(name)
-        self.give_back(belongings, file_set.room_bytes)
+    def _remove_set(self, owned: OwnedArtifacts, name: str) -> None:
+        self._leave_idle(owned, name)
+        file_set = owned.file_sets.pop(name)
+        self.give_back(owned, file_set.room_bytes)
         self._delete(file_set.path, file_set.room_bytes)
 
-    def _leave_idle(self, belongings: Belongings, name: str) -> None:
-        file_set = belongings.idle_sets.pop(name, None)
+    def _leave_idle(self, owned: OwnedArtifacts, name: str) -> None:
+        file_set = owned.idle_sets.pop(name, None)
         if file_set is not None:
-            del self._idle_sets[belongings.digest, name]
-            self._tenants[belongings.tenant].idle_sets -= 1
-            self._count_idle(belongings, -file_set.room_bytes)
+            del self._idle_sets[owned.digest, name]
+            self._tenants[owned.tenant].idle_sets -= 1
+            self._count_idle(owned, -file_set.room_bytes)
 
-    def _release_set(self, belongings: Belongings, file_set: FileSet) -> None:
+    def _release_set(self, owned: OwnedArtifacts, file_set: FileSet) -> None:
         file_set.holders -= 1
         name = file_set.path.name
-        if file_set.holders or belongings.file_sets.get(name) is not file_set:
+        if file_set.holders or owned.file_sets.get(name) is not file_set:
             return
-        self._idle_sets[belongings.digest, name] = belongings
-        belongings.idle_sets[name] = file_set
-        self._tenants[belongings.tenant].idle_sets += 1
-        self._count_idle(belongings, file_set.room_bytes)
+        self._idle_sets[owned.digest, name] = owned
+        owned.idle_sets[name] = file_set
+        self._tenants[owned.tenant].idle_sets += 1
+        self._count_idle(owned, file_set.room_bytes)
         if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
             # The least recently used set of the tenant that has most idle sets.
             (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
             self._remove_set(loser, name)
 
-    def _forget(self, belongings: Belongings) -> None:
+    def _forget(self, owned: OwnedArtifacts) -> None:
         """Forget an owner without exchanges, and its artifacts.
 
         Other owners keep their directories even when empty: a worker that was bound to a directory could not read
         another one in its place.
         """
-        del self._belongings[belongings.digest]
-        self._tenants.leave(belongings.tenant)
-        self._delete(belongings.directory, 0)
+        del self._owned[owned.digest]
+        self._tenants.leave(owned.tenant)
+        self._delete(owned.directory, 0)
 
     def _delete(self, path: Path, room_bytes: int) -> None:
         """Move the path to the trash and delete it in a thread: a large tree must not block the event loop."""

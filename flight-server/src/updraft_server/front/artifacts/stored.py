@@ -59,7 +59,7 @@ class FileSet:
         self.holders = 0
 
 
-class Belongings:
+class OwnedArtifacts:
     """Artifacts, file sets and directory of one owner."""
 
     def __init__(self, digest: bytes, tenant: bytes, directory: Path) -> None:

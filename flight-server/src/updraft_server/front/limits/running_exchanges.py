@@ -17,7 +17,7 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
 from updraft.service.metrics import Metrics
 from updraft.service.silence import Silence, seconds_between_looks
-from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import Relay, Side
@@ -114,7 +114,7 @@ class RunningExchanges:
         """
         self._pool = pool
         self._limits = limits
-        self.lost_memory = LostMemory()
+        self.last_memory_use = LastMemoryUse()
         self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
         """Workers that ended because of their memory, by the limit that was exceeded.
 
@@ -214,7 +214,7 @@ class RunningExchanges:
         waiting = waited.items() & resting.since.items()
         running = {watched.relay.worker: watched for watched in self._watched if watched.relay.worker in usage}
         used_by_running = {worker: usage[worker] for worker in running}
-        self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
+        self.last_memory_use.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
         # The other workers had an exchange during the measurement: its processes and CPU time are not leftovers.
         resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
@@ -243,7 +243,7 @@ class RunningExchanges:
         """End exchanges in which a side has been silent for too long."""
         for watched in self._watched:
             relay, client = watched.relay, watched.client
-            if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
+            if client.is_too_long(relay.client_activity, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
         self._take_unused_workers()
         if self._worker_silence_seconds:
@@ -256,7 +256,7 @@ class RunningExchanges:
 
     @staticmethod
     def _is_unused(watched: _Watched) -> bool:
-        received, _, sent = watched.relay.signs_of_client
+        received, _, sent = watched.relay.client_activity
         return watched.unused.is_too_long((received, sent), owed=watched.relay.turn is Side.CLIENT)
 
     async def _look_at_workers(self) -> None:

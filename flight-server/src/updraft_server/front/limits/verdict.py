@@ -8,7 +8,7 @@ last measurement how much memory it held. Only `verdict` combines them; it has n
 from dataclasses import dataclass
 
 from updraft.errors import FunctionLoadError, UpdraftError, WorkerError
-from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.front.relay.relay import RelayEnd
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.worker_events import WorkerDeath
@@ -32,7 +32,7 @@ class Verdict:
     """Whether the function most likely used up the memory, so that the kernel killed all workers."""
 
 
-def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, memory: LostMemory) -> Verdict:
+def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, memory: LastMemoryUse) -> Verdict:
     """Return the verdict on an exchange that has failed.
 
     Args:

@@ -208,7 +208,7 @@ class Relay:
         return self._transfer.received_messages, self._said_by_worker
 
     @property
-    def signs_of_client(self) -> tuple[int, int, int]:
+    def client_activity(self) -> tuple[int, int, int]:
         """Counts that change with everything that the client sends, and with every reply that it accepts."""
         return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
 

@@ -18,7 +18,15 @@ from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import FunctionLoadError, InternalError, UpdraftError, WorkerError, error_from_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import after
-from updraft_server.worker.model.door import AskFate, Connect, Connected, Door, DoorError, Fate, Refused
+from updraft_server.worker.model.channel import (
+    AskFate,
+    Connect,
+    Connected,
+    Fate,
+    ModelChannel,
+    ModelChannelError,
+    Refused,
+)
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.messages import (
     HEADER_BYTES,
@@ -47,7 +55,7 @@ class ModelClient:
     def __init__(
         self,
         function: BatchedFunction,
-        door: Door,
+        model_channel: ModelChannel,
         *,
         max_batch_rows: int,
         waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
@@ -56,13 +64,13 @@ class ModelClient:
 
         Args:
             function: Function to call.
-            door: Door to the zygote.
+            model_channel: Channel to the zygote.
             max_batch_rows: Most rows that a result may have.
             waiting: Context that is entered while a process has to load the function; no batch limit counts that time.
         """
         self._function = function
         self._waiting = waiting
-        self._door = door
+        self._model_channel = model_channel
         self._decoder = ArrowDecoder(function.result_schema, max_batch_rows=max_batch_rows)
         self._socket: socket.socket | None = None
         self._replica = ""
@@ -132,8 +140,8 @@ class ModelClient:
         name, version = self._function.name, self._function.version
         try:
             with self._waiting():
-                answer, connection = self._door.ask(Connect(name, version))
-        except DoorError as error:
+                answer, connection = self._model_channel.ask(Connect(name, version))
+        except ModelChannelError as error:
             raise WorkerError(f"cannot reach the model process of function {name!r}: {error}") from None
         match answer:
             case Connected(replica) if connection is not None:
@@ -147,8 +155,8 @@ class ModelClient:
     def _fate(self) -> str:
         """Close the connection and return how the process at its other end ended."""
         self.close()
-        with contextlib.suppress(DoorError):
-            answer, _ = self._door.ask(AskFate(self._replica))
+        with contextlib.suppress(ModelChannelError):
+            answer, _ = self._model_channel.ask(AskFate(self._replica))
             if isinstance(answer, Fate):
                 return answer.how
         return "has gone away"

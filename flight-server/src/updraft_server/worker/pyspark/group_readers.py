@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from updraft.errors import ProtocolError
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.pyspark.kinds import Answers
+from updraft_server.worker.pyspark.kinds import ReplyForm
 from updraft_server.worker.replies import Replies
 from updraft_server.worker.request_batch import RequestBatch
 from updraft_server.worker.row_slices import slice_by_rows, slicer
@@ -37,7 +37,7 @@ class RequestSource(Protocol):
 class AnsweredRequests:
     """Source of the exchange's batches that tells the replies what each batch is owed."""
 
-    def __init__(self, exchange: Exchange, replies: Replies, answers: Answers) -> None:
+    def __init__(self, exchange: Exchange, replies: Replies, answers: ReplyForm) -> None:
         self._exchange = exchange
         self._replies = replies
         self._answers = answers
@@ -53,7 +53,7 @@ class AnsweredRequests:
         self._replies.flush()
         request = self._exchange.take()
         if request is not None:
-            per_group = self._answers is Answers.PER_GROUP
+            per_group = self._answers is ReplyForm.PER_GROUP
             owed = len(request.group_ends) if per_group else request.batch.num_rows
             self._replies.requested(self._exchange.consumed, owed)
         return request

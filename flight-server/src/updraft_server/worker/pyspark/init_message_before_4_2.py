@@ -21,7 +21,7 @@ from updraft_server.worker.pyspark.init_message import (
     table_function,
     task_header,
 )
-from updraft_server.worker.pyspark.kinds import Answers, kinds_of
+from updraft_server.worker.pyspark.kinds import ReplyForm, kinds_of
 from updraft_server.worker.pyspark.wire import INT, LONG, text
 
 PROFILER = "spark.sql.pyspark.udf.profiler"
@@ -112,5 +112,5 @@ def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) ->
     profiler = payload.runner_conf.get(PROFILER)
     named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
     # Functions that answer freely take whole rows, and their arguments have no name flags.
-    has_names = _KINDS[eval_type].answers is not Answers.FREELY
+    has_names = _KINDS[eval_type].answers is not ReplyForm.FREELY
     return named + functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)

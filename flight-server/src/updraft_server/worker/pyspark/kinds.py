@@ -20,7 +20,7 @@ class Reads(enum.Enum):
     GROUP_BATCHES = "one Arrow stream with a batch for each group"
 
 
-class Answers(enum.Enum):
+class ReplyForm(enum.Enum):
     """Form of the replies."""
 
     FREELY = "any number of batches"
@@ -35,33 +35,33 @@ class Kind(NamedTuple):
     name: str
     """Name of the constant in PySpark's PythonEvalType."""
     reads: Reads
-    answers: Answers
+    answers: ReplyForm
 
 
 KINDS = (
-    Kind("SQL_BATCHED_UDF", Reads.PICKLED_LISTS, Answers.PER_ROW),
-    Kind("SQL_ARROW_BATCHED_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_PANDAS_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_PANDAS_ITER_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_ARROW_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_ARROW_ITER_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_MAP_PANDAS_ITER_UDF", Reads.BATCHES, Answers.FREELY),
-    Kind("SQL_MAP_ARROW_ITER_UDF", Reads.BATCHES, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_PANDAS_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_PANDAS_ITER_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_ARROW_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_ARROW_ITER_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_COGROUPED_MAP_PANDAS_UDF", Reads.COGROUPS, Answers.FREELY),
-    Kind("SQL_COGROUPED_MAP_ARROW_UDF", Reads.COGROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_AGG_PANDAS_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_PANDAS_ITER_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_ARROW_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_ARROW_ITER_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_WINDOW_AGG_PANDAS_UDF", Reads.GROUPS, Answers.PER_ROW),
-    Kind("SQL_WINDOW_AGG_ARROW_UDF", Reads.GROUPS, Answers.PER_ROW),
-    Kind("SQL_TABLE_UDF", Reads.PICKLED_LISTS, Answers.OUTPUTS),
-    Kind("SQL_ARROW_TABLE_UDF", Reads.BATCHES, Answers.OUTPUTS),
-    Kind("SQL_ARROW_UDTF", Reads.BATCHES, Answers.OUTPUTS),
+    Kind("SQL_BATCHED_UDF", Reads.PICKLED_LISTS, ReplyForm.PER_ROW),
+    Kind("SQL_ARROW_BATCHED_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_PANDAS_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_PANDAS_ITER_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_ARROW_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_ARROW_ITER_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_MAP_PANDAS_ITER_UDF", Reads.BATCHES, ReplyForm.FREELY),
+    Kind("SQL_MAP_ARROW_ITER_UDF", Reads.BATCHES, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_PANDAS_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_PANDAS_ITER_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_ARROW_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_ARROW_ITER_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_COGROUPED_MAP_PANDAS_UDF", Reads.COGROUPS, ReplyForm.FREELY),
+    Kind("SQL_COGROUPED_MAP_ARROW_UDF", Reads.COGROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_AGG_PANDAS_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_PANDAS_ITER_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_ARROW_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_ARROW_ITER_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_WINDOW_AGG_PANDAS_UDF", Reads.GROUPS, ReplyForm.PER_ROW),
+    Kind("SQL_WINDOW_AGG_ARROW_UDF", Reads.GROUPS, ReplyForm.PER_ROW),
+    Kind("SQL_TABLE_UDF", Reads.PICKLED_LISTS, ReplyForm.OUTPUTS),
+    Kind("SQL_ARROW_TABLE_UDF", Reads.BATCHES, ReplyForm.OUTPUTS),
+    Kind("SQL_ARROW_UDTF", Reads.BATCHES, ReplyForm.OUTPUTS),
 )
 
 _GROUPS_ARE_BATCHES_IN_4_0 = (

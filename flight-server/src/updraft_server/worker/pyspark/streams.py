@@ -12,7 +12,7 @@ from updraft.v1.exchange_pb2 import SessionPayload
 from updraft_server.worker.exchange import DIFFERENT_SCHEMA, Exchange
 from updraft_server.worker.pyspark.arrow_stream import LAST_MARK, ArrowStream
 from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, Group, GroupReader, as_batches
-from updraft_server.worker.pyspark.kinds import Answers, Kind, Reads
+from updraft_server.worker.pyspark.kinds import Kind, Reads, ReplyForm
 from updraft_server.worker.pyspark.pickled_stream import PickledStream
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
 from updraft_server.worker.pyspark.readable_columns import ReadableColumns
@@ -80,13 +80,13 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
     """Return the stream for one exchange; raises ProtocolError if the client's command does not fit the kind."""
     if bool(payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
-    if payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
+    if payload.HasField("udtf") is not (kind.answers is ReplyForm.OUTPUTS):
         raise ProtocolError("udtf belongs to table functions, and to them only")
     udfs = payload.udfs
-    if kind.answers is not Answers.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
+    if kind.answers is not ReplyForm.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
         raise ProtocolError("the command's payload has no UDF, or one without a function")
     if kind.reads is Reads.PICKLED_LISTS:
-        return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
+        return PickledTableStream(exchange) if kind.answers is ReplyForm.OUTPUTS else PickledStream(exchange)
     if kind.reads is not Reads.BATCHES:
         exchange.accept_groups(payload.second_input_schema)
     replies = _replies(kind, payload, exchange)
@@ -104,13 +104,13 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
 
 def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
     match kind.answers:
-        case Answers.FREELY if kind.reads is Reads.BATCHES:
+        case ReplyForm.FREELY if kind.reads is Reads.BATCHES:
             return MapReplies(exchange)
-        case Answers.FREELY:
+        case ReplyForm.FREELY:
             return JoinedReplies(exchange)
-        case Answers.OUTPUTS:
+        case ReplyForm.OUTPUTS:
             return OutputReplies(exchange) if payload.udtf.joined else JoinedReplies(exchange)
-        case Answers.PER_ROW:
+        case ReplyForm.PER_ROW:
             return OneToOneReplies(exchange)
-        case Answers.PER_GROUP:
+        case ReplyForm.PER_GROUP:
             return OneToOneReplies(exchange, ahead=1)

@@ -16,8 +16,8 @@ from updraft.functions.tables import LoadedTable
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import ModelClient
-from updraft_server.worker.model.door import Door
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.registered.plain_tables import NumberedResults
@@ -48,17 +48,21 @@ _STAGES: dict[int, Stage] = {
 
 
 def run_registered(
-    registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, door: Door, max_batch_rows: int
+    registered: RegisteredFunction,
+    assignment: Assignment,
+    exchange: Exchange,
+    model_channel: ModelChannel,
+    max_batch_rows: int,
 ) -> exchange_pb2.Report:
     """Serve the exchange to its end; raises UpdraftError.
 
-    `door` leads to model processes, whose results may have `max_batch_rows` rows.
+    `model_channel` leads to model processes, whose results may have `max_batch_rows` rows.
     """
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
     if (batched := registered.batched) is not None:
         waiting = partial(exchange.loading, registered.as_load)
-        client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=waiting)
+        client = ModelClient(batched, model_channel, max_batch_rows=max_batch_rows, waiting=waiting)
         run_batched(batched, client, exchange, requests)
     else:
         _run_here(registered, assignment, exchange, requests)

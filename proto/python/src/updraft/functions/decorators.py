@@ -95,7 +95,7 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Given(
+        options = _Options(
             name,
             version,
             description,
@@ -157,7 +157,7 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
+        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
 
     @overload
@@ -205,12 +205,12 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the aggregate as defined.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
+        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _aggregate(code, options.of(code)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Given:
+class _Options:
     """Options given to a decorator."""
 
     name: str

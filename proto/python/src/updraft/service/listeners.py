@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
+from updraft.service.authenticator import Authenticator
 from updraft.service.descriptors import allow_all_descriptors, most_connections
-from updraft.service.door import Door
 from updraft.service.flight_service import Call, FlightService, flight_handler
 from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
 from updraft.service.identity import STRANGER
@@ -89,11 +89,11 @@ class Listeners:
         self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
         self._flight: grpc.aio.Server | None = None
-        self._door: Door | None = None
+        self._authenticator: Authenticator | None = None
 
     def caps_of(self, tenant: str) -> TenantCaps:
         """Return the caps of a tenant; there are none before the listeners have started."""
-        return self._door.caps_of(tenant) if self._door is not None else NO_CAPS
+        return self._authenticator.caps_of(tenant) if self._authenticator is not None else NO_CAPS
 
     async def start(self, metrics: Metrics) -> None:
         """Start all listeners; raise ListenError or SecurityError. After an error, `close` ends those that started."""
@@ -122,14 +122,14 @@ class Listeners:
 
     async def _start_flight(self) -> None:
         settings = self._settings
-        self._door = door = Door(settings.token_file, settings.identities_file)
-        self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
+        self._authenticator = authenticator = Authenticator(settings.token_file, settings.identities_file)
+        self._stack.callback(asyncio.create_task(_keep_watching(authenticator)).cancel)
         early_reads = self._service.early_reads
         self._flight = server = self._server(
             _flight_options(settings), lambda context: early_reads.read(Call(context, STRANGER))
         )
         timeout_seconds = settings.first_message_timeout_seconds
-        handler = flight_handler(self._service, door, self._audit, request_timeout_seconds=timeout_seconds)
+        handler = flight_handler(self._service, authenticator, self._audit, request_timeout_seconds=timeout_seconds)
         server.add_generic_rpc_handlers((handler,))
         if settings.listen_address is not None:
             self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
@@ -160,7 +160,7 @@ class Listeners:
             metrics.watch(EXPIRY, EXPIRY_DOC, partial(expiry_timestamp_seconds, certificate))
 
     def _refused(self) -> dict[str, int]:
-        return {"unauthenticated": self._door.refused if self._door is not None else 0}
+        return {"unauthenticated": self._authenticator.refused if self._authenticator is not None else 0}
 
     def _start_metrics(self, registry: CollectorRegistry) -> None:
         address = self._settings.metrics_address
@@ -186,11 +186,11 @@ class Listeners:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
 
 
-async def _keep_watching(door: Door) -> None:
+async def _keep_watching(authenticator: Authenticator) -> None:
     """Check the credential files even while the service is idle, so that the log reports an unusable one promptly."""
     while True:
         await asyncio.sleep(_DOOR_LOOK_SECONDS)
-        door.refresh()
+        authenticator.refresh()
 
 
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:

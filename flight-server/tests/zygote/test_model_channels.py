@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from updraft_server.ipc.packet_codec import PacketError
-from updraft_server.worker.model.door import (
+from updraft_server.worker.model.channel import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
@@ -21,7 +21,7 @@ from updraft_server.worker.model.door import (
     encode,
 )
 from updraft_server.worker.model.watchdog import Watchdog
-from updraft_server.zygote.model_doors import ModelDoors
+from updraft_server.zygote.model_channels import ModelChannels
 from updraft_server.zygote.model_replica import ForkedModel, Replica
 
 
@@ -32,7 +32,7 @@ class Zygote:
         self.connects: list[tuple[str, str, str]] = []
         self.closed: list[str] = []
         self._handlers: dict[socket.socket | int, Callable[[], None]] = {}
-        self.doors = ModelDoors(
+        self.doors = ModelChannels(
             lambda *connect: self.connects.append(connect),
             self.closed.append,
             self._handlers.__setitem__,

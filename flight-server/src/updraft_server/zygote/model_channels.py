@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote's ends of the doors over which workers ask for connections to model processes, one for each worker.
+"""Zygote's ends of the model channels over which workers ask for connections to model processes, one for each worker.
 
 Workers are not trusted. The zygote reads their packets without descriptors and never waits for them; a worker that asks
-again before it has its answer loses its door.
+again before it has its answer loses its model channel.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from updraft_server.ipc.packet_codec import PacketError
-from updraft_server.worker.model.door import (
+from updraft_server.worker.model.channel import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
@@ -36,8 +36,8 @@ _SO_PASSRIGHTS = 83
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
-class ModelDoors:
-    """All doors of a zygote."""
+class ModelChannels:
+    """All model channels of a zygote."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ModelDoors:
         watch: Watch,
         unwatch: Unwatch,
     ) -> None:
-        """Start without doors.
+        """Start without model channels.
 
         Args:
             on_connect: Called for a worker that wants a connection to a function by name and version; `connect` or
@@ -74,7 +74,7 @@ class ModelDoors:
         return [max(0.0, until_seconds - now) for _, until_seconds in self._curious.values()]
 
     def open(self, worker: str) -> socket.socket:
-        """Open a door and return the end of a worker that is about to be forked; raises OSError."""
+        """Open a model channel and return the end of a worker that is about to be forked; raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
         # The worker must not pass descriptors: whoever closes the last copy of one may have to wait (SO_LINGER). Needs
@@ -86,7 +86,7 @@ class ModelDoors:
         return theirs
 
     def shut(self, worker: str) -> None:
-        """Close the door of a worker that has ended, or that loses it. Idempotent."""
+        """Close the model channel of a worker that has ended, or that loses it. Idempotent."""
         ours = self._doors.pop(worker, None)
         if ours is not None:
             self._unwatch(ours)
@@ -96,7 +96,7 @@ class ModelDoors:
         self._on_close(worker)
 
     def close(self) -> None:
-        """Close the doors in a forked process; the zygote keeps its own."""
+        """Close the model channels in a forked process; the zygote keeps its own."""
         for ours in self._doors.values():
             ours.close()
 

@@ -24,7 +24,7 @@ class _Held(NamedTuple):
         return self.last_bytes - self.first_bytes
 
 
-class LostMemory:
+class LastMemoryUse:
     """Memory that workers with an exchange used when they were last measured."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _KEYS_SECONDS = 5.0
 _SPIFFE = "spiffe://"
 
 
-class Door:
+class Authenticator:
     """Authenticator of callers, based on a service's credential files, which it rereads when they change.
 
     Credentials of a file that has been missing or unusable for two seconds are invalid until the file is usable again,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Door of a worker: a socket inherited from the zygote, over which the worker asks for connections to model processes.
+"""Channel of a worker to models: a socket from the zygote, over which it asks for connections to model processes.
 
-Question and answer are one packet each, and a worker asks one question at a time. It closes the door before it is bound
-to a session, so that no session function reaches a model.
+Question and answer are one packet each, and a worker asks one question at a time. The worker closes the channel before
+it is bound to a session, so that no session function reaches a model.
 """
 
 import select
@@ -13,8 +13,8 @@ from typing import TypeAlias, get_args
 from updraft_server.ipc.packet_codec import PacketCodec, PacketError
 
 MAX_PACKET_BYTES = 16 * 1024
-WORKER_DOOR = 6
-"""Descriptor number of a worker's door."""
+MODEL_CHANNEL = 6
+"""Descriptor number of a worker's model channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ _CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
 encode, decode = _CODEC.encode, _CODEC.decode
 
 
-class DoorError(Exception):
+class ModelChannelError(Exception):
     """Raised when the zygote cannot be asked, or does not answer."""
 
 
-class Door:
-    """Worker's end of the door."""
+class ModelChannel:
+    """Worker's end of its model channel."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         """Take over `descriptor`, which is None if the pool has no models."""
@@ -85,7 +85,7 @@ class Door:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Close the door for good; idempotent."""
+        """Close the model channel for good; idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -93,18 +93,18 @@ class Door:
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
         """Ask the zygote and return its answer, with the connection that comes with Connected; raises DoorError."""
         if self._socket is None:
-            raise DoorError("this worker has no connection to the zygote")
+            raise ModelChannelError("this worker has no connection to the zygote")
         try:
             self._socket.send(encode(question))
             data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, 1)
         except OSError as error:
-            raise DoorError(f"the zygote does not answer: {error.strerror or error}") from None
+            raise ModelChannelError(f"the zygote does not answer: {error.strerror or error}") from None
         if not data:
-            raise DoorError("the zygote has gone away")
+            raise ModelChannelError("the zygote has gone away")
         connection = socket.socket(fileno=descriptors[0]) if descriptors else None
         if connection is not None:
             connection.set_inheritable(False)
         try:
             return decode(data), connection
         except PacketError as error:
-            raise DoorError(str(error)) from None
+            raise ModelChannelError(str(error)) from None

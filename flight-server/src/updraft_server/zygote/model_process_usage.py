@@ -6,7 +6,7 @@ from typing import NamedTuple
 from updraft_server.ipc.model_packets import LimitModels
 
 
-class ModelTake(NamedTuple):
+class ModelProcessUsage(NamedTuple):
     """One measurement of a model process."""
 
     memory_bytes: int

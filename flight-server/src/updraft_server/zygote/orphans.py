@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strays: processes that functions started and that have lost their worker. The zygote inherits and ends them."""
+"""Orphans: processes that functions started and that have lost their worker. The zygote inherits and ends them."""
 
 import os
 from collections.abc import Callable, Collection
@@ -9,11 +9,11 @@ from updraft_server.linux.descendants import children, kill_child
 _Watch = Callable[[int, Callable[[], None]], None]
 
 
-class Strays:
+class Orphans:
     """Children of this process that it did not fork.
 
-    When a stray ends, its own children come here, so `end` has to be called after each turn of the loop; the end of a
-    stray makes the loop turn.
+    When an orphan ends, its own children come here, so `end` has to be called after each turn of the loop; the end of a
+    orphan makes the loop turn.
     """
 
     def __init__(self, watch: _Watch, unwatch: Callable[[int], None]) -> None:
