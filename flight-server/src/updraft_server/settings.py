@@ -16,7 +16,7 @@ from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
 from updraft_server.setting_types import FunctionNames, LayerNames, ModuleNames, PathList, SessionFunctions
 
 
-class PoolSettings(Settings):
+class CommonSettings(Settings):
     """Settings that both halves of a pool need, with the same values."""
 
     session_functions: SessionFunctions = setting(
@@ -37,7 +37,7 @@ class PoolSettings(Settings):
     )
 
 
-class FrontSettings(ServiceSettings, PoolSettings):
+class FrontSettings(ServiceSettings, CommonSettings):
     """Settings of a pool's front: whom it serves, and how much it takes on."""
 
     signers_file: Path | None = setting(
@@ -223,7 +223,7 @@ class FrontSettings(ServiceSettings, PoolSettings):
         return self
 
 
-class WorkersSettings(PoolSettings):
+class WorkersSettings(CommonSettings):
     """Settings of a pool's workers' side: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(

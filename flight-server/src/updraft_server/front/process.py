@@ -58,7 +58,7 @@ from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
-    SETTINGS_VARIABLE,
+    FRONT_SETTINGS_VARIABLE,
     take_over,
 )
 from updraft_server.linux.process_control import hide_memory
@@ -367,7 +367,7 @@ def main() -> None:
     hide_memory()
     keep_few_capabilities()
     retain_freed_memory()
-    settings = take_over(os.environ[SETTINGS_VARIABLE])
+    settings = take_over(os.environ[FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
     known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
     # Unpackers, which this process starts, must not inherit the descriptors.

@@ -2,12 +2,12 @@
 """Handover of the settings, which the supervisor has checked, to the front.
 
 A front that was killed must serve again at once, and loading the library that checks settings would take a third of its
-start. The front gets an object with the attributes of `FrontSettings` and nothing of that library.
+start. The front gets a frozen dataclass with the fields of `FrontSettings` and nothing of that library.
 """
 
+import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from updraft.service.addresses import parse_tcp_address
@@ -15,7 +15,7 @@ from updraft.service.addresses import parse_tcp_address
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
 
-SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
+FRONT_SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
 ARTIFACTS_VARIABLE = "UPDRAFT_FRONT_ARTIFACTS"
 NEIGHBOURS_TOKEN_VARIABLE = "UPDRAFT_FRONT_NEIGHBOURS_TOKEN"  # noqa: S105 - a file's name
 
@@ -36,4 +36,5 @@ def take_over(text: str) -> "FrontSettings":
     values.update({name: Path(values[name]) for name in handed["paths"]})
     for name, source in _ADDRESSES.items():
         values[name] = parse_tcp_address(values[source]) if values[source] else None
-    return cast("FrontSettings", SimpleNamespace(**values))
+    frozen = dataclasses.make_dataclass("FrontSettings", values, frozen=True)
+    return cast("FrontSettings", frozen(**values))

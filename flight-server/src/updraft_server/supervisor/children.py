@@ -7,7 +7,12 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from updraft_server.ipc.zygote_packets import LIFELINE_VARIABLE, SETTINGS_VARIABLE, SUPERVISOR_VARIABLE, ZygoteSettings
+from updraft_server.ipc.zygote_packets import (
+    LIFELINE_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
+    SUPERVISOR_VARIABLE,
+    ZygoteSettings,
+)
 from updraft_server.linux.descriptors_in_flight import allow_more_than
 from updraft_server.supervisor.zygote_child import ZygoteChild
 
@@ -52,7 +57,7 @@ def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> Zygo
     """Start a zygote that serves the fronts that come over `zygote_socket`."""
     allow_more_than(settings.worker.max_descriptors)
     environment = zygote_environment(os.environ)
-    environment[SETTINGS_VARIABLE] = settings.encode()
+    environment[ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
     environment[SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
     lifeline = _lifeline(settings.workers_directory)
     environment[LIFELINE_VARIABLE] = str(lifeline)

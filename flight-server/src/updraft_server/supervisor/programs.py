@@ -15,7 +15,7 @@ from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, Workers
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
-    SETTINGS_VARIABLE,
+    FRONT_SETTINGS_VARIABLE,
     hand_down,
 )
 from updraft_server.ipc.worker_records import WorkerRecords
@@ -62,7 +62,7 @@ class FrontStarts:
         """Start a front that inherits these descriptors, by the names of the variables that tell it their numbers."""
         environment = {
             **os.environ,
-            SETTINGS_VARIABLE: hand_down(self._settings),
+            FRONT_SETTINGS_VARIABLE: hand_down(self._settings),
             ARTIFACTS_VARIABLE: str(self._artifacts_path),
             NEIGHBOURS_TOKEN_VARIABLE: str(self._neighbours_token_file or ""),
             **{name: str(descriptor) for name, descriptor in descriptors.items()},

@@ -20,7 +20,7 @@ from updraft_server.ipc.zygote_packets import (
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
-    SETTINGS_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
     SUPERVISOR_VARIABLE,
     ZygoteSettings,
 )
@@ -38,7 +38,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     """Load the image and serve; exits with the reason if it cannot be loaded, or if a required layer is off."""
     # Modules of functions may print while they are imported.
     protect_standard_streams()
-    settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
+    settings = ZygoteSettings.decode(os.environ.pop(ZYGOTE_SETTINGS_VARIABLE))
     name_process("updraft-zygote")
     supervisor = socket.socket(fileno=int(os.environ.pop(SUPERVISOR_VARIABLE)))
     # Modules of functions may start processes.
