@@ -57,8 +57,8 @@ from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
     FRONT_SETTINGS_VARIABLE,
+    NEIGHBOURS_TOKEN_VARIABLE,
     take_over,
 )
 from updraft_server.linux.process_control import hide_memory

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from updraft_server.ipc.zygote_packets import (
     LIFELINE_VARIABLE,
-    ZYGOTE_SETTINGS_VARIABLE,
     SUPERVISOR_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
     ZygoteSettings,
 )
 from updraft_server.linux.descriptors_in_flight import allow_more_than

@@ -14,8 +14,8 @@ from updraft.service.parent import stdin_has_ended
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret, connect_both, packet_pair
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
     FRONT_SETTINGS_VARIABLE,
+    NEIGHBOURS_TOKEN_VARIABLE,
     hand_down,
 )
 from updraft_server.ipc.worker_records import WorkerRecords

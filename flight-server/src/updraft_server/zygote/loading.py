@@ -20,8 +20,8 @@ from updraft_server.ipc.zygote_packets import (
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
-    ZYGOTE_SETTINGS_VARIABLE,
     SUPERVISOR_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
     ZygoteSettings,
 )
 from updraft_server.linux.capabilities import close_bounding_set
