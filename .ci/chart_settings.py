@@ -44,7 +44,6 @@ _CHART = {
     "runtime_directory": "its volumes",
     "front_directory": "its volumes",
     "root": "writer.roots",
-    "configured_by": "the component's name",
     **OWN_VALUES,
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the table of values into the chart's README; with --check it only says whether the README is in step.
 
-A value's text is the comment above it that starts with `# --`, in values.yaml.
+A value's text is the comment above it that starts with `# --`, in values.yaml; values with `# --*` come first.
 """
 
 import argparse
@@ -16,11 +16,20 @@ _CHART = Path(__file__).resolve().parents[1] / "deploy/helm/updraft"
 _START, _END = "<!-- values.yaml: start -->\n", "<!-- values.yaml: end -->\n"
 
 
-def table(values: str) -> str:
-    """Values of a values.yaml as a Markdown table, in its order."""
-    root = yaml.compose(values, Loader=yaml.SafeLoader)
+_COMMON = "* "
+
+
+def tables(values: str) -> str:
+    """Values of a values.yaml as two Markdown tables, the common values and the others, in its order."""
+    rows = list(_rows(yaml.compose(values, Loader=yaml.SafeLoader), "", values.splitlines()))
+    common = [(name, default, text.removeprefix(_COMMON)) for name, default, text in rows if text.startswith(_COMMON)]
+    others = [row for row in rows if not row[2].startswith(_COMMON)]
+    return f"### Common values\n\n{_table(common)}\n### Other values\n\n{_table(others)}"
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
     lines = ["| value | default | meaning |", "| --- | --- | --- |"]
-    lines += [f"| `{name}` | `{default}` | {text} |" for name, default, text in _rows(root, "", values.splitlines())]
+    lines += [f"| `{name}` | `{default}` | {text} |" for name, default, text in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +66,7 @@ def main() -> int:
     before = readme.read_text()
     head, _, rest = before.partition(_START)
     tail = rest.partition(_END)[2]
-    after = f"{head}{_START}{table((_CHART / 'values.yaml').read_text())}{_END}{tail}"
+    after = f"{head}{_START}{tables((_CHART / 'values.yaml').read_text())}{_END}{tail}"
     if not parser.parse_args().check:
         readme.write_text(after)
     elif before != after:

@@ -5,12 +5,13 @@ import asyncio
 import hashlib
 import io
 import tarfile
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from flight_messages import (
     FlightData,
     all_replies,
@@ -199,9 +200,21 @@ class Fixture:
         return self._front.front.artifacts.used_bytes
 
 
+@contextmanager
+def artifact_timeout(seconds: float) -> Iterator[None]:
+    """Fronts that are assembled in the block give up on an upload after this time."""
+    with pytest.MonkeyPatch.context() as constants:
+        for module in ("process", "exchange"):
+            constants.setattr(f"updraft_server.front.{module}.ARTIFACT_TIMEOUT_SECONDS", seconds)
+        yield
+
+
 @asynccontextmanager
-async def fixture(running_front: Running, tmp_path: Path, **changes: Any) -> AsyncIterator[Fixture]:
+async def fixture(
+    running_front: Running, tmp_path: Path, *, artifact_timeout_seconds: float = 5.0, **changes: Any
+) -> AsyncIterator[Fixture]:
     recorder = Recorder()
-    options = {"session_functions": "unsigned", "artifact_timeout_seconds": 5, **changes}
-    async with running_front(FakePool(2, recorder.script), **options) as front:
-        yield Fixture(front, recorder, tmp_path / "artifacts")
+    options = {"session_functions": "unsigned", **changes}
+    with artifact_timeout(artifact_timeout_seconds):
+        async with running_front(FakePool(2, recorder.script), **options) as front:
+            yield Fixture(front, recorder, tmp_path / "artifacts")

@@ -5,14 +5,16 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyarrow import flight
 
 from updraft.client.writer import WriterClient
@@ -58,7 +60,6 @@ class RunningWriter:
             "metrics_listen": "",
             "root": (storage or str(root),),
             "quota_bytes": 64 << 20,
-            "encode_threads": 2,
             "row_group_bytes": 1 << 20,
             **changes,
         }
@@ -105,15 +106,23 @@ class RunningWriter:
 
 
 @contextmanager
-def running_writer(root: Path, **changes: Any) -> Iterator[RunningWriter]:
-    """A writer for a test, which at its end holds nothing and has left no unfinished file."""
-    writer = RunningWriter(root, **changes)
-    try:
-        yield writer
-        writer.becomes_empty()
-        assert not [name for name in writer.files() if name.endswith(".updraft")]
-    finally:
-        writer.stop()
+def running_writer(
+    root: Path, *, constants: Mapping[str, object] = MappingProxyType({}), **changes: Any
+) -> Iterator[RunningWriter]:
+    """A writer for a test, which at its end holds nothing and has left no unfinished file.
+
+    `constants` are values for constants below `updraft_writer`, while it runs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(f"updraft_writer.{name}", value)
+        writer = RunningWriter(root, **changes)
+        try:
+            yield writer
+            writer.becomes_empty()
+            assert not [name for name in writer.files() if name.endswith(".updraft")]
+        finally:
+            writer.stop()
 
 
 def command(path: Path | str, **changes: Any) -> WriteCommand:

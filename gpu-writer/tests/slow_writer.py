@@ -36,7 +36,6 @@ async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_sec
         root=(root,),
         ready_file=Path(ready_file),
         quota_bytes=int(quota_bytes),
-        encode_threads=2,
     )
     writer = Writer(settings)
     writer.factory.storage = lambda path: SlowStorage(Path(path))

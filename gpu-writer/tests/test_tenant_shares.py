@@ -118,8 +118,9 @@ def test_files_of_a_tenant_at_its_cap_flush_what_they_hold(tmp_path: Path) -> No
     """Their row groups would be larger than all that the tenant may hold."""
     identities = identities_of(tmp_path, f"max_quota_bytes = {8 * MIB}")
     values = pa.record_batch({"n": pa.array(range(100_000), pa.int64())})
-    large = {"quota_bytes": 512 * MIB, "row_group_bytes": 64 * MIB, "admission_timeout_seconds": 20.0}
-    with running_writer(tmp_path / "root", identities_file=identities, **large) as writer:
+    large = {"quota_bytes": 512 * MIB, "row_group_bytes": 64 * MIB}
+    constants = {"quota.ADMISSION_TIMEOUT_SECONDS": 20.0}
+    with running_writer(tmp_path / "root", constants=constants, identities_file=identities, **large) as writer:
         client = writer.client(token="a")
         with client, client.create(str(tmp_path / "root/f"), SCHEMA) as file:
             for _ in range(40):

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import flight
 from running_writer import WITHIN_SECONDS, wait_for
+from tests.support.constants import NOTHING, with_constants
 
 from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, Receipt
@@ -122,9 +123,16 @@ def rows(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows)
 
 
+THREE_ATTEMPTS = {"updraft_writer.sinks.stored.STORE_ATTEMPTS": 3}
+
+
 @contextmanager
 def writer_process(
-    directory: Path, library: Path, *options: str, environment: Mapping[str, str] | None = None
+    directory: Path,
+    library: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    constants: Mapping[str, object] = NOTHING,
 ) -> Iterator[WriterProcess]:
     """A writer whose calls below `directory`/data can be made to fail; `options` name another root than that."""
     root, control = directory / "data", directory / "control"
@@ -141,9 +149,8 @@ def writer_process(
         "FAILING_CALLS_ROOT": str(root),
     }
     with (control / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, env={**os.environ, **preloaded, **(environment or {})}, stdout=log, stderr=log
-        )
+        variables = with_constants(control, constants, {**os.environ, **preloaded, **(environment or {})})
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
     try:
         wait_for(lambda: ready.exists() or process.poll() is not None, "the start of the writer")
         assert process.poll() is None, (control / "log").read_text()

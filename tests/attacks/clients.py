@@ -31,13 +31,15 @@ MIB = 1 << 20
 QUEUE_BYTES, STORE_BYTES = 64 * MIB, 256 * MIB
 SETTINGS = [
     "--queue-limit=32",
-    f"--queue-bytes={QUEUE_BYTES}",
     f"--artifact-store-bytes={STORE_BYTES}",
-    "--first-message-timeout-seconds=2",
-    "--artifact-timeout-seconds=2",
     "--client-silence-seconds=4",
-    "--handshake-timeout-seconds=2",
 ]
+CONSTANTS = {
+    "updraft_server.front.queue.admission.QUEUE_BYTES": QUEUE_BYTES,
+    "updraft_server.front.artifacts.dialogue.ARTIFACT_TIMEOUT_SECONDS": 2.0,
+    "updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS": 2.0,
+    "updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS": 2.0,
+}
 """Short, so that the silent are found out soon."""
 
 ATTEMPTS = ClientAttempts()

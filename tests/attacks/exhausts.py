@@ -15,9 +15,7 @@ MIB = 1 << 20
 LIMITS = (
     "--worker-memory-bytes=268435456",
     "--worker-processes=24",
-    "--worker-threads=96",
     "--worker-scratch-bytes=67108864",
-    "--worker-scratch-files=2000",
     "--worker-file-bytes=67108864",
     "--worker-descriptors=512",
 )
@@ -207,7 +205,7 @@ def programs_that_start_each_other(target: Any) -> Any:
 def threads_without_end(target: Any) -> Any:
     import threading
 
-    for _ in range(200):
+    for _ in range(500):
         threading.Thread(target=held, daemon=True).start()
     return held()
 
@@ -243,7 +241,7 @@ def scratch_files_without_end(target: Any) -> Any:
     import tempfile
 
     directory = tempfile.mkdtemp()
-    for number in range(5_000):
+    for number in range(12_000):
         os.symlink("nothing", f"{directory}/{number}")
     return held()
 

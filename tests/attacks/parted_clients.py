@@ -166,7 +166,7 @@ def reserves_the_quota_and_sends_a_first_part(outsider: Outsider) -> list[str]:
 
 @WRITER_ATTEMPTS("DEADLINE_EXCEEDED")
 def sends_a_batch_byte_after_byte(outsider: Outsider) -> list[str]:
-    # Three times --stall-timeout-seconds.
+    # Three times STALL_TIMEOUT_SECONDS.
     return [_dripped(_credited(outsider, "slow", MIB), _written_part, 6).end()]
 
 

@@ -8,7 +8,7 @@ import os
 import pickle
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -39,6 +39,7 @@ from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
+from tests.support.constants import NOTHING, with_constants
 from tests.support.paths import REPOSITORY
 from tests.support.web import fetched
 
@@ -49,7 +50,14 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 class PoolUnderAttack:
     """A pool of `workers`; a victim's exchange holds one of them where there are two."""
 
-    def __init__(self, directory: Path, workers: int, *arguments: str, **process: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        workers: int,
+        *arguments: str,
+        constants: Mapping[str, object] = NOTHING,
+        **process: Any,
+    ) -> None:
         self._token = secrets.token_hex(16)
         self._authority = Authority(directory / "certificates")
         identity = self._authority.identity("127.0.0.1")
@@ -57,7 +65,8 @@ class PoolUnderAttack:
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
         # Where the batched function lies.
-        process["env"] = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
+        environment = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
+        process["env"] = with_constants(directory, constants, environment)
         self.server = Server(
             directory,
             f"--workers={workers}",

@@ -122,7 +122,7 @@ def test_a_function_that_takes_too_much_is_ended_and_told(
     with pools_with_small_limits.unharmed() as pool:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
-    limits = {"programs": "--worker-processes", "threads": "--worker-threads", "scratch": "--worker-scratch-"}
+    limits = {"programs": "--worker-processes", "threads": "--worker-processes", "scratch": "--worker-scratch-bytes"}
     assert "the limit is" in verdict.ended, verdict
     assert limits.get(attempt.__name__.partition("_")[0], "--worker-memory-bytes") in verdict.ended, verdict
 
@@ -187,7 +187,7 @@ def test_a_function_that_kills_its_workers_again_and_again_is_held_back() -> Non
     # Not pytest's: the path of a Unix socket has to be short.
     with (
         tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as directory,
-        PoolUnderAttack(Path(directory), 2, "--held-back-after-deaths=3") as pool,
+        PoolUnderAttack(Path(directory), 2, constants={"updraft_server.front.limits.deaths.ALLOWED_DEATHS": 3}) as pool,
     ):
         ends = [pool.attempt(exhausts.its_own_worker).ended for _ in range(5)]
         assert ["is held back for" in end for end in ends] == [False, False, False, True, True]

@@ -36,7 +36,14 @@ class PoolAndNeighbours:
         identities.write_text(entry(f'keys_file = "{keys}"', tenants=token_clients.TENANTS))
         self._ended = threading.Event()
         log = self._log.open("wb")
-        self.pool = PoolUnderAttack(directory, 2, *clients.SETTINGS, f"--identities-file={identities}", stderr=log)
+        self.pool = PoolUnderAttack(
+            directory,
+            2,
+            *clients.SETTINGS,
+            f"--identities-file={identities}",
+            constants=clients.CONSTANTS,
+            stderr=log,
+        )
         log.close()
         self._alive = threading.Thread(target=self._keep_alive)
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from tests.attacks.outsiders import HANG_SECONDS, Outsider
 from tests.support.certificates import Authority
+from tests.support.constants import with_constants
 from tests.support.waiting import until
 from updraft.client.writer import WriterClient
 
@@ -28,12 +29,14 @@ _BEYOND_BYTES = 700 * MIB
 _SETTINGS = [
     f"--quota-bytes={QUOTA_BYTES}",
     "--max-open-files=32",
-    "--first-message-timeout-seconds=2",
-    "--stall-timeout-seconds=2",
-    "--admission-timeout-seconds=5",
-    "--handshake-timeout-seconds=2",
     "--client-silence-seconds=60",
 ]
+_CONSTANTS = {
+    "updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS": 2.0,
+    "updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS": 2.0,
+    "updraft_writer.exchange.STALL_TIMEOUT_SECONDS": 2.0,
+    "updraft_writer.quota.ADMISSION_TIMEOUT_SECONDS": 5.0,
+}
 _ROWS = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 
 
@@ -57,7 +60,7 @@ class WriterUnderAttack:
         command += [f"--root={self.root}", f"--ready-file={self._ready}", f"--token-file={tokens}"]
         command += [f"--tls-certificate-file={identity.certificate}", f"--tls-key-file={identity.key}", *_SETTINGS]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stderr=log)
+            self._process = subprocess.Popen(command, stderr=log, env=with_constants(directory, _CONSTANTS))
         self._until("the writer is ready", self._ready.exists)
         self._serving = self._told["writer"]
         credentials = grpc.ssl_channel_credentials(self._certificate)

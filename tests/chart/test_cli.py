@@ -38,7 +38,7 @@ def test_a_pod_of_a_pool_is_known_by_its_labels_and_ports() -> None:
     )
 
 
-@pytest.mark.parametrize("values", [{}, {"nameOverride": "ours"}, {"fullnameOverride": "ours"}])
+@pytest.mark.parametrize("values", [{}, {"fullnameOverride": "ours"}])
 def test_pods_are_found_whatever_the_release_is_named(values: dict[str, Any]) -> None:
     for deployment in render(values).all("Deployment"):
         labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -47,7 +47,7 @@ def test_pods_are_found_whatever_the_release_is_named(values: dict[str, Any]) ->
 
 def test_a_sidecars_port_is_not_taken_for_the_services() -> None:
     sidecar = {"name": "beside", "image": "b", "ports": [{"name": "metrics", "containerPort": 15020}]}
-    pool = _seen("air-updraft-pool-default", {"common": {"sidecars": [sidecar]}})
+    pool = _seen("air-updraft-pool-default", {"common": {"podTemplate": {"spec": {"containers": [sidecar]}}}})
     assert pool is not None
     assert pool.metrics_port == 9825
 

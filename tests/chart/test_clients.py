@@ -92,7 +92,6 @@ def test_a_name_that_no_namespace_has_is_refused() -> None:
 
 _OUTSIDE = {
     "type": "LoadBalancer",
-    "annotations": {"cloud/balancer": "internal"},
     "loadBalancerClass": "cloud/balancer",
     "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"],
     "externalTrafficPolicy": "Local",
@@ -101,11 +100,12 @@ _OUTSIDE = {
 
 @pytest.mark.parametrize("name", [_POOL, _WRITER])
 def test_callers_outside_reach_the_service_alone_and_no_admin_port(name: str) -> None:
-    release = render({"common": {"service": _OUTSIDE}})
+    annotations = {"cloud/balancer": "internal"}
+    release = render({"common": {"service": {"annotations": annotations, "spec": _OUTSIDE}}})
     service = release.one("Service", f"{name}-cluster")
     kubernetes_validate.validate(service, NEWEST_KUBERNETES, strict=True)
-    assert service["metadata"]["annotations"] == _OUTSIDE["annotations"]
-    assert {**_OUTSIDE, "annotations": None}.items() <= {**service["spec"], "annotations": None}.items()
+    assert service["metadata"]["annotations"] == annotations
+    assert _OUTSIDE.items() <= service["spec"].items()
     assert [port["name"] for port in service["spec"]["ports"]] == ["flight"]
     headless = release.one("Service", name)
     assert (headless["spec"]["clusterIP"], "type" in headless["spec"]) == ("None", False)
@@ -113,7 +113,9 @@ def test_callers_outside_reach_the_service_alone_and_no_admin_port(name: str) ->
 
 
 def test_the_notes_name_the_door_to_the_outside() -> None:
-    assert f"Service {_POOL}-cluster is reached from outside" in notes({"common": {"service": {"type": "NodePort"}}})
+    assert f"Service {_POOL}-cluster is reached from outside" in notes(
+        {"common": {"service": {"spec": {"type": "NodePort"}}}}
+    )
     assert "is reached from outside" not in notes()
 
 

@@ -65,7 +65,8 @@ _CONTAINERS = pytest.mark.parametrize(
 def test_every_variable_is_a_setting_of_the_service(name: str, container: str, settings: Any) -> None:
     given = render({"writer": {"roots": ["/data", "s3://tables"]}}).container(name, container)["env"]
     known = {f"{ENVIRONMENT_PREFIX}{field.upper()}" for field in settings.model_fields}
-    assert {variable["name"] for variable in given} <= known
+    named_by_the_chart = {"UPDRAFT_CONFIGURED_BY"}
+    assert {variable["name"] for variable in given} - named_by_the_chart <= known
 
 
 _FRONT = {"queueLimit": 512, "clientSilenceSeconds": 1.5, "allowRemoteDrain": True}
@@ -75,7 +76,7 @@ _POOLS = {
     "common": {"settings": _BOTH_SIDES},
     "pools": {"default": {"front": {"settings": _FRONT}, "workers": {"settings": _WORKERS}}},
 }
-_WRITERS = {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}
+_WRITERS = {"quotaBytes": 5_000_000_000, "storageSilenceSeconds": 7, "allowRemoteDrain": True}
 
 
 @pytest.mark.parametrize(
@@ -126,16 +127,16 @@ def test_probes_check_services_by_name_on_the_health_port(name: str) -> None:
 
 @_BOTH
 def test_a_hanging_pod_gets_less_time_to_end_than_a_draining_one(name: str) -> None:
-    liveness = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 5}}).container(name)["livenessProbe"]
+    liveness = render({"common": {"drainTimeoutSeconds": 900}}).container(name)["livenessProbe"]
     assert liveness["terminationGracePeriodSeconds"] == 10
 
 
 @_BOTH
 def test_a_pod_gets_more_time_to_end_than_its_drain_may_take(name: str) -> None:
-    release = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 20}})
+    release = render({"common": {"drainTimeoutSeconds": 900}})
     assert release.environment(name)["UPDRAFT_DRAIN_TIMEOUT_SECONDS"] == "900"
-    assert release.container(name)["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "20"]
-    assert release.pod(name)["terminationGracePeriodSeconds"] > 920
+    assert release.container(name)["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
+    assert release.pod(name)["terminationGracePeriodSeconds"] > 905
 
 
 @_BOTH
@@ -231,10 +232,11 @@ def test_selectors_choose_the_pods_of_their_component_alone(name: str) -> None:
     assert sum(selectors[0].items() <= pod.items() for pod in others) == 1
 
 
-def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
-    gpu = {"gpu": {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}}
-    pool = {"pools": {"default": {"workers": gpu}}}
-    for values, name, other in ((pool, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
+def test_a_gpu_is_a_limit_of_what_computes_alone() -> None:
+    gpu = {"resources": {"limits": {"amd.com/gpu": 2}}}
+    sandbox = {"podTemplate": {"spec": {"runtimeClassName": "rocm"}}}
+    pool = {"pools": {"default": {"workers": gpu, **sandbox}}}
+    for values, name, other in ((pool, _POOL, _WRITER), ({"writer": {**gpu, **sandbox}}, _WRITER, _POOL)):
         release = render(values)
         computing = "workers" if name == _POOL else "writer"
         assert release.container(name, computing)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}

@@ -17,7 +17,7 @@ from tests.chart.custom_resources import validate
 from tests.support.paths import REPOSITORY, VERSION
 
 _EXAMPLES = REPOSITORY / "docs/examples"
-_SETTING = re.compile(r"^## `(spark\.updraft\.\S+)`$", re.MULTILINE)
+_SETTING = re.compile(r"^### `(spark\.updraft\.\S+)`$", re.MULTILINE)
 # The notes have a place here where a job's Spark belongs, and the name of the pod template that they print.
 _OF_THE_NOTES_ALONE = re.compile(r"spark\.jars|spark\.kubernetes\.\w+\.podTemplateFile")
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from typing import Any
 from xml.etree import ElementTree
@@ -70,16 +69,17 @@ def test_an_older_kubernetes_is_refused() -> None:
             {"common": {"image": {"registry": ""}}},
             r"where is the image updraft-pool\? .* common\.image\.registry=registry\.example/data",
         ),
-        ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
+        ({"common": {"container": {"image": "ours"}}}, "container"),
+        ({"common": {"podTemplate": {"labels": {}}}}, "labels"),
+        ({"common": {"service": {"spec": {"type": "ExternalName"}}}}, "type"),
         ({"writer": {"image": {"digest": "latest"}}}, "digest"),
-        ({"pools": {"default": {"front": {"sidecars": []}}}}, "sidecars"),
-        ({"common": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}, "maxSkew is required"),
+        ({"pools": {"default": {"front": {"podTemplate": {}}}}}, "podTemplate"),
+        (
+            {"common": {"podTemplate": {"spec": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}}},
+            "maxSkew is required",
+        ),
         ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
-        (
-            {"poolDefaults": {"workers": {"allowSessionFunctions": True}}},
-            "workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`",
-        ),
         (
             {"poolDefaults": {"workers": {"sessionFunctions": ""}}},
             "`unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed",
@@ -90,8 +90,8 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"poolDefaults": {"front": None}}, "front is required"),
         # Values of the other half.
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
-        ({"pools": {"default": {"front": {"volumes": []}}}}, "volumes"),
-        ({"monitoring": {"intervalSeconds": 0}}, "intervalSeconds"),
+        ({"pools": {"default": {"image": {"tag": "ours"}}}}, "image"),
+        ({"monitoring": {"certificateExpiryDays": 0}}, "certificateExpiryDays"),
         # Misspelt names.
         ({"common": {"replica": 3}}, "common: Additional property replica is not allowed"),
         ({"writer": {"rots": []}}, "writer: Additional property rots is not allowed"),
@@ -126,56 +126,6 @@ def test_catalogs_of_charts_show_an_icon() -> None:
     kind, _, data = icon.partition(",")
     assert kind == "data:image/svg+xml;base64"
     assert ElementTree.fromstring(b64decode(data)).tag == "{http://www.w3.org/2000/svg}svg"
-
-
-@pytest.mark.parametrize(
-    ("earlier", "says"),
-    [
-        ({"common": {"maxSkew": 2}}, "common.maxSkew is the maxSkew of each entry of common.topologySpreadConstraints"),
-        ({"writer": {"maxSkew": 2}}, "writer.maxSkew is the maxSkew of each entry of writer.topologySpreadConstraints"),
-        (
-            {"pools": {"default": {"maxSkew": 2}}},
-            "pools.default.maxSkew is the maxSkew of each entry of pools.default.topologySpreadConstraints now",
-        ),
-        (
-            {"pools": {"default": {"workers": 3}}},
-            "pools.default.workers is pools.default.workers.count now: `workers: {count: 3}`",
-        ),
-        ({"poolDefaults": {"workers": 2}}, "poolDefaults.workers is poolDefaults.workers.count now"),
-        (
-            {"poolDefaults": {"allowSessionFunctions": True}},
-            "poolDefaults.allowSessionFunctions is poolDefaults.workers.sessionFunctions now: true is `unsigned`",
-        ),
-        (
-            {"pools": {"default": {"allowSessionFunctions": False}}},
-            "pools.default.allowSessionFunctions is pools.default.workers.sessionFunctions now: true is `unsigned`",
-        ),
-        (
-            {"poolDefaults": {"functions": {"modules": ["ours"]}}},
-            "poolDefaults.functions is poolDefaults.workers.functions now",
-        ),
-        ({"pools": {"default": {"gpu": {"count": 1}}}}, "pools.default.gpu is pools.default.workers.gpu now"),
-        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "pools.default.tls is pools.default.front.tls now"),
-        ({"poolDefaults": {"auth": {}}}, "poolDefaults.auth is poolDefaults.front.auth now"),
-        *(
-            (
-                {"pools": {"default": {name: value}}},
-                f"pools.default.{name} is of one container now: pools.default.front.{name} for the one that has",
-            )
-            for name, value in {
-                "image": {"repository": "ours"},
-                "resources": {},
-                "settings": {"queueLimit": 3},
-                "env": [],
-                "scratchSize": "1Gi",
-            }.items()
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_value_of_an_earlier_chart_is_refused_with_what_replaces_it(earlier: dict[str, Any], says: str) -> None:
-    with pytest.raises(ChartError, match=re.escape(says)):
-        render(earlier)
 
 
 def test_a_broken_manifest_would_be_found() -> None:

@@ -52,7 +52,7 @@ def _metrics(query: str) -> set[str]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     """The metric families that a real pool and a real writer, one with TLS, export."""
     identity = Authority(tmp_path_factory.mktemp("certificates") / "ca").identity("localhost")
-    tls = {"tls_certificate_file": identity.certificate, "tls_key_file": identity.key}
+    tls: dict[str, Any] = {"tls_certificate_file": identity.certificate, "tls_key_file": identity.key}
     with (
         LocalPool(workers=1) as pool,
         running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0", **tls) as writer,

@@ -52,7 +52,7 @@ def test_keda_scales_on_the_same() -> None:
 
 def test_one_pod_at_a_time_may_be_unavailable() -> None:
     assert render().one("PodDisruptionBudget", _POOL)["spec"]["maxUnavailable"] == 1
-    assert render({"common": {"podDisruptionBudget": {"enabled": False}}}).all("PodDisruptionBudget") == []
+    assert render({"common": {"podDisruptionBudget": {"maxUnavailable": None}}}).all("PodDisruptionBudget") == []
 
 
 def test_an_upgrade_starts_a_new_pod_before_it_ends_an_old_one() -> None:
@@ -62,12 +62,12 @@ def test_an_upgrade_starts_a_new_pod_before_it_ends_an_old_one() -> None:
 
 @pytest.mark.parametrize("monitored", [False, True])
 def test_the_operator_scrapes_what_is_switched_on(monitored: bool) -> None:
-    values = {"monitoring": {"podMonitors": monitored, "labels": {"release": "prometheus"}, "intervalSeconds": 5}}
+    values = {"monitoring": {"podMonitors": monitored, "labels": {"release": "prometheus"}}}
     monitors = render(values).all("PodMonitor")
     assert len(monitors) == (2 if monitored else 0)
     for monitor in monitors:
         assert monitor["metadata"]["labels"]["release"] == "prometheus"
-        assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "5s"}]
+        assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "15s"}]
 
 
 @pytest.mark.parametrize("endpoint", ["", "http://collector:4317"])

@@ -25,7 +25,12 @@ def _short_pods(release: Release) -> list[dict[str, Any]]:
     return [job["spec"]["template"]["spec"], *(pod["spec"] for pod in release.all("Pod"))]
 
 
-_CLUSTERS_OWN: dict[str, Any] = {"user": None, "podSecurityContext": {"seccompProfile": None}}
+def _spec(**fields: Any) -> dict[str, Any]:
+    """Values with fields of the pods."""
+    return {"podTemplate": {"spec": fields}}
+
+
+_CLUSTERS_OWN: dict[str, Any] = {"user": None, **_spec(securityContext={"seccompProfile": None})}
 
 
 def test_openshift_chooses_users_of_every_container() -> None:
@@ -40,37 +45,39 @@ def test_openshift_chooses_users_of_every_container() -> None:
 @_BOTH
 def test_fields_of_a_security_context_are_replaced_one_by_one(name: str) -> None:
     own = {"supplementalGroups": [7], "fsGroup": 8}
-    pod = render({"common": {"podSecurityContext": own}}).pod(name)
+    pod = render({"common": _spec(securityContext=own)}).pod(name)
     assert pod["securityContext"] == {**own, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    (*_, container) = render({"common": {"securityContext": {"readOnlyRootFilesystem": False}}}).pod(name)["containers"]
+    writable = {"container": {"securityContext": {"readOnlyRootFilesystem": False}}}
+    (*_, container) = render({"common": writable}).pod(name)["containers"]
     assert not container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_the_halves_of_a_pool_have_security_contexts_of_their_own() -> None:
     profile = {"seLinuxOptions": {"level": "s0:c1,c2"}}
-    release = render({"poolDefaults": {"workers": {"securityContext": profile}}})
+    release = render({"poolDefaults": {"workers": {"container": {"securityContext": profile}}}})
     assert profile.items() <= release.container(_POOL, "workers")["securityContext"].items()
     assert not profile.keys() & release.container(_POOL)["securityContext"].keys()
 
 
 @_BOTH
-def test_pods_run_in_a_sandbox_that_a_gpus_runtime_class_replaces(name: str) -> None:
-    release = render(_of(name, runtimeClassName="gvisor"))
-    assert release.pod(name)["runtimeClassName"] == "gvisor"
-    gpu = {"gpu": {"count": 1, "runtimeClassName": "nvidia"}}
-    values = _of(name, runtimeClassName="gvisor", **({"workers": gpu} if name == _POOL else gpu))
-    assert render(values).pod(name)["runtimeClassName"] == "nvidia"
-    without = {"gpu": {"count": 0, "runtimeClassName": "nvidia"}}
-    assert "runtimeClassName" not in render({"writer": without}).pod(_WRITER)
+def test_pods_run_in_a_sandbox_that_a_component_replaces_with_its_own(name: str) -> None:
+    everywhere = {"common": _spec(runtimeClassName="gvisor")}
+    release = render({**everywhere, **_of(name, **_spec(runtimeClassName="nvidia"))})
+    assert release.pod(name)["runtimeClassName"] == "nvidia"
+    assert release.pod(_WRITER if name == _POOL else _POOL)["runtimeClassName"] == "gvisor"
+    assert all(pod["runtimeClassName"] == "gvisor" for pod in _short_pods(release))
 
 
 @_BOTH
 def test_pods_have_containers_of_the_platform(name: str) -> None:
-    values = _of(name, initContainers=[{"name": "first", "image": "i"}], sidecars=[{"name": "beside", "image": "b"}])
+    first, beside = {"name": "first", "image": "i"}, {"name": "beside", "image": "b"}
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    values = _of(name, **_spec(initContainers=[first], containers=[beside], volumes=[volume]))
     pod, plain = render(values).pod(name), render().pod(name)
-    assert pod["initContainers"] == [{"name": "first", "image": "i"}]
-    assert pod["containers"] == [*plain["containers"], {"name": "beside", "image": "b"}]
+    assert pod["initContainers"] == [first]
+    assert pod["containers"] == [*plain["containers"], beside]
+    assert pod["volumes"] == [*plain["volumes"], volume]
 
 
 @_BOTH
@@ -86,30 +93,35 @@ def test_pods_spread_over_nodes_and_zones_each_version_by_itself(name: str) -> N
 def test_the_spread_is_the_platforms() -> None:
     own = {"topologyKey": "rack", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
     named = {**own, "labelSelector": {"matchLabels": {"team": "etl"}}}
-    (first, second) = render(_of(_POOL, topologySpreadConstraints=[own, named])).pod(_POOL)["topologySpreadConstraints"]
+    release = render(_of(_POOL, **_spec(topologySpreadConstraints=[own, named])))
+    (first, second) = release.pod(_POOL)["topologySpreadConstraints"]
     assert first["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "pool-default"
     assert second == named
-    assert "topologySpreadConstraints" not in render(_of(_POOL, topologySpreadConstraints=[])).pod(_POOL)
+    assert "topologySpreadConstraints" not in render(_of(_POOL, **_spec(topologySpreadConstraints=[]))).pod(_POOL)
 
 
 @_BOTH
-def test_probes_are_timed_by_values_and_ask_the_same(name: str) -> None:
-    probes = {"startup": {"periodSeconds": 7}, "readiness": {"periodSeconds": 9}, "liveness": {"failureThreshold": 6}}
-    container, plain = (
-        render(_of(name, probes=probes, startupTimeoutSeconds=30)).container(name),
-        render().container(name),
-    )
-    for kind in probes:
-        assert container[f"{kind}Probe"]["grpc"] == plain[f"{kind}Probe"]["grpc"]
-    assert (container["startupProbe"]["periodSeconds"], container["startupProbe"]["failureThreshold"]) == (7, 5)
+def test_probes_are_timed_by_the_platform_and_ask_the_same(name: str) -> None:
+    timing = {"readinessProbe": {"periodSeconds": 9}, "livenessProbe": {"failureThreshold": 6}}
+    release, plain = render({"common": {"container": timing}}), render().container(name)
+    container = release.container(name)
+    for kind in timing:
+        assert container[kind]["grpc"] == plain[kind]["grpc"]
     assert (container["readinessProbe"]["periodSeconds"], container["livenessProbe"]["failureThreshold"]) == (9, 6)
+    # What does not listen has no probe.
+    assert not timing.keys() & release.container(_POOL, "workers").keys()
 
 
-@_BOTH
-@pytest.mark.parametrize("seconds", [30, 3600])
-def test_a_rollout_fails_no_sooner_than_a_pod_that_does_not_come_up(name: str, seconds: int) -> None:
-    release = render(_of(name, startupTimeoutSeconds=seconds))
-    assert release.one("Deployment", name)["spec"]["progressDeadlineSeconds"] == seconds + 300
+@pytest.mark.parametrize(
+    ("load_timeout", "seconds"), [({}, 720), ({"loadTimeoutSeconds": 1800}, 1920), ({"loadTimeoutSeconds": 0}, 86_400)]
+)
+def test_a_pod_has_time_to_load_its_functions(load_timeout: dict[str, int], seconds: int) -> None:
+    release = render({"poolDefaults": {"workers": {"settings": load_timeout}}})
+    probe = release.container(_POOL)["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == seconds
+    # A rollout fails no sooner than a pod that does not come up.
+    assert release.one("Deployment", _POOL)["spec"]["progressDeadlineSeconds"] == seconds + 300
+    assert release.one("Deployment", _WRITER)["spec"]["progressDeadlineSeconds"] == 600
 
 
 @_BOTH
@@ -121,19 +133,24 @@ def test_a_pod_without_workers_turns_unready_within_a_second(name: str) -> None:
 @_BOTH
 def test_pods_have_a_user_namespace_where_the_platform_wants_one(name: str) -> None:
     assert "hostUsers" not in render().pod(name)
-    assert render(_of(name, hostUsers=False)).pod(name)["hostUsers"] is False
+    assert render(_of(name, **_spec(hostUsers=False))).pod(name)["hostUsers"] is False
 
 
 @_BOTH
-def test_old_versions_are_kept_for_a_rollback(name: str) -> None:
-    assert render().one("Deployment", name)["spec"]["revisionHistoryLimit"] == 10
-    assert render(_of(name, revisionHistoryLimit=2)).one("Deployment", name)["spec"]["revisionHistoryLimit"] == 2
-
-
-@pytest.mark.parametrize("probe", [{"startup": {"failureThreshold": 3}}, {"liveness": {"grpc": {"port": 1}}}])
-def test_probes_ask_what_the_chart_says(probe: dict[str, Any]) -> None:
-    with pytest.raises(ChartError, match=next(iter(probe))):
-        render({"common": {"probes": probe}})
+def test_a_component_has_variables_mounts_and_annotations_of_its_own(name: str) -> None:
+    mount = {"name": "data", "mountPath": "/data"}
+    values = {
+        "env": [{"name": "A", "value": "1"}],
+        "container": {"env": [{"name": "B", "value": "2"}], "volumeMounts": [mount], "imagePullPolicy": "Always"},
+        "podTemplate": {"metadata": {"labels": {"team": "etl"}, "annotations": {"note": "none"}}},
+    }
+    release, plain = render({"common": values}), render()
+    container = release.container(name)
+    assert [variable["name"] for variable in container["env"]][-2:] == ["A", "B"]
+    assert container["volumeMounts"] == [*plain.container(name)["volumeMounts"], mount]
+    assert container["imagePullPolicy"] == "Always"
+    metadata = release.one("Deployment", name)["spec"]["template"]["metadata"]
+    assert (metadata["labels"]["team"], metadata["annotations"]) == ("etl", {"note": "none"})
 
 
 _PLACED: dict[str, Any] = {
@@ -145,14 +162,14 @@ _PLACED: dict[str, Any] = {
 
 
 def test_every_pod_of_a_release_is_placed_and_resolves_names_alike() -> None:
-    release = render({"common": _PLACED})
+    release = render({"common": _spec(**_PLACED)})
     for pod in (release.pod(_POOL), release.pod(_WRITER), *_short_pods(release)):
         assert _PLACED.items() <= pod.items()
 
 
 def test_variables_come_from_a_config_map_in_one_half_alone() -> None:
     source = [{"configMapRef": {"name": "models"}}]
-    release = render({"poolDefaults": {"workers": {"envFrom": source}}})
+    release = render({"poolDefaults": {"workers": {"container": {"envFrom": source}}}})
     assert release.container(_POOL, "workers")["envFrom"] == source
     assert "envFrom" not in release.container(_POOL)
     assert "envFrom" not in release.container(_WRITER)
@@ -181,19 +198,11 @@ def test_a_digest_is_of_one_image_and_no_other() -> None:
 
 def test_pods_that_are_not_ready_hold_up_no_drain_of_a_node() -> None:
     assert render().one("PodDisruptionBudget", _POOL)["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-    kept = _of(_POOL, podDisruptionBudget={"unhealthyPodEvictionPolicy": "IfHealthyBudget"})
-    assert render(kept).one("PodDisruptionBudget", _POOL)["spec"]["unhealthyPodEvictionPolicy"] == "IfHealthyBudget"
-
-
-def _requests(name: str, container: str, **values: Any) -> dict[str, str]:
-    return dict(render({"common": values}).container(name, container)["resources"].get("requests", {}))
 
 
 @pytest.mark.parametrize(("name", "container"), [(_POOL, "front"), (_POOL, "workers"), (_WRITER, "writer")])
 def test_scratch_is_requested_as_well_as_limited(name: str, container: str) -> None:
-    assert _requests(name, container)["ephemeral-storage"] == "1Gi"
-    assert _requests(name, container, scratchRequest="2Gi")["ephemeral-storage"] == "2Gi"
-    assert "ephemeral-storage" not in _requests(name, container, scratchRequest="")
+    assert render().container(name, container)["resources"]["requests"]["ephemeral-storage"] == "1Gi"
 
 
 def test_a_container_that_requests_its_storage_itself_keeps_it() -> None:

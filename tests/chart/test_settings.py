@@ -71,11 +71,11 @@ def test_a_setting_in_another_place_is_refused(values: dict[str, Any], refusal: 
 
 def test_the_narrower_place_wins() -> None:
     values = {
-        "common": {"settings": {"allowRemoteDrain": True, "maxExchanges": 5}},
-        "poolDefaults": {"front": {"settings": {"maxExchanges": 6, "queueLimit": 7}}},
+        "common": {"settings": {"allowRemoteDrain": True, "clientSilenceSeconds": 5}},
+        "poolDefaults": {"front": {"settings": {"clientSilenceSeconds": 6, "queueLimit": 7}}},
         "pools": {"default": {"front": {"settings": {"allowRemoteDrain": False, "queueLimit": 8}}}},
     }
     pool, writer = (render(values).environment(f"air-updraft-{name}") for name in ("pool-default", "writer"))
     assert (pool["UPDRAFT_ALLOW_REMOTE_DRAIN"], writer["UPDRAFT_ALLOW_REMOTE_DRAIN"]) == ("false", "true")
-    assert (pool["UPDRAFT_MAX_EXCHANGES"], writer["UPDRAFT_MAX_EXCHANGES"]) == ("6", "5")
+    assert (pool["UPDRAFT_CLIENT_SILENCE_SECONDS"], writer["UPDRAFT_CLIENT_SILENCE_SECONDS"]) == ("6", "5")
     assert pool["UPDRAFT_QUEUE_LIMIT"] == "8"

@@ -129,7 +129,7 @@ def test_what_it_does_otherwise_is_another_job() -> None:
     def name(values: dict[str, Any]) -> str:
         return str(_job(render(values))["metadata"]["name"])
 
-    assert name({}) == name({"common": {"podAnnotations": {"round": "two"}}})
+    assert name({}) == name({"common": {"podTemplate": {"metadata": {"annotations": {"round": "two"}}}}})
     assert name({}) != name({"writer": {"image": {"tag": "ours"}}})
     assert name({}) != name({"pools": {"more": {}}})
     assert len(name({"fullnameOverride": "a" * 60})) <= 63

@@ -50,11 +50,11 @@ def test_a_row_larger_than_a_message_travels_both_ways(found: Mapping[str, str],
     assert found[case] == ""
 
 
-def _error(spark: SparkSession, *arguments: str, **settings: str) -> str:
+def _error(spark: SparkSession, *arguments: str) -> str:
     function = F.udf(lambda text: text, "string", useArrow=True)
     rows = spark.range(1).select(large_text(_BYTES).alias("t"))
     with LocalPool(workers=1, notes=NOTES, arguments=arguments) as pool:
-        confs = {ENABLED: "true", ENDPOINT: pool.tcp_endpoint, **settings}
+        confs = {ENABLED: "true", ENDPOINT: pool.tcp_endpoint}
         with runtime_confs(spark, confs), pytest.raises(Exception, match="batch") as caught:
             rows.select(F.length(function("t"))).collect()
     return str(caught.value)
@@ -70,8 +70,3 @@ def test_a_row_beyond_what_the_pool_takes_names_the_setting(spark: SparkSession)
     error = _error(spark, "--max-batch-bytes", str(65 * _MIB))
     assert f"the limit is {65 * _MIB}" in error
     assert "raise --max-batch-bytes of the pool" in error
-
-
-def test_a_row_beyond_what_the_session_allows_names_its_setting(spark: SparkSession) -> None:
-    setting = "spark.updraft.udf.maxBatchBytes"
-    assert f"exceeds the limit of {32 * _MIB} ({setting})" in _error(spark, **{setting: "32m"})

@@ -85,8 +85,8 @@ class Release:
             "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
             "writer.resources": _SMALL,
             "writer.roots": [str(tables)],
-            "writer.volumes": [volume],
-            "writer.volumeMounts": [{"name": TABLES, "mountPath": str(tables)}],
+            "writer.podTemplate.spec.volumes": [volume],
+            "writer.container.volumeMounts": [{"name": TABLES, "mountPath": str(tables)}],
         }
         self._values = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
 

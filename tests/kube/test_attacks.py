@@ -57,9 +57,7 @@ _ENDED = [attempt for attempt in exhausts.ENDED if attempt is not exhausts.memor
 _SMALL_LIMITS = {
     "workerMemoryBytes": 256 << 20,
     "workerProcesses": 24,
-    "workerThreads": 96,
     "workerScratchBytes": 64 << 20,
-    "workerScratchFiles": 2000,
     "workerFileBytes": 64 << 20,
     "workerDescriptors": 512,
 }

@@ -40,7 +40,7 @@ def upgraded(release: Release, tables: Path, tmp_path_factory: pytest.TempPathFa
     directory = tmp_path_factory.mktemp("functions")
     unpacked_wheel(directory, into=tables / VERSION_OF_THE_WHEEL)
     values = yaml.safe_load(block(PAGE, "yaml", "persistentVolumeClaim"))
-    (volume,) = values["pools"]["default"]["workers"]["volumes"]
+    (volume,) = values["pools"]["default"]["podTemplate"]["spec"]["volumes"]
     volume["persistentVolumeClaim"]["claimName"] = TABLES
     (directory / "functions.yaml").write_text(yaml.safe_dump(values))
     printed = release.upgrade_with_file(directory / "functions.yaml")

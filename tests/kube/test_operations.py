@@ -49,7 +49,6 @@ def _values() -> dict[str, Any]:
         "common": {
             "image": {"registry": os.environ.get("UPDRAFT_IMAGES", "localhost")},
             "drainTimeoutSeconds": 60,
-            "preStopSeconds": 1,
         },
         "poolDefaults": {"workers": {"count": 1, "sessionFunctions": "unsigned"}},
         "pools": {

@@ -71,9 +71,14 @@ def pool(namespace: Namespace, nodes: None, images: str) -> Iterator[str]:
         "default": None,
         "gpu": {
             "replicas": _GPUS,
-            "workers": {"gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED}},
-            "nodeSelector": {"accelerator": _SIMULATED},
-            "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
+            "workers": {"resources": {"limits": {_GPU: 1}}},
+            "podTemplate": {
+                "spec": {
+                    "runtimeClassName": _SIMULATED,
+                    "nodeSelector": {"accelerator": _SIMULATED},
+                    "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
+                }
+            },
         },
     }
     values = {

@@ -21,6 +21,8 @@ from tests.support.waiting import until
 _POOL = "pool-default"
 _PODS, _TASKS = 4, 16
 _SCALED_SECONDS = 120
+# A value whose change makes new pods.
+_ROUND = "common.podTemplate.metadata.annotations.round"
 # The job rounds to hundredths of a minute.
 _ROUNDED = 0.0051
 
@@ -54,9 +56,9 @@ def test_tasks_spread_over_pods(spark: SparkSession, release: Release) -> None:
     "operation",
     [
         lambda release: (release.scale(_POOL, 2), release.scale(_POOL, 4), release.scale(_POOL, 2)),
-        lambda release: release.upgrade(**{"common.podAnnotations.round": "two"}),
+        lambda release: release.upgrade(**{_ROUND: "two"}),
         lambda release: release.rollback(),
-        lambda release: release.upgrade_as_the_guide_says(**{"common.podAnnotations.round": "as the guide says"}),
+        lambda release: release.upgrade_as_the_guide_says(**{_ROUND: "as the guide says"}),
     ],
     ids=["scaled up and down", "upgraded", "rolled back", "upgraded as the guide says"],
 )
@@ -74,7 +76,7 @@ def test_no_task_fails_while_autoscaling_is_switched_on_and_an_upgrade_keeps_its
     assert totals_while(spark, lambda: release.upgrade(**values)) == {SUM}
     until("the HPA has brought its minimum", lambda: release.wanted_pods(_POOL) == 2, timeout_seconds=_SCALED_SECONDS)
     release.scale(_POOL, 3)
-    release.upgrade(**values, **{"common.podAnnotations.round": "three"})
+    release.upgrade(**values, **{_ROUND: "three"})
     assert release.wanted_pods(_POOL) == 3
     release.upgrade()
 

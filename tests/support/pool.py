@@ -9,11 +9,12 @@ from __future__ import annotations
 import getpass
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from tests.support.constants import NOTHING
 from tests.support.paths import SERVER
 from tests.support.service import LocalService
 
@@ -31,10 +32,12 @@ class LocalPool(LocalService):
         session_functions: str = "unsigned",
         notes: Path | None = None,
         arguments: Sequence[str] = (),
+        constants: Mapping[str, object] = NOTHING,
         server: Path = SERVER,
     ):
         """Its functions can write files beneath `notes`, beside their scratch directories.
 
+        `constants` have a test's values in its processes (`tests.support.constants`).
         `server` is the program of the checkout whose code it runs.
         """
         super().__init__(
@@ -46,6 +49,7 @@ class LocalPool(LocalService):
                 *("--session-functions", session_functions),
                 *arguments,
             ],
+            constants,
         )
         self.unix_socket = self.directory / "pool.sock"
         self._command += ["--listen-unix", str(self.unix_socket)]

@@ -12,13 +12,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
+from tests.support.constants import NOTHING, with_constants
 from tests.support.waiting import until
 from tests.support.web import fetched
 
@@ -32,7 +33,7 @@ _LOG_TAIL_CHARACTERS = 20_000
 class LocalService:
     """Context manager around one `serve`; after `start()` its addresses and pids are attributes."""
 
-    def __init__(self, noun: str, program: Path, arguments: Sequence[str]):
+    def __init__(self, noun: str, program: Path, arguments: Sequence[str], constants: Mapping[str, object] = NOTHING):
         self._noun = noun
         self._what = f"the {noun} is ready"
         self.directory = Path(tempfile.mkdtemp(prefix=f"updraft-{noun}-"))
@@ -48,6 +49,7 @@ class LocalService:
             *("--ready-file", str(self._ready_file)),
             *arguments,
         ]
+        self._constants = constants
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
         self._ready: dict[str, Any] = {}
@@ -61,6 +63,7 @@ class LocalService:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env=with_constants(self.directory, self._constants),
             start_new_session=True,
         )
         try:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.constants import NOTHING
 from tests.support.flight import action
 from tests.support.paths import WRITER
 from tests.support.service import LocalService
@@ -17,8 +18,8 @@ from tests.support.waiting import until
 class LocalWriter(LocalService):
     """A writer that may write below `root`."""
 
-    def __init__(self, root: Path, *, arguments: Sequence[str] = ()):
-        super().__init__("writer", WRITER, ["--root", str(root), *arguments])
+    def __init__(self, root: Path, *, arguments: Sequence[str] = (), constants: Mapping[str, object] = NOTHING):
+        super().__init__("writer", WRITER, ["--root", str(root), *arguments], constants)
         self.unix_socket = self.directory / "writer.sock"
         self._command += ["--listen-unix", str(self.unix_socket)]
 

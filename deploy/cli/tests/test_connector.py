@@ -5,7 +5,7 @@ from tests.support.paths import REPOSITORY
 
 from updraft_cli.connector import SETTINGS
 
-_HEADING = re.compile(r"^## `(spark\.updraft\.[A-Za-z.]+)`$", re.MULTILINE)
+_HEADING = re.compile(r"^### `(spark\.updraft\.[A-Za-z.]+)`$", re.MULTILINE)
 
 
 def test_the_settings_are_those_that_the_connector_has() -> None:

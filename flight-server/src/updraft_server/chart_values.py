@@ -6,7 +6,6 @@ from updraft.service.setting_names import camel_case
 # Limits of workers are listed here although the front enforces most of them: a worker could lift its own.
 WORKERS_SETTINGS = (
     "fresh_workers",
-    "extra_workers",
     "idle_worker_seconds",
     "max_exchanges_per_worker",
     "load_timeout_seconds",
@@ -15,13 +14,10 @@ WORKERS_SETTINGS = (
     "restricted_functions",
     "worker_memory_bytes",
     "worker_processes",
-    "worker_threads",
     "worker_scratch_bytes",
-    "worker_scratch_files",
     "worker_file_bytes",
     "worker_descriptors",
     "output_lines_per_second",
-    "held_back_after_deaths",
     "batch_timeout_seconds",
     "batch_cpu_seconds",
     "worker_silence_seconds",

@@ -80,14 +80,6 @@ class FrontSettings(ServiceSettings, CommonSettings):
         unit="seconds",
         ge=0,
     )
-    extra_workers: int | None = setting(
-        "Maximum number of workers beyond --workers for tasks that need several at once, such as those that chain "
-        "functions. With fewer than such tasks need, they can wait for each other until their deadlines. Defaults to "
-        "seven for each of --workers.",
-        default=None,
-        unit="workers",
-        ge=0,
-    )
     allow_remote_stacks: bool = setting(
         "Let every client that may connect read where the Python of workers is (`updraft stack`): the names of files, "
         "lines and functions of every tenant's code, and no values.",
@@ -111,14 +103,6 @@ class FrontSettings(ServiceSettings, CommonSettings):
         unit="processes",
         ge=1,
     )
-    worker_threads: int = setting(
-        "Number of threads that a worker may have, with those of all processes that its function has started. An "
-        "exchange that is found beyond the limit ends with an error, and its worker with it. The process of a batched "
-        "function has the same limit.",
-        default=8192,
-        unit="threads",
-        ge=1,
-    )
     worker_scratch_bytes: int = setting(
         "Disk space that all files in the scratch directory of a worker may take together. An exchange that is found "
         "beyond the limit ends with an error, and its worker with it. Files that are open and have no name any more "
@@ -126,14 +110,6 @@ class FrontSettings(ServiceSettings, CommonSettings):
         default=64 * 1024**3,
         unit="bytes",
         ge=1,
-    )
-    worker_scratch_files: int = setting(
-        "Number of files and directories in the scratch directory of a worker. An exchange that is found beyond the "
-        "limit ends with an error, and its worker with it. The process of a batched function has the same limit.",
-        default=1_000_000,
-        unit="files",
-        ge=1,
-        le=4_000_000,
     )
     artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. An "
@@ -144,29 +120,12 @@ class FrontSettings(ServiceSettings, CommonSettings):
         unit="bytes",
         ge=MIB,
     )
-    artifact_timeout_seconds: float = setting(
-        "Give up on an upload when the client does not send the next part of an artifact within this time, or sends "
-        "less than 64 KiB per second beyond this time.",
-        default=60.0,
-        unit="seconds",
-        gt=0,
-    )
     queue_limit: int = setting(
         "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
         "retry hint.",
         default=256,
         unit="exchanges",
         ge=0,
-    )
-    queue_bytes: int = setting(
-        "Maximum memory for the commands of all waiting exchanges together, and for messages that arrive before their "
-        "exchange has a worker.",
-        default=512 * MIB,
-        unit="bytes",
-        ge=MIB,
-    )
-    retry_after_milliseconds: int = setting(
-        "Retry hint for clients that are refused because the pool is full.", default=500, unit="milliseconds", ge=1
     )
     output_lines_per_second: int = setting(
         "Maximum number of lines per second that each exchange's function may print to the pool's log; every further "
@@ -176,23 +135,11 @@ class FrontSettings(ServiceSettings, CommonSettings):
         ge=1,
         le=10_000,
     )
-    held_back_after_deaths: int = setting(
-        "Refuse a function for 10 seconds, with RESOURCE_EXHAUSTED and a retry hint, when this many of its workers "
-        "have died, or were ended for what it took, with no success of it in between; for twice as long after each "
-        "further death, up to 160 seconds. Counted for each owner (tenant, application and Spark Connect session), who "
-        "is held back as a whole after sixteen times as many deaths of changing functions. A tenant whose rows end "
-        "three processes of a batched function is refused that function in the same way; others are not. The metrics "
-        "updraft_functions_held_back and updraft_exchanges_held_back_total count what is held back now and the "
-        "exchanges refused. 0 holds nothing back.",
-        default=20,
-        unit="deaths",
-        ge=0,
-    )
     batch_timeout_seconds: float | None = setting(
         "End a worker whose function works on one batch for longer than this, from when it takes that until it takes "
         "the next one or ends, however many batches it returns meanwhile. Waiting for the client does not count. "
-        "Batches that are joined for a registered aggregate have the time of all of them. Clients can ask for a "
-        "shorter time. Workers count it with the kernel's timer of real time, which functions then cannot use. "
+        "Batches that are joined for a registered aggregate have the time of all of them. "
+        "Workers count it with the kernel's timer of real time, which functions then cannot use. "
         "Defaults to one day, which the front counts alone. 0 sets no limit.",
         default=None,
         unit="seconds",

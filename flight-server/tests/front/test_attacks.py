@@ -95,8 +95,11 @@ async def falls_below(limit_bytes: int) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", PREFACE[:10], PREFACE], ids=["nothing", "half a preface", "no settings"])
-async def test_handshakes_that_never_end_are_hung_up_on(running_front: Running, sent: bytes) -> None:
-    async with running_front(FakePool(), handshake_timeout_seconds=1.0) as front:
+async def test_handshakes_that_never_end_are_hung_up_on(
+    running_front: Running, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS", 1.0)
+    async with running_front(FakePool()) as front:
         async with connections(front.address, CONNECTIONS) as slow:
             for _, writer in slow:
                 writer.write(sent)
@@ -110,7 +113,8 @@ async def test_connections_beyond_the_limit_are_hung_up_on_at_once(
     running_front: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("updraft.service.listeners.most_connections", lambda: 10)
-    async with running_front(FakePool(), handshake_timeout_seconds=1000.0) as front:
+    monkeypatch.setattr("updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS", 1000.0)
+    async with running_front(FakePool()) as front:
         assert await serves(front)
         async with connections(front.address, CONNECTIONS) as many:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -125,14 +129,17 @@ async def test_connections_beyond_the_limit_are_hung_up_on_at_once(
             assert (await all_replies(call))[1] is None
 
 
-async def test_tls_handshakes_that_never_end_are_hung_up_on(running_front: Running, tmp_path: Path) -> None:
+async def test_tls_handshakes_that_never_end_are_hung_up_on(
+    running_front: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS", 1.0)
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "crt")
     issued.private_key_pem.write_to_path(tmp_path / "key")
     tls = {"tls_certificate_file": tmp_path / "crt", "tls_key_file": tmp_path / "key"}
     async with (
-        running_front(FakePool(), handshake_timeout_seconds=1.0, **tls) as front,
+        running_front(FakePool(), **tls) as front,
         connections(front.address, CONNECTIONS) as slow,
     ):
         for _, writer in slow:
@@ -189,8 +196,9 @@ async def test_giant_metadata_is_refused(running_front: Running) -> None:
         assert await serves(front)
 
 
-async def test_exchanges_that_say_nothing_are_ended(running_front: Running) -> None:
-    async with running_front(FakePool(), first_message_timeout_seconds=5.0) as front:
+async def test_exchanges_that_say_nothing_are_ended(running_front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS", 5.0)
+    async with running_front(FakePool()) as front:
         calls = [front.exchange(timeout=ANSWER_SECONDS) for _ in range(500)]
         silent = [asyncio.ensure_future(call.read()) for call in calls]
         assert await serves(front)
@@ -199,8 +207,12 @@ async def test_exchanges_that_say_nothing_are_ended(running_front: Running) -> N
         assert not front.pool.leases[1:]
 
 
-async def test_a_connection_gets_no_more_calls_than_the_setting_says(running_front: Running) -> None:
-    async with running_front(FakePool(), max_exchanges=5, first_message_timeout_seconds=60.0) as front:
+async def test_a_connection_gets_no_more_calls_than_it_may_have(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners.MAX_CALLS_OF_A_CONNECTION", 5)
+    monkeypatch.setattr("updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS", 60.0)
+    async with running_front(FakePool()) as front:
         calls = [front.exchange(timeout=1.0) for _ in range(50)]
         await asyncio.wait([asyncio.ensure_future(call.read()) for call in calls])
         # A call beyond the limit waits in the client, or is sent back if it left before the client knew the limit.

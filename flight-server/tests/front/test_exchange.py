@@ -234,8 +234,11 @@ async def test_the_clients_deadline_frees_the_worker(running_front: Running) -> 
         assert await released(front.pool) is LeaseOutcome.CANCELLED
 
 
-async def test_a_silent_call_ends_after_the_first_message_timeout(running_front: Running) -> None:
-    async with running_front(FakePool(), first_message_timeout_seconds=0.2) as front:
+async def test_a_silent_call_ends_after_the_first_message_timeout(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS", 0.2)
+    async with running_front(FakePool()) as front:
         _, error = await failure(front.exchange())
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert not front.pool.leases
@@ -319,8 +322,11 @@ async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_fro
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
 
-async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front: Running) -> None:
-    async with running_front(FakePool(script=reads_the_command), queue_limit=0, retry_after_milliseconds=77) as front:
+async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft_server.front.process.RETRY_AFTER_MILLISECONDS", 77)
+    async with running_front(FakePool(script=reads_the_command), queue_limit=0) as front:
         holder = front.exchange()
         await holder.write(command_request(echo_command()))
         await holder.read()

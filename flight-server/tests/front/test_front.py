@@ -199,9 +199,12 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
     ("component", "setting"),
     [("", "--drain-timeout-seconds"), ("pools.etl", "pools.etl.drainTimeoutSeconds of the chart")],
 )
-async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running, component: str, setting: str) -> None:
+async def test_a_drain_ends_what_outlives_its_timeout(
+    running_front: Running, component: str, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPDRAFT_CONFIGURED_BY", component)
     pool = FakePool(script=Gate().script)
-    async with running_front(pool, drain_timeout_seconds=0.2, configured_by=component) as front:
+    async with running_front(pool, drain_timeout_seconds=0.2) as front:
         running = front.exchange()
         await running.write(command_request(echo_command()))
         await running.read()

@@ -85,7 +85,7 @@ def test_what_is_not_a_packet_is_refused_in_one_way(data: bytes) -> None:
 
 
 def test_the_settings_of_a_zygote_arrive_as_they_were_sent() -> None:
-    worker = WorkerSettings(max_exchanges=3, writable_paths=("/data",))
+    worker = WorkerSettings(max_exchanges_per_worker=3, writable_paths=("/data",))
     settings = ZygoteSettings(
         ["a.b"], "/files", "/workers", "/scratch", worker, broken_loads=[(Load("shop", "price", "1", 5.0), "hangs")]
     )

@@ -95,7 +95,7 @@ async def test_an_extra_worker_is_kept_for_the_next_task_that_needs_several(zygo
 
 
 async def test_a_worker_is_replaced_after_its_number_of_exchanges(tmp_path: Path) -> None:
-    limited = Zygotes(tmp_path, WorkerSettings(max_exchanges=2))
+    limited = Zygotes(tmp_path, WorkerSettings(max_exchanges_per_worker=2))
     try:
         async with running_pool(limited) as pool:
             endings = []

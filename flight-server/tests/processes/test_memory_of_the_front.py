@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from artifact_clients import artifact, command, part
 from flight_messages import FlightData, command_request, reply_metadata
 from front_harness import DO_EXCHANGE
 from served_pool import HANG_SECONDS, Server, serves_again
+from tests.support.constants import with_constants
 
 from updraft.v1.exchange_pb2 import Owner
 
@@ -37,9 +39,9 @@ def peak_bytes(pid: int) -> int:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    running = await asyncio.to_thread(
-        Server, tmp_path, "--workers=1", "--session-functions=unsigned", f"--queue-bytes={QUEUE_BYTES}"
-    )
+    small_queue = with_constants(tmp_path, {"updraft_server.front.queue.admission.QUEUE_BYTES": QUEUE_BYTES})
+    options = ("--workers=1", "--session-functions=unsigned")
+    running = await asyncio.to_thread(partial(Server, tmp_path, *options, env=small_queue))
     yield running
     await asyncio.to_thread(running.stop)
 

@@ -20,9 +20,9 @@ def test_a_process_at_its_limits_goes_on(take: dict[str, int]) -> None:
     ("take", "said"),
     [
         ({"processes": 5}, "ran 5 processes, the limit is 4, .*--worker-processes"),
-        ({"threads": 10}, "ran 10 threads .*, the limit is 9, .*--worker-threads"),
+        ({"threads": 10}, "ran 10 threads .*, the limit is 9, .*--worker-processes"),
         ({"scratch_bytes": 501}, "had 501 bytes in .*, the limit is 500, .*--worker-scratch-bytes"),
-        ({"scratch_files": 4}, "had 4 files in .*, the limit is 3, .*--worker-scratch-files"),
+        ({"scratch_files": 4}, "had 4 files in .*, the limit is 3, .*--worker-scratch-bytes"),
     ],
 )
 def test_a_process_beyond_a_limit_is_told_which_and_by_how_much(take: dict[str, int], said: str) -> None:

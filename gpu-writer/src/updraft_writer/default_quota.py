@@ -13,6 +13,11 @@ _SMALLEST_QUOTA_BYTES = 64 * _MIB
 _RUNTIME_RESERVE_BYTES = 256 * _MIB
 # Least memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage.
 _SMALLEST_STREAM_BYTES = 20 * _MIB
+# A pod writes for some executors with a few tasks each, of which each has one file open at a time. More open files than
+# this cost the writer memory beside its quota; `--max-open-files` bounds them.
+EXPECTED_OPEN_FILES = 16
+# What the connector sends, and the Python client by default.
+EXPECTED_BATCH_BYTES = 4 * _MIB
 # A batch that is being received is in gRPC's, Python's and Arrow's buffers at once.
 _COPIES_OF_A_BATCH = 3
 
@@ -33,12 +38,18 @@ class DefaultQuota:
     smallest_bytes: int = _SMALLEST_QUOTA_BYTES
 
 
-def stream_bytes(batch_bytes: int) -> int:
+def stream_bytes(batch_bytes: int = EXPECTED_BATCH_BYTES) -> int:
     """Return the memory of an open stream in addition to its batches, which typically have `batch_bytes`."""
     return max(_SMALLEST_STREAM_BYTES, _COPIES_OF_A_BATCH * batch_bytes)
 
 
-def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
+def default_quota(
+    limits: Mapping[str, int],
+    *,
+    base_bytes: int,
+    streams: int = EXPECTED_OPEN_FILES,
+    batch_bytes: int = EXPECTED_BATCH_BYTES,
+) -> DefaultQuota:
     """Compute the quota: a share of the smallest of `limits`, less what the process and its streams need.
 
     `base_bytes` is the memory of the idle process, `streams` the number of files expected to be open at once, and

@@ -43,7 +43,10 @@ _MAX_UNANSWERED_ASKS = 16
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# Bytes of a batch in parts that have to arrive within --stall-timeout-seconds. A batch that arrives byte by byte would
+# Longest time between credit for a batch and the batch, even if the client sends keepalives: others wait for the memory
+# that was reserved for it. A client asks for credit when it has a batch at hand, which takes no minute to send.
+STALL_TIMEOUT_SECONDS = 60.0
+# Bytes of a batch in parts that have to arrive within that time. A batch that arrives byte by byte would
 # hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
 # Time after which unused credit is taken back if another tenant waits for its quota. Clients ask for credit once they
@@ -307,7 +310,7 @@ class WriteExchange:
 
     async def _watch_credit(self) -> None:
         """End an exchange whose client has credit for a batch and does not send it."""
-        timeout_seconds = self.settings.stall_timeout_seconds
+        timeout_seconds = STALL_TIMEOUT_SECONDS
         while True:
             while not self._credit:
                 self._credit_changed.clear()
@@ -318,8 +321,8 @@ class WriteExchange:
             if is_same and self._come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
                 raise DeadlineError(
                     f"the client did not use its credit for a batch within {timeout_seconds:g} seconds: in that time a "
-                    f"batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts "
-                    "(--stall-timeout-seconds of the writer)"
+                    f"batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts: ask for "
+                    "credit only for a batch that can be sent at once"
                 )
 
     async def _watch_unused_credit(self) -> None:
@@ -355,7 +358,7 @@ class WriteExchange:
                 )
 
     def _given_way(self, reason: str) -> QuotaError:
-        return QuotaError(reason, retry_after_milliseconds=self.settings.retry_after_milliseconds)
+        return QuotaError(reason, retry_after_milliseconds=self.quota.limits.retry_after_milliseconds)
 
     @property
     def _come_bytes(self) -> int:

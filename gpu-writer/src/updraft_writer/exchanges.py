@@ -150,7 +150,7 @@ class Exchanges:
 
     async def _open(self, call: Call) -> WriteRequest:
         settings = self.settings
-        limits = MessageLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
+        limits = MessageLimits(SERVICE, settings.max_message_bytes)
         early = self.early_reads.of(call)
         first = await first_message(early, limits)
         call.identity.require(*_WRITE)

@@ -2,6 +2,7 @@
 """Factory that makes the file for a command: its encoder, its sink, and the rule for cutting its row groups."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,6 +26,9 @@ from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
+# Storage operations wait for the storage and use no CPU. As many as this keep a fast object store busy. A thread that
+# hangs is lost until its storage answers, so that there have to be far more than there are open files usually.
+STORE_THREADS = 64
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20
 
@@ -38,8 +42,8 @@ class FileFactory:
         self._files = files
         self._gpu = gpu
         self._settings = settings
-        self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
-        self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
+        self._encode_threads = ThreadPoolExecutor(_encode_threads(), "encode")
+        self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
 
     def close(self) -> None:
         """End the threads without waiting for their running steps."""
@@ -109,7 +113,7 @@ class FileFactory:
             await self._found(command.path, request.roots),
             command.path,
             self._store_threads,
-            RetryPolicy(attempts=settings.store_attempts),
+            RetryPolicy(),
             silence_seconds=settings.storage_silence_seconds,
         )
 
@@ -135,3 +139,8 @@ class FileFactory:
         if command.HasField("orc"):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
         return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes
+
+
+def _encode_threads() -> int:
+    """Return how many row groups may be encoded at once: one for each CPU, since encoding does nothing but compute."""
+    return len(os.sched_getaffinity(0))

@@ -19,6 +19,15 @@ from typing import Self
 from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
 
+# Smaller batches may overtake one that does not fit for this long: the time in which a file usually stores a row group
+# and gives its bytes back. Without it, a large batch would keep free room from everybody.
+BYPASS_SECONDS = 5.0
+# Longest wait of a batch. A storage that has freed nothing for a minute is in trouble, and the file may do better at
+# another writer; the task's own timeouts are longer.
+ADMISSION_TIMEOUT_SECONDS = 60.0
+# Retry hint for refused clients: about the time in which a file of some MiB is stored.
+RETRY_AFTER_MILLISECONDS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
@@ -30,9 +39,9 @@ class QuotaLimits:
 
     quota_bytes: int
     own_bytes: int = 0
-    bypass_seconds: float = 5.0
-    timeout_seconds: float = 60.0
-    retry_after_milliseconds: int = 1000
+    bypass_seconds: float = BYPASS_SECONDS
+    timeout_seconds: float = field(default_factory=lambda: ADMISSION_TIMEOUT_SECONDS)
+    retry_after_milliseconds: int = RETRY_AFTER_MILLISECONDS
 
 
 class Reservation:

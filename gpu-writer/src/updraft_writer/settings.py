@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of `updraft-writer serve`, declared once; docs/reference/writer.md is generated from them."""
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -48,43 +47,12 @@ class ServeSettings(ServiceSettings):
         unit="bytes",
         ge=0,
     )
-    expected_open_files: int = setting(
-        "Number of files expected to be open at once. The computed quota leaves room for the memory that each takes "
-        "in addition to it.",
-        default=16,
-        unit="files",
-        ge=1,
-    )
-    expected_batch_bytes: int = setting(
-        "Typical size of a batch. The computed quota uses it to estimate the memory that an open file takes in "
-        "addition.",
-        default=4 * MIB,
-        unit="bytes",
-        ge=1,
-    )
     max_open_files: int = setting(
         "Maximum number of open files. Further ones are refused with RESOURCE_EXHAUSTED and a retry hint. Of 80 files "
         "or more, an eightieth is kept for each of ten tenants.",
         default=256,
         unit="files",
         ge=1,
-    )
-    admission_timeout_seconds: float = setting(
-        "Fail a file with RESOURCE_EXHAUSTED and a retry hint when one of its batches has waited this long for the "
-        "quota.",
-        default=60.0,
-        unit="seconds",
-        gt=0,
-    )
-    bypass_seconds: float = setting(
-        "Time for which smaller batches may overtake a batch that does not fit into the quota. After that, all others "
-        "wait for it.",
-        default=5.0,
-        unit="seconds",
-        ge=0,
-    )
-    retry_after_milliseconds: int = setting(
-        "Retry hint for clients that are refused because the writer is full.", default=1000, unit="milliseconds", ge=1
     )
     max_batch_bytes: int = setting(
         "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
@@ -93,14 +61,6 @@ class ServeSettings(ServiceSettings):
         unit="bytes",
         ge=MIB,
         le=2047 * MIB,
-    )
-    stall_timeout_seconds: float = setting(
-        "Give up on a file whose client does not send a batch within this time after it got the credit, even if it "
-        "sends keepalives: other clients wait for the reserved memory. Of a batch that comes in parts, at least 16 MiB "
-        "have to come within this time.",
-        default=60.0,
-        unit="seconds",
-        gt=0,
     )
     storage_silence_seconds: float = setting(
         "Fail a file when one storage operation (creating the file, writing a part, publishing) has not returned for "
@@ -116,13 +76,6 @@ class ServeSettings(ServiceSettings):
         unit="bytes",
         ge=64 * 1024,
     )
-    encode_threads: int = setting(
-        "Maximum number of row groups that are encoded at once. Defaults to the number of CPUs.",
-        default_factory=lambda: os.cpu_count() or 1,
-        unit="threads",
-        ge=1,
-        le=1024,
-    )
     encoder: Literal["auto", "cpu", "gpu"] = setting(
         "Where files are encoded. `auto` uses a GPU if there is one, `gpu` refuses to start without one, `cpu` does "
         "not look for one. Files that need what the GPU encoder lacks are encoded on the CPU; each receipt says why.",
@@ -134,35 +87,11 @@ class ServeSettings(ServiceSettings):
         unit="bytes",
         ge=0,
     )
-    gpu_working_set: float = setting(
-        "Estimated GPU memory for encoding a row group, as a multiple of its uncompressed size. It decides how many "
-        "row groups are encoded on the GPU at once.",
-        default=6.5,
-        unit="times",
-        ge=1,
-    )
-    gpu_hold_seconds: float = setting(
-        "Take the GPU away from a file that holds its place there between row groups, once others have waited this "
-        "long.",
-        default=1.0,
-        unit="seconds",
-        gt=0,
-    )
-    store_threads: int = setting(
-        "Maximum number of storage operations at once.", default=64, unit="threads", ge=1, le=1024
-    )
     sync_files: bool = setting(
         "Sync (fsync) each file on local or mounted storage, its directory, and new directories, before sending the "
         "receipt. `--no-sync-files` saves that time, but a crash or power failure of the machine can then lose or "
         "truncate files that have receipts and that Spark has committed.",
         default=True,
-    )
-    store_attempts: int = setting(
-        "Maximum attempts at creating, renaming or removing a file when the error may be temporary. A failed write, "
-        "sync or close is final, because repeating it can hide lost bytes.",
-        default=5,
-        unit="attempts",
-        ge=1,
     )
 
 

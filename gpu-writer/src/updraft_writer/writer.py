@@ -22,7 +22,7 @@ from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.setting_names import SettingNames
+from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
@@ -70,9 +70,9 @@ class Writer:
             limit_bytes=self.quota.limits.quota_bytes,
             refusal=lambda: QuotaError(
                 "messages for files that are not open yet use all the memory allowed for them: retry later",
-                retry_after_milliseconds=settings.retry_after_milliseconds,
+                retry_after_milliseconds=self.quota.limits.retry_after_milliseconds,
             ),
-            elsewhere=lambda: len(self.files) * stream_bytes(settings.expected_batch_bytes),
+            elsewhere=lambda: len(self.files) * stream_bytes(),
         )
         self._service = WriterService(
             exchanges=Exchanges(
@@ -83,7 +83,7 @@ class Writer:
                 self.metrics,
                 self._tracer,
                 self._early_reads,
-                SettingNames(settings.configured_by, value_of),
+                SettingNames(configured_by(), value_of),
             ),
             quota=self.quota,
             files=self.files,
@@ -144,7 +144,7 @@ class Writer:
         settings = self._settings
         engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
         if not isinstance(engine, Reason):
-            limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
+            limits = DeviceLimits(engine.memory_bytes)
             return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
         if settings.encoder == "gpu":
             raise StartError(f"--encoder gpu, but {engine.text}")
@@ -192,21 +192,10 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
     if quota_bytes:
         _log.info("the quota is set", quota_bytes=quota_bytes)
     else:
-        computed = default_quota(
-            memory_limits(),
-            base_bytes=resident_bytes(),
-            streams=settings.expected_open_files,
-            batch_bytes=settings.expected_batch_bytes,
-        )
+        computed = default_quota(memory_limits(), base_bytes=resident_bytes())
         _log.info("the quota is computed", **asdict(computed))
         quota_bytes = computed.quota_bytes
-    return QuotaLimits(
-        quota_bytes=quota_bytes,
-        own_bytes=own_room(quota_bytes),
-        bypass_seconds=settings.bypass_seconds,
-        timeout_seconds=settings.admission_timeout_seconds,
-        retry_after_milliseconds=settings.retry_after_milliseconds,
-    )
+    return QuotaLimits(quota_bytes=quota_bytes, own_bytes=own_room(quota_bytes))
 
 
 async def _serve(settings: ServeSettings, heartbeat: Heartbeat | None) -> None:

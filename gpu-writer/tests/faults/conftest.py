@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from writer_process import WriterProcess, build_library, writer_process
+from writer_process import THREE_ATTEMPTS, WriterProcess, build_library, writer_process
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shared(failing_calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
     directory = tmp_path_factory.mktemp("writer")
-    with writer_process(directory, failing_calls, "--root", str(directory / "data"), "--store-attempts=3") as writer:
+    with writer_process(directory, failing_calls, constants=THREE_ATTEMPTS) as writer:
         yield writer
 
 

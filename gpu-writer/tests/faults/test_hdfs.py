@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from writer_process import ROWS, Fault, WriterProcess, build_library, rows, write, writer_process
+from writer_process import ROWS, THREE_ATTEMPTS, Fault, WriterProcess, build_library, rows, write, writer_process
 
 from updraft.errors import SinkError
 
@@ -28,8 +28,10 @@ def shared(failing_calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "ARROW_LIBHDFS_DIR": str(library.parent),
         "LIBHDFS_ROOT": str(directory / "data"),
     }
-    options = ("--root", ROOT, "--store-attempts=3")
-    with writer_process(directory, failing_calls, *options, environment=environment) as writer:
+    options = ("--root", ROOT)
+    with writer_process(
+        directory, failing_calls, *options, environment=environment, constants=THREE_ATTEMPTS
+    ) as writer:
         yield writer
 
 

@@ -28,8 +28,9 @@ def write(writer: RunningWriter, path: Path, options: ParquetOptions | OrcOption
 @pytest.mark.parametrize("hold", [False, True])
 def test_many_files_at_once_are_all_written_there_and_nobody_is_left_on_the_gpu(tmp_path: Path, hold: bool) -> None:
     # Room for about two row groups at a time.
-    settings = {"encoder": "gpu", "gpu_memory_bytes": 1 << 30, "row_group_bytes": 8 << 20, "gpu_working_set": 50.0}
-    with running_writer(tmp_path, encode_threads=8, quota_bytes=1 << 30, **settings) as writer:
+    settings = {"encoder": "gpu", "gpu_memory_bytes": 1 << 30, "row_group_bytes": 8 << 20}
+    constants = {"gpu.admission.WORKING_SET_FACTOR": 50.0}
+    with running_writer(tmp_path, constants=constants, quota_bytes=1 << 30, **settings) as writer:
         with ThreadPoolExecutor(FILES) as tasks:
             kinds = [(ParquetOptions(), "parquet"), (OrcOptions(), "orc")] * (FILES // 2)
             paths = [tmp_path / f"{index}.{name}" for index, (_, name) in enumerate(kinds)]

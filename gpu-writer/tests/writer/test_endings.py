@@ -136,10 +136,9 @@ def waits_for_room_when_the_writer_is_drained(writer: RunningWriter) -> None:
     ],
 )
 def test_nothing_is_held_after_a_file_that(how: Callable[[RunningWriter], None], tmp_path: Path) -> None:
-    changes = {"quota_bytes": ROOM_FOR_ONE_BYTES, "admission_timeout_seconds": 5.0, "drain_timeout_seconds": 0.2}
-    if how is is_refused_for_want_of_room:
-        changes["admission_timeout_seconds"] = 0.2
-    with running_writer(tmp_path, **changes) as writer:
+    changes = {"quota_bytes": ROOM_FOR_ONE_BYTES, "drain_timeout_seconds": 0.2}
+    constants = {"quota.ADMISSION_TIMEOUT_SECONDS": 0.2 if how is is_refused_for_want_of_room else 5.0}
+    with running_writer(tmp_path, constants=constants, **changes) as writer:
         how(writer)
         writer.becomes_empty()
         assert writer.files() == (["whole"] if how is succeeds else [])

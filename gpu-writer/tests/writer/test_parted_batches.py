@@ -143,7 +143,7 @@ def test_a_finish_inside_a_batch_is_no_end(writer: RunningWriter) -> None:
     ],
 )
 def test_an_ask_beyond_what_the_writer_takes_names_the_setting(
-    tmp_path: Path, changes: dict[str, int], setting: str
+    tmp_path: Path, changes: dict[str, Any], setting: str
 ) -> None:
     with running_writer(tmp_path, max_message_bytes=1 << 20, **changes) as writer:
         with RawExchange(writer.address, BATCH.schema, command(tmp_path / "huge.parquet")) as exchange:
@@ -167,7 +167,7 @@ def _sends_byte_after_byte(exchange: RawExchange, ended: threading.Event) -> Non
 
 
 def test_a_batch_that_comes_byte_after_byte_does_not_keep_its_quota(tmp_path: Path) -> None:
-    with running_writer(tmp_path, stall_timeout_seconds=0.3) as writer:
+    with running_writer(tmp_path, constants={"exchange.STALL_TIMEOUT_SECONDS": 0.3}) as writer:
         with RawExchange(writer.address, BATCH.schema, command(tmp_path / "slow")) as exchange:
             exchange.ask(1 << 20)
             while not exchange.next_reply().credit:
@@ -181,7 +181,7 @@ def test_a_batch_that_comes_byte_after_byte_does_not_keep_its_quota(tmp_path: Pa
             sender.join()
         assert error.kind == DeadlineError.kind
         assert "did not use its credit" in error.message
-        assert "--stall-timeout-seconds of the writer" in error.message
+        assert "ask for credit only for a batch that can be sent at once" in error.message
         writer.becomes_empty()
 
 

@@ -238,8 +238,11 @@ def test_paths_whose_lookup_hangs_fail_and_hold_up_nobody_else(tmp_path: Path) -
 
 
 def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Path) -> None:
-    settings = {"storage_silence_seconds": LIMIT_SECONDS, "store_threads": 1}
-    with running_writer(tmp_path, **settings) as running, running.client() as client:
+    one_thread = {"file_factory.STORE_THREADS": 1}
+    with (
+        running_writer(tmp_path, constants=one_thread, storage_silence_seconds=LIMIT_SECONDS) as running,
+        running.client() as client,
+    ):
         gate, real = Gate(), running.writer.factory.storage
 
         class Hanging(LocalStorage):
@@ -256,7 +259,7 @@ def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Pat
             with pytest.raises(SinkError, match="the storage has not answered"):
                 hanging.finish()
             file.write(BATCH)
-            with pytest.raises(SinkError, match="other files' storages hold all --store-threads"):
+            with pytest.raises(SinkError, match="other files' storages hold all threads"):
                 file.finish()
         finally:
             gate.opened.set()
@@ -322,10 +325,11 @@ def test_a_file_that_is_given_up_does_not_wait_for_a_storage_that_does_not_answe
     [("", "--drain-timeout-seconds"), ("writer", "writer.drainTimeoutSeconds of the chart")],
 )
 def test_a_drain_says_that_another_writer_can_take_the_file_though_the_storage_hangs(
-    tmp_path: Path, component: str, setting: str
+    tmp_path: Path, component: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("UPDRAFT_CONFIGURED_BY", component)
     with (
-        running_writer(tmp_path, drain_timeout_seconds=0.2, configured_by=component) as writer,
+        running_writer(tmp_path, drain_timeout_seconds=0.2) as writer,
         hanging_storage(writer, "write") as gate,
         writer.client() as client,
     ):

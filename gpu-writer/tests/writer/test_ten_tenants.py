@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import pyarrow as pa
@@ -33,7 +33,10 @@ GREEDY = [f"greedy-{number}" for number in range(9)]
 QUOTA_BYTES = 16 << 20
 ASK_BYTES = 256 << 10
 # Exchanges end only because others wait.
-PATIENT = {"quota_bytes": QUOTA_BYTES, "stall_timeout_seconds": 3600.0, "admission_timeout_seconds": 3600.0}
+PATIENT: dict[str, Any] = {
+    "quota_bytes": QUOTA_BYTES,
+    "constants": {"exchange.STALL_TIMEOUT_SECONDS": 3600.0, "quota.ADMISSION_TIMEOUT_SECONDS": 3600.0},
+}
 
 
 def opened(writer: RunningWriter, tenant: str, number: int = 0) -> RawExchange:

@@ -236,7 +236,7 @@ def test_a_storage_that_fails_at_any_step_leaves_no_file_and_says_why(
 
 def test_who_finds_no_room_in_time_gets_a_typed_error_and_the_others_go_on(tmp_path: Path) -> None:
     with (
-        running_writer(tmp_path, quota_bytes=100_000, admission_timeout_seconds=0.3) as writer,
+        running_writer(tmp_path, constants={"quota.ADMISSION_TIMEOUT_SECONDS": 0.3}, quota_bytes=100_000) as writer,
         RawExchange(writer.address, SCHEMA, command(tmp_path / "first")) as first,
         writer.client() as client,
     ):
@@ -251,7 +251,7 @@ def test_who_finds_no_room_in_time_gets_a_typed_error_and_the_others_go_on(tmp_p
 
 
 def test_a_client_that_keeps_its_credit_to_itself_is_ended_and_its_bytes_are_free(tmp_path: Path) -> None:
-    with running_writer(tmp_path, quota_bytes=100_000, stall_timeout_seconds=0.2) as writer:
+    with running_writer(tmp_path, constants={"exchange.STALL_TIMEOUT_SECONDS": 0.2}, quota_bytes=100_000) as writer:
         with RawExchange(writer.address, SCHEMA, command(tmp_path / "stalled")) as exchange:
             exchange.ask(90_000)
             error = exchange.last_reply().error

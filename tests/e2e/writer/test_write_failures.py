@@ -163,9 +163,11 @@ def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
 
 
 def test_a_full_quota_is_waited_for_and_then_named(spark: SparkSession, place: Path) -> None:
-    quota = ["--quota-bytes", str(_QUOTA_BYTES), "--admission-timeout-seconds", "0.5"]
+    quota = ["--quota-bytes", str(_QUOTA_BYTES)]
+    soon = {"updraft_writer.quota.ADMISSION_TIMEOUT_SECONDS": 0.5}
     confs = {"spark.updraft.write.acquireTimeout": "2s"}
-    with LocalWriter(place, arguments=quota) as full, runtime_confs(spark, {ENDPOINT: full.tcp_endpoint, **confs}):
+    writer = LocalWriter(place, arguments=quota, constants=soon)
+    with writer as full, runtime_confs(spark, {ENDPOINT: full.tcp_endpoint, **confs}):
         with (
             _everything_reserved(full, place / "other.parquet"),
             pytest.raises(FAILURES, match=r"gave no credit within 2\.0 s.*--quota-bytes"),

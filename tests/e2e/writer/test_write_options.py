@@ -60,7 +60,6 @@ def test_pace_and_limits_change_no_row(spark: SparkSession, place: Path, asynchr
         "spark.updraft.write.asynchronous": asynchronous,
         "spark.updraft.write.maxInFlightBytes": in_flight,
         "spark.updraft.write.batchBytes": "64k",
-        "spark.updraft.write.windowBytes": "128k",
     }
     frame = spark.range(0, 60_000, 1, 2).select("id", F.repeat("id", 3).alias("text"))
     with runtime_confs(spark, confs):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +15,7 @@ from tests.faults.table.fault import ABORTED, NO_CALL, UNAVAILABLE, Fault
 from tests.faults.table.functions import computing
 from tests.faults.table.scene import Scene
 from tests.faults.victims import has_ended
+from tests.support.constants import NOTHING
 from tests.support.paths import SERVER
 from tests.support.pool import LocalPool
 from tests.support.service import WITH_ITS_OWNER
@@ -24,8 +25,10 @@ from tests.support.waiting import HANG_SECONDS, until
 class PoolOfTwo(LocalPool):
     """A front that is started last, beside the workers that it needs."""
 
-    def __init__(self, *, workers: int, notes: Path, arguments: list[str]) -> None:
-        super().__init__(workers=workers, arguments=arguments)
+    def __init__(
+        self, *, workers: int, notes: Path, arguments: list[str], constants: Mapping[str, object] = NOTHING
+    ) -> None:
+        super().__init__(workers=workers, arguments=arguments, constants=constants)
         self._command[self._command.index("serve")] = "front"
         front = Path(arguments[arguments.index("--runtime-directory") + 1])
         self._workers_command = [

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class Fault:
     pool: Pool = Pool.WHOLE
     options: tuple[str, ...] = ()
     """Of the pool, beside those of every row."""
+    constants: Mapping[str, object] = field(default_factory=dict)
+    """Of its code, with the row's values."""
     make: Callable[..., LocalPool] = LocalPool
     """Makes it."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext

@@ -18,8 +18,8 @@ from tests.support.flight import pool_status
 from tests.support.waiting import until
 
 _REPLY_BYTES = 8 << 20
-# A pool that asks silent connections whether they live as soon as it may.
-_ATTENTIVE = ("--keepalive-seconds", "10")
+# A pool that soon asks silent connections whether they live.
+_ATTENTIVE = {"updraft.service.listeners.KEEPALIVE_SECONDS": 10.0}
 _SHORT_SECONDS = 5.0
 
 
@@ -29,19 +29,30 @@ def rows() -> Iterator[Fault]:
     yield Fault("network-in-tiny-pieces", _slow(delay_seconds=0.001, piece_bytes=7), OK)
     for name, cut in _CUTS.items():
         for phase, begin in _PHASES.items():
-            yield Fault(f"network-{name}-{phase}", _cut(cut, begin), UNAVAILABLE, options=_ATTENTIVE)
+            yield Fault(f"network-{name}-{phase}", _cut(cut, begin), UNAVAILABLE, constants=_ATTENTIVE)
     for phase, begin in _PHASES.items():
-        yield Fault(f"network-half-open-{phase}", _half_open(begin), DEADLINE, options=_ATTENTIVE)
+        yield Fault(f"network-half-open-{phase}", _half_open(begin), DEADLINE, constants=_ATTENTIVE)
     yield Fault("network-stalls-and-goes-on", _stalls, OK)
-    yield Fault("network-connections-that-say-nothing", _silent_connections, OK, options=_HASTY)
+    yield Fault("network-connections-that-say-nothing", _silent_connections, OK, constants=_HASTY)
     yield Fault("network-connections-cut-in-the-preface", _cut_prefaces, OK)
-    elsewhere = ("--listen", f"{Namespace.POOL_HOST}:0", "--insecure-no-token", *_ATTENTIVE)
+    elsewhere = ("--listen", f"{Namespace.POOL_HOST}:0", "--insecure-no-token")
     for phase, begin in _PHASES.items():
         name = f"network-black-hole-in-a-namespace-{phase}"
-        yield Fault(name, _black_hole(begin), DEADLINE, options=elsewhere, needs=why_not, place=lambda _: Namespace())
+        yield Fault(
+            name,
+            _black_hole(begin),
+            DEADLINE,
+            options=elsewhere,
+            constants=_ATTENTIVE,
+            needs=why_not,
+            place=lambda _: Namespace(),
+        )
 
 
-_HASTY = ("--handshake-timeout-seconds", "1", "--first-message-timeout-seconds", "1")
+_HASTY = {
+    "updraft.service.listeners.HANDSHAKE_TIMEOUT_SECONDS": 1.0,
+    "updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS": 1.0,
+}
 
 
 def _computing(scene: Scene, address: str) -> Call:

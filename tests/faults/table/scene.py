@@ -40,7 +40,7 @@ class Scene:
         # Not pytest's directory: the path of a Unix socket has to be short.
         self.runtime = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         arguments = ["--fresh-workers", "0", "--runtime-directory", str(self.runtime / "pool"), *fault.options]
-        self.pool = fault.make(workers=WORKERS, notes=notes, arguments=arguments)
+        self.pool = fault.make(workers=WORKERS, notes=notes, arguments=arguments, constants=fault.constants)
         self.victims: list[psutil.Process] = []
         """Processes that must have ended before the pool counts as whole."""
         self._before: Held | None = None

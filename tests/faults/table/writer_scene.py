@@ -83,7 +83,7 @@ class WriterScene:
         self._unfinished = fault.unfinished
         self._library_directory = directory
         self._cleared = contextlib.ExitStack()
-        self.writer = LocalWriter(self.root, arguments=["--store-attempts=3"])
+        self.writer = LocalWriter(self.root, constants={"updraft_writer.sinks.stored.STORE_ATTEMPTS": 3})
         self._before: _Held | None = None
         self._first_child: psutil.Process | None = None
 

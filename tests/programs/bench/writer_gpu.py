@@ -2,7 +2,7 @@
 """`make bench-gpu`: raw bytes encoded in a second on the GPU, beside the CPU and what copies allow.
 
 Raw bytes are copied to the GPU, encoded ones back: no encoder there is faster than the first of these. What memory a
-row group took on the GPU is measured too: `--gpu-working-set` should be above it.
+row group took on the GPU is measured too: `WORKING_SET_FACTOR` of `gpu/admission.py` should be above it.
 """
 
 from __future__ import annotations

@@ -1,21 +1,32 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{/*
-One container of a component's pod: (dict "root" $ "values" the component's values "container" one of its containers).
-What listens has ports, probes, tokens and certificates; a pool's workers, where user code runs, have none of them.
+One container of a component's pod: (dict "root" $ "values" the component's values "container" one of its containers), with
+what the user's `container` adds to it and replaces in it.
 */}}
 {{- define "updraft.container" -}}
+{{- $made := include "updraft.ownContainer" . | fromYaml -}}
+{{- $users := deepCopy (default dict .container.values.container) -}}
+{{- /* Probes ask what listens: those of a pool are the front's. */}}
+{{- if not .container.listens -}}{{- $users = omit $users "startupProbe" "readinessProbe" "livenessProbe" -}}{{- end -}}
+{{- range $list := list "env" "envFrom" "volumeMounts" -}}
+{{- with concat (get $made $list | default list) (get $users $list | default list) -}}{{- $_ := set $users $list . -}}{{- end -}}
+{{- end -}}
+{{- include "updraft.replaced" (list $made $users) -}}
+{{- end }}
+
+{{/*
+The chart's part of a container. What listens has ports, probes, tokens and certificates; a pool's workers, where user code
+runs, have none of them.
+*/}}
+{{- define "updraft.ownContainer" -}}
 {{- $values := .values -}}
 {{- $container := .container -}}
 {{- $own := $container.values -}}
 name: {{ $container.name }}
 image: {{ include "updraft.image" (dict "image" $own.image "appVersion" .root.Chart.AppVersion) }}
-imagePullPolicy: {{ $own.image.pullPolicy }}
 args: [{{ $container.command }}]
 env: {{- include "updraft.env" . | trim | nindent 2 }}
-{{- with $own.envFrom }}
-envFrom: {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- if $container.listens }}
 ports:
   - name: flight
@@ -25,29 +36,34 @@ ports:
   - name: metrics
     containerPort: {{ add $values.port 1010 }}
 {{- $asked := dict "port" (add $values.port 10 | int) "service" "arrow.flight.protocol.FlightService" }}
-{{- $probes := $values.probes }}
 startupProbe:
   grpc: {{- toYaml $asked | nindent 4 }}
-  {{- toYaml $probes.startup | nindent 2 }}
-  failureThreshold: {{ div (add $values.startupTimeoutSeconds $probes.startup.periodSeconds -1) $probes.startup.periodSeconds }}
+  periodSeconds: 2
+  timeoutSeconds: 3
+  failureThreshold: {{ div (include "updraft.startupSeconds" $values | int | add1) 2 }}
 readinessProbe:
+  {{- /* By default a pod without workers turns unready within a second. */}}
   grpc: {{- toYaml $asked | nindent 4 }}
-  {{- toYaml $probes.readiness | nindent 2 }}
+  periodSeconds: 1
+  timeoutSeconds: 3
+  failureThreshold: 1
 {{- /* Not the readiness check: a draining pod is not ready, but must not be restarted. */}}
 livenessProbe:
   grpc: {{- toYaml (set $asked "service" "updraft.live") | nindent 4 }}
-  {{- toYaml $probes.liveness | nindent 2 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
   {{- /* A hanging pod does not drain, so do not wait for it as long as for a drain. */}}
-  terminationGracePeriodSeconds: {{ add $values.preStopSeconds 5 }}
+  terminationGracePeriodSeconds: {{ add (include "updraft.preStopSeconds" .) 5 }}
 {{- end }}
 lifecycle:
   preStop:
     exec:
-      command: [sleep, {{ $values.preStopSeconds | quote }}]
+      command: [sleep, {{ include "updraft.preStopSeconds" . | quote }}]
 resources: {{- include "updraft.resources" $own | nindent 2 }}
 {{- $restricted := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
 {{- with $own.user }}{{ $_ := set $restricted "runAsUser" . }}{{ $_ := set $restricted "runAsGroup" . }}{{ end }}
-securityContext: {{- include "updraft.replaced" (list $restricted $own.securityContext) | nindent 2 }}
+securityContext: {{- toYaml $restricted | nindent 2 }}
 volumeMounts:
   - name: {{ $container.directory.volume }}
     mountPath: {{ $container.directory.path }}
@@ -80,18 +96,33 @@ volumeMounts:
     mountPath: /opt/updraft/functions
     readOnly: true
   {{- end }}
-  {{- with $own.volumeMounts }}{{ toYaml . | nindent 2 }}{{ end }}
 {{- end }}
 
+{{/*
+Seconds between a pod's removal from the Service and its drain, so that clients stop finding it first: the cluster's DNS and
+proxies learn of it within a second or two.
+*/}}
+{{- define "updraft.preStopSeconds" -}}5{{- end }}
+
+{{/*
+A pod that is not up after so many seconds is restarted: longer than a registered function may take to load, so that a pool
+whose function hangs comes up without it. Without a limit for that, a day. A writer loads nothing but the libraries of its GPU.
+*/}}
+{{- define "updraft.startupSeconds" -}}
+{{- if ne .kind "pool" -}}300
+{{- else -}}
+{{- $load := dig "loadTimeoutSeconds" 600 (default dict .settings) | float64 -}}
+{{- if $load -}}{{- add (ceil $load) 120 -}}{{- else -}}86400{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The resources of a container, which requests some room for its scratch directory: the scheduler then counts the directory, and
+the kubelet evicts other pods first while the container holds less.
+*/}}
 {{- define "updraft.resources" -}}
 {{- $resources := deepCopy .resources -}}
-{{- if .gpu.count -}}
-{{- $limits := default dict $resources.limits -}}
-{{- $_ := set $resources "limits" (set $limits .gpu.resource (.gpu.count | int)) -}}
-{{- end -}}
-{{- with .scratchRequest -}}
-{{- $_ := set $resources "requests" (merge (default dict $resources.requests) (dict "ephemeral-storage" .)) -}}
-{{- end -}}
+{{- $_ := set $resources "requests" (merge (default dict $resources.requests) (dict "ephemeral-storage" "1Gi")) -}}
 {{- toYaml $resources -}}
 {{- end }}
 
@@ -103,7 +134,6 @@ volumeMounts:
   "listen" (printf "0.0.0.0:%d" ($values.port | int))
   "adminListen" (printf "0.0.0.0:%d" (add $values.port 10 | int))
   "metricsListen" (printf "0.0.0.0:%d" (add $values.port 1010 | int))
-  "configuredBy" (ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool"))
   "drainTimeoutSeconds" $values.drainTimeoutSeconds -}}
 {{- if $values.auth.insecureNoToken -}}
 {{- $_ := set $settings "insecureNoToken" true -}}
@@ -143,6 +173,11 @@ volumeMounts:
   value: {{ if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value | int64 | quote }}{{ else }}{{ $value | quote }}{{ end }}{{ else }}{{ $value | quote }}{{ end }}
 {{- end }}
 {{- end -}}
+{{- if $container.listens }}
+{{- /* Errors then name values of the chart instead of options. */}}
+- name: UPDRAFT_CONFIGURED_BY
+  value: {{ ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool") }}
+{{- end }}
 {{- if and (has "workers" $known) (not $values.count) }}
 - name: UPDRAFT_WORKERS
   valueFrom:

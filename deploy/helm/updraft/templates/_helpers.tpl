@@ -1,7 +1,7 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{- define "updraft.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Chart.Name | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "updraft.fullname" -}}
@@ -22,7 +22,6 @@ workers are together here; those of each alone are with its container.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
-{{- include "updraft.checkEarlierValues" . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
 {{- /* Helm itself removes only what the chart's own values name. */ -}}
@@ -41,7 +40,6 @@ workers are together here; those of each alone are with its container.
 {{- $_ := set $workers "image" (include "updraft.imageOf" $layers | fromYaml) -}}
 {{- $_ := set $own "image" $workers.image -}}
 {{- $_ := set $front "image" (include "updraft.imageOf" (concat $layers (list $default.front.image (dig "front" "image" dict $values))) | fromYaml) -}}
-{{- $_ := set $front.gpu "count" 0 -}}
 {{- $own = set $own "user" $front.user -}}
 {{- $fronts := dict "volume" "front" "path" "/run/updraft" "size" $front.scratchSize -}}
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $workers.scratchSize -}}
@@ -72,9 +70,6 @@ workers are together here; those of each alone are with its container.
 
 {{/* Fails unless a pool says what it does with what sessions ship. */}}
 {{- define "updraft.checkSessionFunctions" -}}
-{{- if hasKey . "allowSessionFunctions" -}}
-{{- fail (printf "%s: workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`; `signed` runs only what a driver has signed" .component) -}}
-{{- end -}}
 {{- if not .sessionFunctions -}}
 {{- fail (printf "%s: say whether it runs functions that Spark sessions ship (poolDefaults.workers.sessionFunctions): `off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed, with a key that front.signers names" .component) -}}
 {{- end -}}

@@ -135,8 +135,8 @@ spec:
 {{- if and (eq $values.kind "pool") (has $values.sessionFunctions (list "unsigned" "prefer-signed")) }}
 {{ $values.component }}: who may connect runs code of its own in its workers (workers.sessionFunctions).
 {{- end }}
-{{- if ne $values.service.type "ClusterIP" }}
-{{ $values.component }}: Service {{ $name }}-cluster is reached from outside the cluster (service.type).
+{{- if ne $values.service.spec.type "ClusterIP" }}
+{{ $values.component }}: Service {{ $name }}-cluster is reached from outside the cluster (service.spec.type).
 {{- end }}
 {{- if not $policy.enabled }}
 {{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).

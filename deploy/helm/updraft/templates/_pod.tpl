@@ -1,58 +1,59 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
-{{/* The pod of a component: (dict "root" $ "name" its name "values" its values) */}}
+{{/*
+The pod of a component: (dict "root" $ "name" its name "values" its values), with what the `spec` of the user's `podTemplate` adds
+to it and replaces in it.
+*/}}
 {{- define "updraft.pod" -}}
+{{- $made := include "updraft.ownPod" . | fromYaml -}}
+{{- $users := deepCopy (default dict .values.podTemplate.spec) -}}
+{{- range $list := list "containers" "initContainers" "volumes" -}}
+{{- with concat (get $made $list | default list) (get $users $list | default list) -}}{{- $_ := set $users $list . -}}{{- end -}}
+{{- end -}}
+{{- $selector := dict "matchLabels" (include "updraft.selector" (dict "root" .root "component" .values.component) | fromYaml) -}}
+{{- $spread := list -}}
+{{- range $users.topologySpreadConstraints -}}
+{{- $spread = append $spread (set . "labelSelector" (default $selector .labelSelector)) -}}
+{{- end -}}
+{{- $_ := set $users "topologySpreadConstraints" (default nil $spread) -}}
+{{- include "updraft.replaced" (list $made $users) -}}
+{{- end }}
+
+{{- define "updraft.ownPod" -}}
 {{- $values := .values -}}
 serviceAccountName: {{ include "updraft.serviceAccount" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- if not (kindIs "invalid" $values.hostUsers) }}
-hostUsers: {{ $values.hostUsers }}
-{{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- include "updraft.placement" $values }}
-{{- with ternary $values.gpu.runtimeClassName "" (gt (int $values.gpu.count) 0) | default $values.runtimeClassName }}
-runtimeClassName: {{ . }}
-{{- end }}
 {{- /* After the drain, the front ends what is left and tells its clients, and the workers' container ends with it. */}}
-terminationGracePeriodSeconds: {{ add $values.drainTimeoutSeconds $values.preStopSeconds 15 }}
+terminationGracePeriodSeconds: {{ add $values.drainTimeoutSeconds (include "updraft.preStopSeconds" .) 15 }}
 {{- $restricted := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
 {{- with $values.user }}{{ $_ := set $restricted "fsGroup" . }}{{ end }}
-securityContext: {{- include "updraft.replaced" (list $restricted $values.podSecurityContext) | nindent 2 }}
-{{- with $values.initContainers }}
-initContainers: {{- toYaml . | nindent 2 }}
-{{- end }}
+securityContext: {{- toYaml $restricted | nindent 2 }}
 containers:
   {{- range $container := $values.containers }}
   - {{ include "updraft.container" (dict "root" $.root "values" $values "container" $container) | nindent 4 | trim }}
   {{- end }}
-  {{- with $values.sidecars }}{{ toYaml . | nindent 2 }}{{ end }}
 volumes: {{- include "updraft.volumes" . | trim | nindent 2 }}
-{{- $selector := dict "matchLabels" (include "updraft.selector" (dict "root" .root "component" $values.component) | fromYaml) }}
-{{- with $values.topologySpreadConstraints }}
-topologySpreadConstraints:
-  {{- range . }}
-  - {{ set (deepCopy .) "labelSelector" (default $selector .labelSelector) | toYaml | nindent 4 | trim }}
-  {{- end }}
-{{- end }}
-{{- end }}
-
-{{/* Where a pod runs and what it can resolve: of pools and the writer, and of the release's own short pods. */}}
-{{- define "updraft.placement" -}}
-{{- range $field := list "priorityClassName" "schedulerName" "dnsPolicy" "dnsConfig" "nodeSelector" "tolerations" "affinity" }}
-{{- with get $ $field }}
-{{ dict $field . | toYaml }}
-{{- end }}
-{{- end }}
 {{- end }}
 
 {{/* The chart's own fields, replaced by a user's, without those that are null: (list own user's) */}}
 {{- define "updraft.replaced" -}}
-{{- $fields := mergeOverwrite (deepCopy (first .)) (deepCopy (default dict (last .))) -}}
-{{- range $field, $value := $fields }}{{ if kindIs "invalid" $value }}{{ $_ := unset $fields $field }}{{ end }}{{ end -}}
-{{- toYaml $fields -}}
+{{- mergeOverwrite (deepCopy (first .)) (deepCopy (default dict (last .))) | dict "fields" | include "updraft.withoutNulls" -}}
+{{- end }}
+
+{{- define "updraft.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $field, $value := .fields -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := set $kept $field (include "updraft.withoutNulls" (dict "fields" $value) | fromYaml) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $field $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
 {{- end }}
 
 {{/* What the containers of a component mount, beside what users add: (dict "root" $ "name" its name "values" its values) */}}
@@ -94,5 +95,4 @@ topologySpreadConstraints:
   configMap:
     name: {{ . }}
 {{- end }}
-{{- with $values.volumes }}{{ toYaml . | nindent 0 }}{{ end }}
 {{- end }}

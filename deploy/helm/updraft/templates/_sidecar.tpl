@@ -19,7 +19,8 @@ ends before the workers when the executor has ended. Only the executor and the f
 {{- $own := $container.values -}}
 {{- if $container.listens -}}
 {{- $_ := set $container "settings" (merge (deepCopy $listens) $container.settings) -}}
-{{- $_ := set $own "volumeMounts" (append (default list $own.volumeMounts) $socket) -}}
+{{- $users := default dict $own.container -}}
+{{- $_ := set $own "container" (merge (dict "volumeMounts" (append (default list $users.volumeMounts) $socket)) $users) -}}
 {{- end -}}
 {{- $made := include "updraft.container" (dict "root" $.root "values" $values "container" $container) | fromYaml -}}
 {{- $containers = append $containers (set (omit $made "lifecycle" "ports" "readinessProbe") "restartPolicy" "Always") -}}
@@ -50,4 +51,5 @@ spec:
       emptyDir:
         sizeLimit: 1Mi
     {{- include "updraft.volumes" (dict "root" .root "name" .name "values" $values) | trim | nindent 4 }}
+    {{- with dig "spec" "volumes" list $values.podTemplate }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}

@@ -32,12 +32,12 @@ from updraft.service.exchange import (
     within_deadline,
 )
 from updraft.service.identity import Scope
-from updraft.service.setting_names import SettingNames
+from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.chart_values import value_of
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
-from updraft_server.front.artifacts.dialogue import ArtifactDialogue
+from updraft_server.front.artifacts.dialogue import ARTIFACT_TIMEOUT_SECONDS, ArtifactDialogue
 from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges
 from updraft_server.front.limits.verdict import Verdict, verdict
@@ -85,10 +85,8 @@ class Exchanges:
     tracer: Tracer
 
     def __post_init__(self) -> None:
-        self._message_limits = MessageLimits(
-            SERVICE, self.settings.max_message_bytes, self.settings.first_message_timeout_seconds
-        )
-        self._setting_names = SettingNames(self.settings.configured_by, value_of)
+        self._message_limits = MessageLimits(SERVICE, self.settings.max_message_bytes)
+        self._setting_names = SettingNames(configured_by(), value_of)
 
     def functions_loaded_again(self) -> None:
         """Give registered functions a clean record: their code has been replaced."""
@@ -182,7 +180,7 @@ class Exchanges:
     ) -> tuple[Request, CollectedArtifacts]:
         """Return the request with its payload, and its artifacts. Clients send these only now that there is room."""
         early = self.early_reads.of(call)
-        dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=self.settings.artifact_timeout_seconds)
+        dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         if checked is None:
@@ -207,11 +205,9 @@ class Exchanges:
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
         binding = self._binding(owner, request)
-        asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
             self.settings.batch_timeout_seconds or 0.0,
-            asked.batch_timeout_milliseconds,
-            asked.idle_timeout_milliseconds,
+            request.command.limits.idle_timeout_milliseconds,
         )
         limits = RelayLimits(self.settings.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, request, limits, exchange.transfer)

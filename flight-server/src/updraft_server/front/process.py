@@ -33,13 +33,14 @@ from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.artifacts.collector import ArtifactCollector
+from updraft_server.front.artifacts.dialogue import ARTIFACT_TIMEOUT_SECONDS
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
+from updraft_server.front.limits.deaths import ALLOWED_DEATHS, FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
-from updraft_server.front.limits.worker_limits import WorkerLimits
-from updraft_server.front.queue.admission import Admission, AdmissionLimits
+from updraft_server.front.limits.worker_limits import WorkerLimits, most_scratch_files, most_threads
+from updraft_server.front.queue.admission import QUEUE_BYTES, RETRY_AFTER_MILLISECONDS, Admission, AdmissionLimits
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE
 from updraft_server.front.service import PoolService
@@ -199,21 +200,18 @@ def assemble(
         artifacts_directory: Directory that only the front writes to. It is emptied.
         neighbours_token_file: File with the token for processes on this machine that read metrics and status.
     """
-    retry_after_milliseconds = settings.retry_after_milliseconds
     lifecycle, activity = Lifecycle(), Activity()
     metrics = FrontMetrics(activity)
     caps = Caps(lambda tenant: listeners.caps_of(tenant))
     health = PoolHealth(pool, lifecycle, lambda: functions.faults())
     functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
-    hold_back = HoldBack(settings.held_back_after_deaths)
+    hold_back = HoldBack(ALLOWED_DEATHS)
     signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
-    admission = Admission(
-        pool, AdmissionLimits(settings.queue_limit, settings.queue_bytes, retry_after_milliseconds), caps
-    )
+    admission = Admission(pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps)
     artifacts = ArtifactStore(
         artifacts_directory,
         limit_bytes=settings.artifact_store_bytes,
-        retry_after_milliseconds=retry_after_milliseconds,
+        retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
         caps=caps,
     )
     running = RunningExchanges(
@@ -225,19 +223,18 @@ def assemble(
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,
-            threads=settings.worker_threads,
             scratch_bytes=settings.worker_scratch_bytes,
-            scratch_files=settings.worker_scratch_files,
         ),
         giving_way=admission.giving_way,
         batch_processor_seconds=_batch_processor_seconds(settings),
         longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
     )
     early_reads = EarlyReads(
-        limit_bytes=settings.queue_bytes,
+        limit_bytes=QUEUE_BYTES,
         refusal=lambda: PoolFullError(
-            "messages of waiting exchanges use all the memory allowed for them: retry later, or raise --queue-bytes",
-            retry_after_milliseconds=retry_after_milliseconds,
+            f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: retry "
+            "later, or give it more workers",
+            retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
         ),
         # Each busy worker has one message on its way in and one on its way out.
         elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
@@ -257,7 +254,7 @@ def assemble(
         settings=settings,
         capabilities=capabilities_once_started,
         admission=admission,
-        collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=settings.artifact_timeout_seconds),
+        collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
         running=running,
         signatures=signatures,
         functions=functions,
@@ -333,13 +330,12 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
         fresh_workers=_fresh_workers(settings),
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
-        extra_workers=settings.extra_workers,
         idle_seconds=settings.idle_worker_seconds,
         model_limits=LimitModels(
             settings.worker_processes,
-            settings.worker_threads,
+            most_threads(settings.worker_processes),
             settings.worker_scratch_bytes,
-            settings.worker_scratch_files,
+            most_scratch_files(settings.worker_scratch_bytes),
             _batch_processor_seconds(settings),
         ),
     )

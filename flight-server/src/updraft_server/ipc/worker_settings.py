@@ -28,13 +28,11 @@ class WorkerSettings:
     """Largest command of an exchange, pickled functions included."""
     max_reply_batch_bytes: int = 64 * 1024 * 1024
     """Largest message of a reply, which is a batch or a part of one; a client may ask for less."""
-    max_records_per_batch: int = 0
-    """Most rows that a function sees at once; 0 leaves it to the client."""
-    max_exchanges: int = 0
+    max_exchanges_per_worker: int = 0
     """Exchanges after which a worker is replaced; 0 means never."""
-    max_file_bytes: int = 64 * 1024**3
+    worker_file_bytes: int = 64 * 1024**3
     """Largest file that a function may write."""
-    max_descriptors: int = 65_536
+    worker_descriptors: int = 65_536
     """Most open files, sockets and pipes of each process of a worker."""
     hidden_paths: Sequence[str] = ()
     """Files and directories that session functions cannot read: the pool's secrets and its own state."""

@@ -55,7 +55,7 @@ def control_listener(path: Path) -> socket.socket:
 
 def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
     """Start a zygote that serves the fronts that come over `zygote_socket`."""
-    allow_more_than(settings.worker.max_descriptors)
+    allow_more_than(settings.worker.worker_descriptors)
     environment = zygote_environment(os.environ)
     environment[ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
     environment[SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())

@@ -50,9 +50,9 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
             max_command_bytes=settings.max_message_bytes * 8,
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
-            max_exchanges=settings.max_exchanges_per_worker,
-            max_file_bytes=settings.worker_file_bytes,
-            max_descriptors=settings.worker_descriptors,
+            max_exchanges_per_worker=settings.max_exchanges_per_worker,
+            worker_file_bytes=settings.worker_file_bytes,
+            worker_descriptors=settings.worker_descriptors,
             hidden_paths=(*sorted(str(path.absolute()) for path in own_directories), *settings.secret_paths),
             readable_paths=(str(files),),
             writable_paths=settings.writable_paths,

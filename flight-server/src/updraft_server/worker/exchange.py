@@ -62,7 +62,7 @@ class Exchange:
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self._max_parted_reply_bytes = 0
         self._assignment = Assignment(request_id="")
-        self.max_records_per_batch = settings.max_records_per_batch
+        self.max_records_per_batch = 0
         self.max_records_per_reply = 0
         self.max_bytes_per_reply = settings.max_reply_batch_bytes
         self.clock = BatchClock()
@@ -84,7 +84,7 @@ class Exchange:
         self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self._max_parted_reply_bytes = min(limits.max_reply_batch_bytes_in_parts, assignment.max_batch_bytes)
-        self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
+        self.max_records_per_batch = max(limits.max_records_per_batch, 0)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
         if self.plain and not assignment.databend:

@@ -124,7 +124,7 @@ class Image:
     def _begin(self, scratch: Path) -> None:
         reseed()
         use_scratch(scratch)
-        limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
+        limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
         # A crash in C code writes its place to the log; the pool reports the death itself.
         faulthandler.enable()
 

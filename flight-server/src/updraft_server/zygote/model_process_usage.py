@@ -33,7 +33,7 @@ class ModelProcessUsage(NamedTuple):
         if self.threads > limits.threads:
             return (
                 f"ran {self.threads} threads in its processes together, the limit is {limits.threads}, and was ended:"
-                " start fewer, or raise --worker-threads of the pool"
+                " start fewer, or raise the limit, which follows from --worker-processes of the pool"
             )
         if self.scratch_bytes > limits.scratch_bytes:
             return (
@@ -44,7 +44,7 @@ class ModelProcessUsage(NamedTuple):
         if self.scratch_files > limits.scratch_files:
             return (
                 f"had {self.scratch_files} files in its scratch directory, the limit is {limits.scratch_files}, and was"
-                " ended: remove temporary files that are not needed any more, or raise --worker-scratch-files of the"
+                " ended: remove temporary files that are not needed any more, or raise --worker-scratch-bytes of the"
                 " pool"
             )
         if 0 < limits.batch_processor_seconds < batch_processor_seconds:

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from artifact_clients import artifact_timeout
 from flight_messages import (
     SCHEMA,
     FlightData,
@@ -115,12 +116,13 @@ class Pool:
 @pytest.fixture
 def pool(running_front: Running) -> Any:
     @asynccontextmanager
-    async def started(**changes: Any) -> AsyncIterator[Pool]:
+    async def started(artifact_timeout_seconds: float = 5.0, **changes: Any) -> AsyncIterator[Pool]:
         commands = Commands()
-        options = {"session_functions": "unsigned", "artifact_timeout_seconds": 5, **changes}
-        async with running_front(FakePool(1, commands.script), **options) as front:
-            yield Pool(front, commands)
-            commands.go_on.set()
+        options = {"session_functions": "unsigned", **changes}
+        with artifact_timeout(artifact_timeout_seconds):
+            async with running_front(FakePool(1, commands.script), **options) as front:
+                yield Pool(front, commands)
+                commands.go_on.set()
 
     return started
 
@@ -185,8 +187,11 @@ async def test_who_waits_in_the_queue_is_admitted_only_with_its_worker(pool: Any
         second.call.cancel()
 
 
-async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_queue(pool: Any) -> None:
-    async with pool(queue_bytes=1024 * 1024) as running:
+async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_queue(
+    pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft_server.front.process.QUEUE_BYTES", 1024 * 1024)
+    async with pool() as running:
         first = await running.open(envelope(1_000_000))
         assert await first.event() == "payload_wanted"
         _, code = await (await running.open(envelope(1_000_000))).refusal()

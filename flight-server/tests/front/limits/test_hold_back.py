@@ -149,14 +149,6 @@ def test_old_deaths_are_forgotten() -> None:
     assert not held(back, request)
 
 
-def test_zero_is_never() -> None:
-    back, request = HoldBack(0, Clock()), Request("echo", "1", is_batched=True)
-    for _ in range(1000):
-        back.died(OWNER, request)
-        back.ended_a_model(OWNER, request)
-    assert not held(back, request)
-
-
 MODEL = Request("model", "1", is_batched=True)
 
 
@@ -198,8 +190,10 @@ def test_few_deaths_that_are_allowed_hold_for_rows_too() -> None:
 
 @pytest.mark.parametrize(("status", "is_held"), [(-signal.SIGSEGV, True), (3, True), (None, False)])
 async def test_a_front_counts_deaths_by_what_a_function_did(
-    running_front: Running, status: int | None, is_held: bool
+    running_front: Running, status: int | None, is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("updraft_server.front.process.ALLOWED_DEATHS", 2)
+
     async def dies(worker: FakeWorker) -> None:
         await worker.receive()
         pool.leases[-1].die(WorkerDeath(status))
@@ -210,7 +204,7 @@ async def test_a_front_counts_deaths_by_what_a_function_did(
         return (await all_replies(call))[1]
 
     pool = FakePool(script=dies)
-    async with running_front(pool, held_back_after_deaths=2) as front:
+    async with running_front(pool) as front:
         await one()
         await one()
         last = await one()
@@ -224,8 +218,10 @@ async def test_a_front_counts_deaths_by_what_a_function_did(
 
 @pytest.mark.parametrize(("limits", "is_held"), [({"worker_memory_bytes": 1000}, True), ({}, False)])
 async def test_a_front_counts_those_that_it_ended_for_what_they_took(
-    running_front: Running, limits: dict[str, int], is_held: bool
+    running_front: Running, limits: dict[str, int], is_held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("updraft_server.front.process.ALLOWED_DEATHS", 2)
+
     async def waits(worker: FakeWorker) -> None:
         await worker.receive()
         began.set()
@@ -245,7 +241,7 @@ async def test_a_front_counts_those_that_it_ended_for_what_they_took(
     began = asyncio.Event()
     pool = FakePool(script=waits)
     pool.usage = lambda: WorkerUsage(0, "", own_bytes=1001)
-    async with running_front(pool, held_back_after_deaths=2, **limits) as front:
+    async with running_front(pool, **limits) as front:
         for _ in range(2):
             error = await one(front.front.running.look_at_limits if is_held else drained)
             assert ("the limit is 1000" in error.details()) == is_held
@@ -257,7 +253,11 @@ async def test_a_front_counts_those_that_it_ended_for_what_they_took(
         assert ("held back" in (error.details() if error else "")) == is_held
 
 
-async def test_what_waited_meanwhile_gets_no_worker_to_kill(running_front: Running) -> None:
+async def test_what_waited_meanwhile_gets_no_worker_to_kill(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft_server.front.process.ALLOWED_DEATHS", 1)
+
     async def dies(worker: FakeWorker) -> None:
         await worker.receive()
         began.set()
@@ -266,7 +266,7 @@ async def test_what_waited_meanwhile_gets_no_worker_to_kill(running_front: Runni
 
     began, go_on = asyncio.Event(), asyncio.Event()
     pool = FakePool(script=dies)
-    async with running_front(pool, held_back_after_deaths=1) as front:
+    async with running_front(pool) as front:
         first, second = front.exchange(), front.exchange()
         await first.write(command_request(echo_command()))
         await began.wait()

@@ -84,7 +84,7 @@ ROWS = {
         _ALARM,
         {"worker_died", "blames_function"},
         "was killed by SIGALRM",
-        end={**_LOST, "batch_timeout": BatchTimeout.effective(0, 0)},
+        end={**_LOST, "batch_timeout": BatchTimeout.effective(0)},
     ),
     "it took more than it may": Row(
         LimitError("took 9 bytes"), None, {"blames_function"}, "took 9", LimitError, {"exceeded_limit": True}
@@ -169,7 +169,7 @@ def _verdict(row: Row) -> Verdict:
     request: Any = SimpleNamespace(
         **{"function": "f", "subject": "the function f", "is_session": False, "is_batched": False, **row.request}
     )
-    end = {"worker": "w", "batch_timeout": BatchTimeout.effective(5, 0), **row.end}
+    end = {"worker": "w", "batch_timeout": BatchTimeout.effective(5), **row.end}
     memory = LastMemoryUse()
     for used in (0, row.used_bytes):
         memory.measured({"w": _used(used), "other": _used(1)}, _LIMIT_BYTES)

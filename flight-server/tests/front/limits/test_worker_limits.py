@@ -3,7 +3,7 @@
 
 import pytest
 
-from updraft_server.front.limits.worker_limits import WorkerLimits
+from updraft_server.front.limits.worker_limits import WorkerLimits, most_scratch_files, most_threads
 from updraft_server.ipc.worker_usage import WorkerUsage
 
 LIMITS = WorkerLimits(
@@ -21,9 +21,9 @@ def test_a_worker_at_its_limits_goes_on(used: dict[str, int]) -> None:
     [
         ({"own_bytes": 1001}, "it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
         ({"processes": 5}, "it ran 5 processes, the limit is 4.*--worker-processes"),
-        ({"threads": 10}, "it ran 10 threads .*, the limit is 9, .*--worker-threads"),
+        ({"threads": 10}, "it ran 10 threads .*, the limit is 9, .*--worker-processes"),
         ({"scratch_bytes": 501}, "it had 501 bytes in .*, the limit is 500, .*--worker-scratch-bytes"),
-        ({"scratch_files": 4}, "it had 4 files in .*, the limit is 3, .*--worker-scratch-files"),
+        ({"scratch_files": 4}, "it had 4 files in .*, the limit is 3, .*--worker-scratch-bytes"),
     ],
 )
 def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, int], said: str) -> None:
@@ -31,6 +31,13 @@ def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, i
     assert excess is not None
     with pytest.raises(type(excess), match=said):
         raise excess
+
+
+def test_threads_follow_from_processes_and_files_from_bytes() -> None:
+    limits = WorkerLimits.effective(memory_bytes=0, processes=24, scratch_bytes=64 << 20, there_is_bytes=1000)
+    assert (limits.threads, limits.scratch_files) == (most_threads(24), most_scratch_files(64 << 20))
+    assert most_threads(512) == 8192
+    assert [most_scratch_files(size << 30) for size in (0, 9, 64, 1 << 20)] == [10_000, 147_456, 1_000_000, 1_000_000]
 
 
 def test_a_worker_between_exchanges_has_the_same_limits() -> None:
@@ -102,7 +109,7 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
 
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:
-    others = {"processes": 1, "threads": 1, "scratch_bytes": 1, "scratch_files": 1, "there_is_bytes": 1000}
+    others = {"processes": 1, "scratch_bytes": 1, "there_is_bytes": 1000}
     computed = WorkerLimits.effective(memory_bytes=0, **others)
     assert 500 < computed.memory_bytes < computed.all_memory_bytes < 1000
     assert WorkerLimits.effective(memory_bytes=5, **others).memory_bytes == 5

@@ -50,8 +50,11 @@ async def test_a_stranger_is_refused_before_the_request_is_read(
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_call_without_a_request_is_ended(running_front: Running, method: str) -> None:
-    async with running_front(FakePool(), first_message_timeout_seconds=2.0) as front:
+async def test_a_call_without_a_request_is_ended(
+    running_front: Running, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners.FIRST_MESSAGE_TIMEOUT_SECONDS", 2.0)
+    async with running_front(FakePool()) as front:
         silent, closed = call_of(front, method), call_of(front, method)
         await closed.done_writing()
         assert await failure(closed) == (grpc.StatusCode.INVALID_ARGUMENT, "the call ended before its request")
@@ -65,7 +68,8 @@ async def test_requests_share_the_memory_of_messages_that_have_no_place_yet(
     allocated = [0]
     watched = partial(EarlyReads, allocated=lambda: allocated[0])
     monkeypatch.setattr("updraft_server.front.process.EarlyReads", watched)
-    async with running_front(FakePool(), first_message_timeout_seconds=60.0) as front:
+    monkeypatch.setattr("updraft.service.listeners.FIRST_MESSAGE_TIMEOUT_SECONDS", 60.0)
+    async with running_front(FakePool()) as front:
         calls = [call_of(front, "DoAction") for _ in range(3)]
         ends = [asyncio.ensure_future(call.code()) for call in calls]
         allocated[0] = 1 << 60

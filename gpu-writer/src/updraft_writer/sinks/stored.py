@@ -16,6 +16,10 @@ from updraft.errors import SinkError
 from updraft_writer.futures import ignore_failure
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
+# With pauses that double, five attempts take three seconds: long enough for a name node or a proxy that restarts, short
+# enough that a task is not slower for a storage that is gone.
+STORE_ATTEMPTS = 5
+
 _log = structlog.get_logger(__name__)
 
 
@@ -23,7 +27,7 @@ _log = structlog.get_logger(__name__)
 class RetryPolicy:
     """Number of attempts of a step, and the first pause between them. Each further pause is twice as long."""
 
-    attempts: int = 5
+    attempts: int = field(default_factory=lambda: STORE_ATTEMPTS)
     first_pause_seconds: float = 0.2
 
 
@@ -106,7 +110,8 @@ class StoredSink:
     def _tell_silence(self, step: Step, begun: threading.Event) -> None:
         """Fail the file. The action goes on and keeps its memory until it ends: a thread cannot be interrupted."""
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
-        what = "the storage has not answered" if begun.is_set() else "other files' storages hold all --store-threads"
+        hanging = "the storage has not answered"
+        what = hanging if begun.is_set() else "other files' storages hold all threads of the writer for storage"
         self._silence = SinkError(
             f"cannot {step.value} {self.path}: {what} for {self.silence_seconds:g} seconds "
             f"(--storage-silence-seconds of the writer); {standing.value}"

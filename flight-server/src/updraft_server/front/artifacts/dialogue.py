@@ -18,6 +18,9 @@ from updraft.service.exchange import (
 )
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
+# Time without a byte of an upload after which its client has most likely stopped: a task reads the next part from its
+# own memory or disk. The exchange holds its place in the queue meanwhile.
+ARTIFACT_TIMEOUT_SECONDS = 60.0
 # Slower than any network that tasks would run over. A client that trickles bytes must not hold its place for ever.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 

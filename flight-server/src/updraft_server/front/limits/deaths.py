@@ -21,6 +21,10 @@ from updraft_server.front.request.request import Request
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.pool.leases import Owner
 
+ALLOWED_DEATHS = 20
+"""Deaths in a row after which a function is held back. Spark tries each task four times, so a few tasks with bad rows
+end a dozen workers; a function that has ended more than that, with no success in between, does little else."""
+
 _MAX_FAULT_BYTES = 1024
 
 _log = structlog.get_logger(__name__)
@@ -42,7 +46,7 @@ class Culprit(NamedTuple):
     key: Hashable
     allowed_deaths: int
     killed: str = "workers"
-    remedy: str = "correct it, or raise --held-back-after-deaths of the pool"
+    remedy: str = "correct it, or try again when that time is over"
     is_registered: bool = False
     """Whether a reload of the pool's functions may fix it."""
 
@@ -60,7 +64,7 @@ class HoldBack:
     """Functions of one pool that have killed workers recently."""
 
     def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Hold a function back after this many deaths without a success; 0 disables hold-back."""
+        """Hold a function back after this many deaths without a success."""
         self._allowed_deaths = allowed_deaths
         self._clock = clock
         self._records: dict[Hashable, _Deaths] = {}
@@ -90,8 +94,6 @@ class HoldBack:
         self._count((self._rows(owner, request),))
 
     def _count(self, culprits: Iterable[Culprit]) -> None:
-        if not self._allowed_deaths:
-            return
         now_seconds = self._clock()
         self._forget_old(now_seconds)
         for culprit in culprits:

@@ -17,6 +17,26 @@ _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
 
 
+# OpenMP, BLAS and Arrow each start a thread for each CPU: sixteen for a process on average is far more than they take
+# where the number of processes is near its limit.
+_THREADS_OF_A_PROCESS = 16
+# Files are counted because each takes an inode and a directory entry, however small it is. Caches of libraries have
+# files of a few KiB, so that a small scratch directory is allowed some thousands at least; beyond that measuring it
+# would take too long.
+_BYTES_OF_A_FILE = 64 * 1024
+_LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
+
+
+def most_threads(processes: int) -> int:
+    """Return how many threads a worker may have that may be so many processes."""
+    return _THREADS_OF_A_PROCESS * processes
+
+
+def most_scratch_files(scratch_bytes: int) -> int:
+    """Return how many files and directories a worker may have in a scratch directory of so many bytes."""
+    return min(max(scratch_bytes // _BYTES_OF_A_FILE, _LEAST_FILES), _MOST_FILES)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
     """Limits of every worker of a pool."""
@@ -40,9 +60,7 @@ class WorkerLimits:
         *,
         memory_bytes: int,
         processes: int,
-        threads: int,
         scratch_bytes: int,
-        scratch_files: int,
         there_is_bytes: int,
     ) -> Self:
         """Return the limits for workers that share `there_is_bytes` of memory, of their container or machine.
@@ -51,7 +69,14 @@ class WorkerLimits:
         """
         memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is_bytes)
         together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
-        return cls(memory_bytes, processes, threads, scratch_bytes, scratch_files, together_bytes)
+        return cls(
+            memory_bytes,
+            processes,
+            most_threads(processes),
+            scratch_bytes,
+            most_scratch_files(scratch_bytes),
+            together_bytes,
+        )
 
     def excess(self, subject: str, usage: WorkerUsage) -> LimitError | None:
         """Return why the exchange has to end; None while the worker keeps its limits.
@@ -74,7 +99,7 @@ class WorkerLimits:
 
     def _comparisons(self, usage: WorkerUsage) -> Sequence[tuple[int, int, str, str]]:
         """Return for each limit the amount in use, the limit, and the error's words for the excess and the remedy."""
-        tidy = "remove temporary files that are not needed any more, or raise --worker-scratch"
+        tidy = "remove temporary files that are not needed any more, or raise --worker-scratch-bytes"
         return (
             (
                 usage.own_bytes,
@@ -92,19 +117,19 @@ class WorkerLimits:
                 usage.threads,
                 self.threads,
                 f"ran {usage.threads} threads in its processes together",
-                "start fewer, or raise --worker-threads",
+                "start fewer, or raise the limit, which follows from --worker-processes",
             ),
             (
                 usage.scratch_bytes,
                 self.scratch_bytes,
                 f"had {usage.scratch_bytes} bytes in the scratch directory of its worker",
-                f"{tidy}-bytes",
+                tidy,
             ),
             (
                 usage.scratch_files,
                 self.scratch_files,
                 f"had {usage.scratch_files} files in the scratch directory of its worker",
-                f"{tidy}-files",
+                tidy,
             ),
         )
 

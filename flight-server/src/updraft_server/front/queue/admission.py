@@ -40,6 +40,16 @@ _MOST_REFUSED = 32
 Result = TypeVar("Result")
 
 
+QUEUE_BYTES = 512 * 1024 * 1024
+"""Memory for the commands of all waiting exchanges together, and again for messages that arrive before their exchange
+has a worker: a quarter each of what the chart gives the front. Commands have some KiB, and a few MiB where a function
+carries data, so that --queue-limit is reached first; a client that is refused tries again until its own timeout."""
+
+RETRY_AFTER_MILLISECONDS = 500
+"""Retry hint for refused clients: about the time in which one of some workers comes free, and seldom enough that a
+thousand waiting tasks cost the front little."""
+
+
 class WorkerSource(Protocol):
     """Pool, as admission uses it."""
 

@@ -49,12 +49,8 @@ class BatchTimeout:
     """Limit between taking or returning batches."""
 
     @classmethod
-    def effective(cls, pool_seconds: float, client_milliseconds: int, idle_milliseconds: int = 0) -> Self:
-        """Return the smallest of the pool's limit, the client's and the one for idle functions; zero means none."""
-        batch_seconds, setting = pool_seconds, "--batch-timeout-seconds of the pool"
-        client_seconds = max(client_milliseconds, 0) / 1000
-        if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
-            batch_seconds, setting = client_seconds, "batch_timeout_milliseconds in the limits of the client's command"
+    def effective(cls, batch_seconds: float, idle_milliseconds: int = 0) -> Self:
+        """Return the smaller of the pool's limit and the client's limit for idle functions; zero means none."""
         idle_seconds = max(idle_milliseconds, 0) / 1000
         if idle_seconds and (not batch_seconds or idle_seconds < batch_seconds):
             return cls(
@@ -65,7 +61,12 @@ class BatchTimeout:
                 batch_seconds=batch_seconds,
                 idle_seconds=idle_seconds,
             )
-        return cls(batch_seconds, setting, batch_seconds=batch_seconds, idle_seconds=idle_seconds)
+        return cls(
+            batch_seconds,
+            "--batch-timeout-seconds of the pool",
+            batch_seconds=batch_seconds,
+            idle_seconds=idle_seconds,
+        )
 
     def explains(self, death: WorkerDeath) -> bool:
         """Return whether a worker died because of this limit."""

@@ -7,7 +7,7 @@ Each service parses its own command: `updraft_server.front.request`, `updraft_wr
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol, TypeVar
 
 import structlog
@@ -20,6 +20,10 @@ from updraft.service.audit import CallRecord
 from updraft.service.identity import Identity
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
+
+# Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open; a
+# slow network takes a second or two, and until they are here the call holds memory without a tenant.
+FIRST_MESSAGE_TIMEOUT_SECONDS = 10.0
 
 # How long to wait for a client to read its error message.
 LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
@@ -79,7 +83,7 @@ class MessageLimits:
     """Name of the service in errors: "pool" or "writer"."""
     max_message_bytes: int
     """Largest size of one message."""
-    first_message_timeout_seconds: float
+    first_message_timeout_seconds: float = field(default_factory=lambda: FIRST_MESSAGE_TIMEOUT_SECONDS)
     """Longest wait for each of the messages that open an exchange."""
 
 

@@ -20,6 +20,7 @@ from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
 from updraft.service.authenticator import Authenticator
 from updraft.service.descriptors import allow_all_descriptors, most_connections
+from updraft.service.exchange import FIRST_MESSAGE_TIMEOUT_SECONDS
 from updraft.service.flight_service import Call, FlightService, flight_handler
 from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
 from updraft.service.identity import STRANGER
@@ -33,6 +34,14 @@ from updraft.service.web import WebPages, serve_pages
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
 
+# Most calls that one connection may have open. An executor shares one connection, and has a call for each of its task
+# slots; a service sees thousands of calls only over many connections.
+MAX_CALLS_OF_A_CONNECTION = 1024
+# A handshake takes a few round trips; a connection that has not finished it is a scan, or an attempt to use up sockets.
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
+# Probe a silent connection this often: a client whose machine is gone then frees its worker within two minutes. NATs
+# and load balancers forget connections that have been silent for five minutes or more.
+KEEPALIVE_SECONDS = 60.0
 # The server disconnects clients that probe an idle connection more often than this.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
@@ -128,8 +137,9 @@ class Listeners:
         self._flight = server = self._server(
             _flight_options(settings), lambda context: early_reads.read(Call(context, STRANGER))
         )
-        timeout_seconds = settings.first_message_timeout_seconds
-        handler = flight_handler(self._service, authenticator, self._audit, request_timeout_seconds=timeout_seconds)
+        handler = flight_handler(
+            self._service, authenticator, self._audit, request_timeout_seconds=FIRST_MESSAGE_TIMEOUT_SECONDS
+        )
         server.add_generic_rpc_handlers((handler,))
         if settings.listen_address is not None:
             self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
@@ -146,7 +156,7 @@ class Listeners:
     async def _start_admin(self) -> None:
         if self._settings.admin_address is None:
             return
-        server = self._server(_admin_options(self._settings), lambda context: Call(context, STRANGER).read())
+        server = self._server(_admin_options(), lambda context: Call(context, STRANGER).read())
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
@@ -196,28 +206,28 @@ async def _keep_watching(authenticator: Authenticator) -> None:
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
     # Twice the limit, so that a message somewhat beyond it gets our error, which has both numbers, instead of gRPC's.
-    options = _channel_options(settings, 2 * settings.max_message_bytes)
+    options = _channel_options(2 * settings.max_message_bytes)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
 
-def _admin_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
+def _admin_options() -> Sequence[tuple[str, int]]:
     return (
-        *_channel_options(settings, MAX_QUESTION_BYTES),
+        *_channel_options(MAX_QUESTION_BYTES),
         ("grpc.max_connection_age_ms", _ADMIN_CONNECTION_MILLISECONDS),
         ("grpc.max_connection_age_grace_ms", _ADMIN_GRACE_MILLISECONDS),
     )
 
 
-def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Sequence[tuple[str, int]]:
+def _channel_options(max_receive_bytes: int) -> Sequence[tuple[str, int]]:
     return (
         ("grpc.max_receive_message_length", max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         # Allow no compression: a compressed message could grow beyond the limit before its size is checked.
         ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.max_allowed_incoming_connections", most_connections()),
-        ("grpc.max_concurrent_streams", settings.max_exchanges),
-        ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
-        ("grpc.keepalive_time_ms", int(settings.keepalive_seconds * 1000)),
+        ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
+        ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_TIMEOUT_SECONDS * 1000)),
+        ("grpc.keepalive_time_ms", int(KEEPALIVE_SECONDS * 1000)),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),

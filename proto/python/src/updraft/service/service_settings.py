@@ -98,12 +98,6 @@ class ServiceSettings(Settings):
         "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
     )
 
-    configured_by: str = setting(
-        "Where the service's settings are written: a path of the Helm chart's values, such as pools.default, or "
-        "local_pool(). Errors name settings as they are written there. The chart and local_pool() set it.",
-        default="",
-    )
-
     audit_file: Path | None = setting(
         "File to which a JSON line is appended before each exchange, at its end, and for each refusal: who, which "
         "function or file, from which address, and the outcome. - is standard output. A file that a log collector has "
@@ -122,7 +116,6 @@ class ServiceSettings(Settings):
         default=False,
     )
 
-    max_exchanges: int = setting("Maximum number of open calls on one connection.", default=1024, unit="calls", ge=1)
     max_message_bytes: int = setting(
         "Maximum size of a Flight message. Larger batches come in parts.",
         default=64 * MIB,
@@ -130,27 +123,12 @@ class ServiceSettings(Settings):
         ge=MIB,
         le=1024 * MIB,
     )
-    first_message_timeout_seconds: float = setting(
-        "Give up on an exchange whose first message does not arrive within this time.",
-        default=10.0,
-        unit="seconds",
-        gt=0,
-    )
     client_silence_seconds: float = setting(
         "End an exchange whose client has been silent for this long while the service waits for it: no data, no "
         "keepalive, nothing read. Updraft's own clients send a keepalive every 30 seconds. 0 sets no limit.",
         default=600.0,
         unit="seconds",
         ge=0,
-    )
-    keepalive_seconds: float = setting(
-        "Probe a connection that has been silent for this long, and close it if it does not answer.",
-        default=60.0,
-        unit="seconds",
-        ge=10,
-    )
-    handshake_timeout_seconds: float = setting(
-        "Close a connection that has not finished its handshake within this time.", default=10.0, unit="seconds", gt=0
     )
     drain_timeout_seconds: float = setting(
         "Time for running exchanges to finish after SIGTERM. The service then ends them and tells their clients to "

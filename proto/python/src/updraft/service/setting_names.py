@@ -4,6 +4,7 @@
 Code names a setting by its option. The Helm chart uses values instead, and `local_pool()` uses arguments.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,17 @@ from updraft.errors import UpdraftError, UserError
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: of the (?:pool|writer))?")
 
 
+# Set by the Helm chart and `local_pool()`, which are parts of Updraft: a person has no reason to set it.
+_CONFIGURED_BY_VARIABLE = "UPDRAFT_CONFIGURED_BY"
+
+
+def configured_by() -> str:
+    """Return where this service's settings are written, as its environment has it; empty for a command line."""
+    return os.environ.get(_CONFIGURED_BY_VARIABLE, "")
+
+
 def camel_case(setting: str) -> str:
-    """Return a setting's name as the chart spells it: `maxExchanges` for `max_exchanges`."""
+    """Return a setting's name as the chart spells it: `queueLimit` for `queue_limit`."""
     first, *others = setting.split("_")
     return first + "".join(other.capitalize() for other in others)
 
@@ -28,7 +38,7 @@ class SettingNames:
         Args:
             configured_by: A Python function such as `local_pool()`, the path of the chart's values for the service,
                 such as `pools.default`, or empty for a command line.
-            value_of: Return the path of a setting (`max_exchanges`) below the chart's values, or None if the chart
+            value_of: Return the path of a setting (`queue_limit`) below the chart's values, or None if the chart
                 does not set it.
         """
         self._configured_by = configured_by

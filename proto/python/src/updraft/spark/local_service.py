@@ -78,14 +78,16 @@ class LocalService:
             *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
             *("--ready-file", str(self._ready_file), *self._addresses(), *self._places()),
             *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
-            *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}", "--configured-by", f"local_{noun}()"),
+            *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
             *arguments,
             *_options(settings),
         ]
         atexit.register(self.stop)
         try:
             log_file = None if self._shows_log else self.log_file
-            self._process = _started(command, log_file, {**os.environ, **self._environment()})
+            self._process = _started(
+                command, log_file, {**os.environ, "UPDRAFT_CONFIGURED_BY": f"local_{noun}()", **self._environment()}
+            )
             self._ready = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()

@@ -185,12 +185,12 @@ abstract class CallCore {
       double seconds = options.replyTimeout().toMillis() / 1000.0;
       fail(
           Failure.deadline(
-              "the %s at %s showed no progress for %s s (%s)"
+              "the %s at %s showed no progress for %s s%s"
                   .formatted(
                       options.peer().noun(),
                       options.endpoint(),
                       seconds,
-                      options.peer().replyTimeoutSetting())));
+                      options.peer().replyTimeoutNote())));
     }
   }
 

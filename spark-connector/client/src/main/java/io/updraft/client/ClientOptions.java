@@ -12,6 +12,25 @@ import java.util.Optional;
  */
 public final class ClientOptions {
   private static final int REPLAY_WINDOWS = 4;
+
+  /**
+   * Batches in flight: one that the function works on, one on its way in each direction, and one
+   * that waits at the worker, so that neither side ever waits for the network.
+   */
+  private static final int WINDOW_BATCHES = 4;
+
+  /**
+   * Largest message: as much as services can be told to send ({@code --max-message-bytes}). What
+   * this side sends is far smaller: larger batches travel in parts of 16 MiB.
+   */
+  private static final int MAX_MESSAGE_BYTES = 1 << 30;
+
+  /**
+   * Largest batch: as much as services can be told to take ({@code --max-batch-bytes}), so that
+   * their setting alone decides.
+   */
+  private static final int MAX_BATCH_BYTES = 2047 << 20;
+
   private static final long LEAST_REPLAY_BYTES = 64L << 20;
 
   private final Builder values;
@@ -146,7 +165,7 @@ public final class ClientOptions {
 
   /**
    * Return the size limit of one message in bytes, in either direction; at least 1. Larger batches
-   * travel in parts. Default: 64 MiB.
+   * travel in parts. Default: 1 GiB.
    */
   public int maxMessageBytes() {
     return values.maxMessageBytes;
@@ -154,7 +173,7 @@ public final class ClientOptions {
 
   /**
    * Return the size limit of a batch's body in bytes, in either direction; at least 1. A larger
-   * batch fails with {@code ERROR_KIND_LIMIT}. Default: 1 GiB.
+   * batch fails with {@code ERROR_KIND_LIMIT}. Default: 2047 MiB.
    */
   public int maxBatchBytes() {
     return values.maxBatchBytes;
@@ -182,11 +201,11 @@ public final class ClientOptions {
     private Duration replyTimeout = Duration.ZERO;
     private Duration deadline = Duration.ZERO;
     private Duration keepAlive = Duration.ofSeconds(30);
-    private int windowBatches = 4;
+    private int windowBatches = WINDOW_BATCHES;
     private long windowBytes = 16L << 20;
     private long replayBytes;
-    private int maxMessageBytes = 64 << 20;
-    private int maxBatchBytes = 1 << 30;
+    private int maxMessageBytes = MAX_MESSAGE_BYTES;
+    private int maxBatchBytes = MAX_BATCH_BYTES;
     private int maxReplays = 3;
 
     private Builder(Endpoint endpoint) {

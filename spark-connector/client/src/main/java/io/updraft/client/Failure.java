@@ -148,8 +148,8 @@ record Failure(
 
   static Failure tooLarge(long bytes, ClientOptions options) {
     String message =
-        "a batch of %d bytes exceeds the limit of %d (%s)"
-            .formatted(bytes, options.maxBatchBytes(), options.peer().maxBatchBytesSetting());
+        "a batch of %d bytes is larger than the %d that can be sent: make its rows smaller"
+            .formatted(bytes, options.maxBatchBytes());
     return new Failure(ErrorKind.ERROR_KIND_LIMIT, message, null, Origin.CLIENT);
   }
 
@@ -183,12 +183,12 @@ record Failure(
   static Failure late(ClientOptions options) {
     Peer peer = options.peer();
     return deadline(
-        "the exchange with the %s at %s took longer than %s s (%s)"
+        "the exchange with the %s at %s took longer than %s s%s"
             .formatted(
                 peer.noun(),
                 options.endpoint(),
                 options.deadline().toMillis() / 1000.0,
-                peer.deadlineSetting()));
+                peer.deadlineNote()));
   }
 
   static Failure deadline(String message) {

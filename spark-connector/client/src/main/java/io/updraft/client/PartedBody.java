@@ -7,7 +7,6 @@ import org.apache.arrow.memory.ArrowBuf;
 /** Body of a reply batch that exceeds the message limit, assembled from its parts. */
 final class PartedBody implements AutoCloseable {
   private final long limitBytes;
-  private final String limitSetting;
   private ArrowBuf body;
   private long bodyBytes;
 
@@ -15,11 +14,9 @@ final class PartedBody implements AutoCloseable {
    * Create an empty body.
    *
    * @param limitBytes limit on the whole body; no memory is allocated for a larger one
-   * @param limitSetting name of the setting with this limit
    */
-  PartedBody(long limitBytes, String limitSetting) {
+  PartedBody(long limitBytes) {
     this.limitBytes = limitBytes;
-    this.limitSetting = limitSetting;
   }
 
   /** Return whether a part has arrived and the last one has not. */
@@ -44,8 +41,8 @@ final class PartedBody implements AutoCloseable {
     bodyBytes = first.getBodyBytes();
     if (bodyBytes < 0 || bodyBytes > limitBytes) {
       throw new MalformedReplyException(
-          "a reply of %s bytes exceeds the limit of %d (%s)"
-              .formatted(Long.toUnsignedString(bodyBytes), limitBytes, limitSetting));
+          "a reply of %s bytes is larger than the %d that can be received"
+              .formatted(Long.toUnsignedString(bodyBytes), limitBytes));
     }
     body = data.getReferenceManager().getAllocator().buffer(bodyBytes);
   }

@@ -53,14 +53,14 @@ public enum Peer {
     return prefix + "acquireTimeout";
   }
 
-  /** Return the setting for how long a service may be silent. */
-  public String replyTimeoutSetting() {
-    return prefix + "replyTimeout";
+  /** Return what an error about a silent service ends with: the setting, if the user can set it. */
+  String replyTimeoutNote() {
+    return this == POOL ? " (" + prefix + "replyTimeout)" : "";
   }
 
-  /** Return the setting for how long an exchange may last. */
-  public String deadlineSetting() {
-    return prefix + "deadline";
+  /** Return what an error about a late exchange ends with: the setting, if the user can set it. */
+  String deadlineNote() {
+    return this == POOL ? " (" + prefix + "deadline)" : "";
   }
 
   /** Return the setting for how many times in a row a task may move to another worker. */
@@ -71,11 +71,6 @@ public enum Peer {
   /** Return the setting for the bytes of batches that a task keeps for a replay. */
   public String replayBytesSetting() {
     return prefix + "replayBytes";
-  }
-
-  /** Return the setting for the size limit of a batch. */
-  public String maxBatchBytesSetting() {
-    return prefix + "maxBatchBytes";
   }
 
   /** Return the setting for the bearer token itself. */

@@ -72,7 +72,7 @@ final class ReplyProtocol implements AutoCloseable {
   private long rows;
 
   ReplyProtocol(ClientOptions options) {
-    this.parted = new PartedBody(options.maxBatchBytes(), options.peer().maxBatchBytesSetting());
+    this.parted = new PartedBody(options.maxBatchBytes());
   }
 
   State state() {

@@ -318,7 +318,7 @@ final class ExchangeTest {
             new ExchangeFixture(options(pool).maxBatchBytes(100_000).build(), Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.send(20_000));
       assertEquals(ErrorKind.ERROR_KIND_LIMIT, error.kind());
-      assertTrue(error.getMessage().contains(Peer.POOL.maxBatchBytesSetting()), error.getMessage());
+      assertTrue(error.getMessage().contains("the 100000 that can be sent"), error.getMessage());
     }
   }
 

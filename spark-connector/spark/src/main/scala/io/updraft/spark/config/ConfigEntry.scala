@@ -12,12 +12,15 @@ import scala.util.control.NonFatal
   *   one paragraph for the reference page
   * @param default
   *   text used if the setting is absent; None: the setting has no default
+  * @param isCommon
+  *   whether most users set it: the reference page then has it in its first part
   */
 final case class ConfigEntry[T](
     key: String,
     doc: String,
     values: Values[T],
-    default: Option[String] = None
+    default: Option[String] = None,
+    isCommon: Boolean = false
 ) {
 
   /** Return the value of the setting, or of its default. */

@@ -3,8 +3,8 @@ package io.updraft.spark.config
 
 import io.updraft.client.{Endpoint, Peer}
 
-/** Settings shared by pools and writers, under two prefixes: how to reach the service, and the
-  * limits of an exchange.
+/** Settings shared by pools and writers, under two prefixes: how to reach the service, and how long
+  * to wait for it.
   *
   * @param noun
   *   name of the service
@@ -30,32 +30,38 @@ private[config] abstract class ConnectionConf(
   val endpoint: ConfigEntry[String] = ConfigEntry(
     peer.endpointSetting,
     s"Address of the $noun: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. $unset",
-    Values("URI", text => Endpoint.parse(text).toString)
+    Values("URI", text => Endpoint.parse(text).toString),
+    isCommon = true
   )
 
   val token: ConfigEntry[String] = ConfigEntry(
     prefix + "token",
-    s"Bearer token for the $noun. Spark redacts it in its UI and logs. Prefer `tokenFile`.",
+    s"Bearer token for the $noun. Spark redacts it in its UI and logs. Set it only where no file can be mounted; " +
+      "otherwise use `tokenFile`.",
     Values.text
   )
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
     peer.tokenFileSetting,
-    s"File with the bearer token, on the driver and on each executor. Every call to the $noun reads it, so you can " +
+    s"File with the bearer token for the $noun, on the driver and on each executor. Every call reads it, so you can " +
       s"replace the token without a restart: rename a new file to it. A $unit whose token is refused before any work " +
-      "was done tries once more, if the file has another token by then; an exchange that is open goes on.",
-    Values.path
+      "was done tries once more if the file has another token by then. Open exchanges go on.",
+    Values.path,
+    isCommon = true
   )
 
   val tlsCaFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCaFileSetting,
-    s"PEM file with the authorities that sign the $noun's certificate. Not set: the JVM's own.",
-    Values.path
+    s"PEM file with the authorities that sign the $noun's certificate. Set it when they are your own. Not set: the " +
+      "authorities of the JVM.",
+    Values.path,
+    isCommon = true
   )
 
   val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCertificateFileSetting,
-    "PEM file with the client's certificate chain, for mutual TLS. Requires `tls.keyFile`.",
+    s"PEM file with the client's certificate chain. Set it, with `tls.keyFile`, when the $noun asks for client " +
+      "certificates (mutual TLS).",
     Values.path
   )
 
@@ -67,13 +73,14 @@ private[config] abstract class ConnectionConf(
 
   val tenant: ConfigEntry[String] = ConfigEntry(
     prefix + "tenant",
-    s"Tenant used for fair scheduling at the $noun. Not set: each application is its own tenant.",
+    s"Tenant used for fair scheduling. Set it when several teams share a $noun. Not set: each application is its own " +
+      "tenant.",
     Values.text
   )
 
   val connectTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "connectTimeout",
-    s"Give up on a connection to the $noun that is not established within this time.$unreachable",
+    s"Give up on a connection to the $noun that is not established within this time. Raise it on slow networks.$unreachable",
     Values.milliseconds(least = 1),
     Some("10s")
   )
@@ -81,47 +88,25 @@ private[config] abstract class ConnectionConf(
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "acquireTimeout",
     s"Fail a task that the $noun has turned away for this long, because it was full, restarting or not ready. Until " +
-      s"then the task retries, with growing waits; no work has begun, so none is lost.$queued A name that does not " +
-      s"resolve fails after `connectTimeout`, unless the $noun has answered this JVM before.",
+      s"then the task retries, with growing waits; no work has begun, so none is lost. Raise it if the $noun needs " +
+      s"longer to scale up.$queued A name that does not resolve fails after `connectTimeout`, unless the $noun has " +
+      "answered this JVM before.",
     Values.milliseconds(least = 0),
     Some("10min")
   )
 
-  def replyTimeout: ConfigEntry[Long]
-
-  val deadline: ConfigEntry[Long] = ConfigEntry(
-    prefix + "deadline",
-    s"Maximum duration of a $unit's exchange with the $noun. 0: no limit.",
-    Values.milliseconds(least = 0),
-    Some("0s")
-  )
-
-  def windowBytes: ConfigEntry[Long]
-
-  val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
-    prefix + "maxMessageBytes",
-    s"Maximum size of one message, in either direction. The $noun has its own limit. Larger batches come in parts.",
-    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong),
-    Some("256m")
-  )
-
-  val maxBatchBytes: ConfigEntry[Long] = ConfigEntry(
-    peer.maxBatchBytesSetting,
-    "Maximum size of one batch, in either direction. Batches are cut far below it; only a single row can be as large. " +
-      s"The $noun has its own limit.",
-    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong),
-    Some("1g")
-  )
-
   /** Return the settings declared here, except the endpoint, in the order of the reference page. */
   protected def connectionEntries: Seq[ConfigEntry[_]] =
-    Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) ++
-      Seq(connectTimeout, acquireTimeout, replyTimeout, deadline, windowBytes, maxMessageBytes) :+
-      maxBatchBytes
+    Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) :+
+      connectTimeout :+ acquireTimeout
 
+  /** Return the values of these settings, with the limits of an exchange that pools and writers
+    * have on their own.
+    */
   protected def connection(
       address: String,
-      lookup: String => Option[String]
+      lookup: String => Option[String],
+      limits: ExchangeLimits
   ): ConnectionSettings =
     ConnectionSettings(
       peer = peer,
@@ -134,11 +119,7 @@ private[config] abstract class ConnectionConf(
       tenant = tenant.read(lookup),
       connectTimeoutMilliseconds = connectTimeout.require(lookup),
       acquireTimeoutMilliseconds = acquireTimeout.require(lookup),
-      replyTimeoutMilliseconds = replyTimeout.require(lookup),
-      deadlineMilliseconds = deadline.require(lookup),
-      windowBytes = windowBytes.require(lookup),
-      maxMessageBytes = maxMessageBytes.require(lookup),
-      maxBatchBytes = maxBatchBytes.require(lookup),
+      limits = limits,
       traceEndpoint = TraceConf.endpoint.read(lookup)
     )
 }

@@ -16,6 +16,21 @@ final case class Limit(milliseconds: Long, setting: Option[String]) {
     s"${milliseconds / 1000.0} s${setting.fold("")(name => s" ($name)")}"
 }
 
+/** Limits of one exchange.
+  *
+  * @param replyTimeoutMilliseconds
+  *   longest wait without progress; 0: no limit
+  * @param deadlineMilliseconds
+  *   longest duration; 0: no limit
+  * @param windowBytes
+  *   bytes of batches in flight
+  */
+final case class ExchangeLimits(
+    replyTimeoutMilliseconds: Long,
+    deadlineMilliseconds: Long,
+    windowBytes: Long
+)
+
 /** Values of [[ConnectionConf]]: how to reach a pool or a writer, and the limits of an exchange.
   * Sent to the executors.
   */
@@ -30,11 +45,7 @@ final case class ConnectionSettings(
     tenant: Option[String],
     connectTimeoutMilliseconds: Long,
     acquireTimeoutMilliseconds: Long,
-    replyTimeoutMilliseconds: Long,
-    deadlineMilliseconds: Long,
-    windowBytes: Long,
-    maxMessageBytes: Long,
-    maxBatchBytes: Long,
+    limits: ExchangeLimits,
     traceEndpoint: Option[String]
 ) {
 
@@ -46,11 +57,9 @@ final case class ConnectionSettings(
       .connectTimeout(Duration.ofMillis(connectTimeoutMilliseconds))
       .acquireTimeout(Duration.ofMillis(acquireTimeoutMilliseconds))
       .tls(new TlsFiles(path(tlsCaFile), path(tlsCertificateFile), path(tlsKeyFile)))
-      .replyTimeout(Duration.ofMillis(replyTimeoutMilliseconds))
-      .deadline(Duration.ofMillis(deadlineMilliseconds))
-      .windowBytes(windowBytes)
-      .maxMessageBytes(maxMessageBytes.toInt)
-      .maxBatchBytes(maxBatchBytes.toInt)
+      .replyTimeout(Duration.ofMillis(limits.replyTimeoutMilliseconds))
+      .deadline(Duration.ofMillis(limits.deadlineMilliseconds))
+      .windowBytes(limits.windowBytes)
     token.foreach(builder.token)
     tokenFile.map(Path.of(_)).foreach(builder.tokenFile)
     tenant.foreach(builder.tenant)

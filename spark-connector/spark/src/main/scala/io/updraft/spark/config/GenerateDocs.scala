@@ -21,10 +21,12 @@ object GenerateDocs {
   def pages: Map[String, String] =
     Map("connector.md" -> settingsPage, "functions.md" -> functionsPage)
 
-  private def settingsPage: String =
-    (header +: (UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries).map(section))
-      .appended(catalog)
-      .mkString("\n")
+  private def settingsPage: String = {
+    val entries = UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries
+    val (common, others) = entries.partition(_.isCommon)
+    (Seq(header, "## Common settings\n") ++ common.map(section) ++ Seq(catalog) ++
+      Seq("## Other settings\n") ++ others.map(section) :+ catalogOfPools).mkString("\n")
+  }
 
   private def functionsPage: String = {
     val kinds =
@@ -67,14 +69,16 @@ object GenerateDocs {
        |""".stripMargin
 
   private def catalog: String =
-    """|## `spark.sql.catalog.updraft`
+    """|### `spark.sql.catalog.updraft`
        |
        |With `io.updraft.spark.FunctionCatalog`, the registered functions of the session's pool can be called from SQL as
        |`updraft.default.NAME`, and from the DataFrame API. The [guide](../guides/registered-functions.md) has examples.
        |
        |Name of a class; default: not set.
-       |
-       |## `spark.sql.catalog.updraft.pool.NAME`
+       |""".stripMargin
+
+  private def catalogOfPools: String =
+    """|### `spark.sql.catalog.updraft.pool.NAME`
        |
        |Endpoint of another pool, whose functions SQL finds in `updraft.NAME`.
        |
@@ -82,7 +86,7 @@ object GenerateDocs {
        |""".stripMargin
 
   private def section(entry: ConfigEntry[_]): String =
-    s"""|## `${entry.key}`
+    s"""|### `${entry.key}`
         |
         |${entry.doc}
         |

@@ -9,7 +9,7 @@ object TraceConf {
   val endpoint: ConfigEntry[String] = ConfigEntry(
     "spark.updraft.trace.endpoint",
     "OpenTelemetry collector for the traces of queries that use Updraft, from the driver and the executors: " +
-      "`http://host:port` or `https://host:port` (OTLP over gRPC). Pools and writers add their own spans if they are " +
+      "`http://host:port` or `https://host:port` (OTLP over gRPC). Set it to see where a query's time goes. Pools and writers add their own spans if they are " +
       "started with `--trace-endpoint`. Not set: no tracing.",
     Values("URI", collector)
   )

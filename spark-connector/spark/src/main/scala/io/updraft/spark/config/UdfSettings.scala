@@ -21,7 +21,6 @@ final case class UdfSettings(
     connection: ConnectionSettings,
     fallback: String,
     unsupported: String,
-    windowBatches: Int,
     batchBytes: Long,
     maxReplays: Int,
     replayBytes: Option[Long],
@@ -33,7 +32,7 @@ final case class UdfSettings(
 
   /** Return the client's options on this machine. */
   def clientOptions(): ClientOptions = {
-    val builder = connection.clientOptions().windowBatches(windowBatches).maxReplays(maxReplays)
+    val builder = connection.clientOptions().maxReplays(maxReplays)
     replayBytes.foreach(builder.replayBytes)
     builder.build()
   }

@@ -18,7 +18,7 @@ object UpdraftConf
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "enabled",
-    "Run Python UDFs on the pool. `false` leaves the queries that follow to stock Spark.",
+    "Run Python UDFs on the pool. Set it to `false` to leave the queries that follow to stock Spark.",
     Values.boolean,
     Some("true")
   )
@@ -29,52 +29,56 @@ object UpdraftConf
       "refuses the session's token or identity, the driver cannot use a file that these settings name, the pool has " +
       "another version of Python, Spark or the protocol, runs registered functions only, or does not know the key " +
       "that signs the session's functions. `fail`: the query fails before its first task, with an error that names " +
-      "the setting to fix. `local`: the driver asks the pool while it plans; the query then runs its UDFs in Spark's " +
-      "own Python workers, and the plan and the log give the reason. The driver looks for the pool, and waits for an " +
-      "answer, for 3 seconds, or for `connectTimeout` if that is shorter. With `fail` it waits longer for a pool that " +
-      "may still start: for `connectTimeout` where the name has an address and nothing listens, and for " +
-      "`acquireTimeout` where the pool has answered before. A pool that accepts connections and gives no answer " +
-      "counts as unreachable with `local`; with `fail` the tasks wait for it. What happens after planning fails tasks " +
-      "in both cases.",
+      "the setting to fix. `local`: the query runs its UDFs in Spark's own Python workers, and the plan and the log " +
+      "give the reason. Set it to `local` for jobs that have to run even if the pool is down. The driver then waits " +
+      "3 seconds for the pool's answer, or `connectTimeout` if that is shorter. With `fail` it waits longer for a pool " +
+      "that may still start: for `connectTimeout` if its name has an address and nothing listens there, and for " +
+      "`acquireTimeout` if it has answered before. A failure after planning fails tasks in both cases; so does, with " +
+      "`fail`, a pool that accepts connections and gives no answer.",
     Values.choice("fail", "local"),
-    Some("fail")
+    Some("fail"),
+    isCommon = true
   )
 
   val unsupported: ConfigEntry[String] = ConfigEntry(
     prefix + "unsupported",
     "What to do with a function that the pool cannot run. `local`: it runs in Spark's own Python workers, and the " +
-      "plan and the log give the reason. `fail`: planning fails with the reason. Not set: the value of `fallback` " +
-      "if that is set, otherwise `local`. [What runs where](functions.md) lists the reasons.",
-    Values.choice("fail", "local")
+      "plan and the log give the reason. `fail`: planning fails with the reason; set it to learn which functions stay " +
+      "on stock execution. Not set: the value of `fallback` if that is set, otherwise `local`. " +
+      "[What runs where](functions.md) lists the reasons.",
+    Values.choice("fail", "local"),
+    isCommon = true
   )
 
-  override val replyTimeout: ConfigEntry[Long] = ConfigEntry(
+  val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "replyTimeout",
     "Fail a task when the pool has neither answered nor taken a batch for this long. The time that the function " +
-      "works on a batch counts. 0: no limit but `deadline`.",
+      "works on a batch counts. Set it when you know how long a batch takes at most. 0: no limit but `deadline`.",
     Values.milliseconds(least = 0),
     Some("0s")
   )
 
-  val windowBatches: ConfigEntry[Int] = ConfigEntry(
-    prefix + "windowBatches",
-    "Maximum number of batches in flight per task. 1 waits for each reply before sending the next batch.",
-    Values.count(least = 1),
-    Some("4")
+  val deadline: ConfigEntry[Long] = ConfigEntry(
+    prefix + "deadline",
+    "Fail a task whose exchange with the pool has taken longer than this, waiting in the pool's queue included. Set " +
+      "it to bound how long a job may wait for workers. 0: no limit.",
+    Values.milliseconds(least = 0),
+    Some("0s")
   )
 
-  override val windowBytes: ConfigEntry[Long] = ConfigEntry(
+  val windowBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "windowBytes",
-    "Maximum bytes of arguments in flight per task. A single batch that is larger travels alone.",
+    "Maximum bytes of arguments in flight per task. A single batch that is larger travels alone. Lower it where " +
+      "executors are short of memory.",
     Values.bytes(least = 1L << 10, most = 1L << 40),
     Some("16m")
   )
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "batchBytes",
-    "Target size of a batch of arguments. Batches are whole multiples of " +
-      "`spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the function sees that many rows at once, as on " +
-      "stock Spark.",
+    "Target size of a batch of arguments. Raise it if functions are fast and the network is far, lower it if one row " +
+      "takes long. Batches are whole multiples of `spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the " +
+      "function sees that many rows at once, as on stock Spark.",
     Values.bytes(least = 1L << 10, most = 1L << 30),
     Some("1m")
   )
@@ -82,9 +86,10 @@ object UpdraftConf
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
     prefix + "maxReplays",
     "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
-      "lost. An answered batch resets the count. Only deterministic functions that answer row for row can continue; " +
-      "others start again if they are declared `deterministic`. A batch that ends two workers fails the task. The SQL " +
-      "tab counts all of them at the operator, as *replays on another worker* (`updraftReplays`).",
+      "lost. An answered batch resets the count. Set it to 0 if a loss should fail the task at once. Only deterministic " +
+      "functions that answer row for row can continue; others start again if they are declared `deterministic`. A batch " +
+      "that ends two workers fails the task. The SQL tab counts replays at the operator, as *replays on another worker* " +
+      "(`updraftReplays`).",
     Values.count(least = 0),
     Some("3")
   )
@@ -92,19 +97,19 @@ object UpdraftConf
   val replayBytes: ConfigEntry[Long] = ConfigEntry(
     Peer.POOL.replayBytesSetting,
     "Maximum bytes of batches that a task keeps, in addition to its window, to send them to another worker: those that " +
-      "the function has taken and not answered. A single batch that is larger is kept. If a function takes more before " +
-      "it answers, losing its worker fails the task with an error that names this setting, and Spark retries the task. " +
-      "Not set: four times `windowBytes`, at least `64m`.",
+      "the function has taken and not answered. Raise it when an error names this setting: the function had taken more " +
+      "when its worker was lost, so the task failed and Spark retried it. A single batch that is larger is kept. Not " +
+      "set: four times `windowBytes`, at least `64m`.",
     Values.bytes(least = 1L << 10, most = 1L << 40)
   )
 
   val deterministic: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "deterministic",
     "Declare that the session's functions give the same results for the same input and have no side effects that " +
-      "matter. Functions that do not answer row for row (`mapInPandas`, `applyInPandas`, table functions, aggregates, " +
-      "windows) then start again on another worker after a loss, as long as their task has used no result and " +
-      "`replayBytes` holds their input. Otherwise Spark retries the task. Functions that are marked as " +
-      "nondeterministic stay so; for scalar functions Spark's own mark decides alone.",
+      "matter. Set it so that functions that do not answer row for row (`mapInPandas`, `applyInPandas`, table " +
+      "functions, aggregates, windows) start again on another worker after a loss, as long as their task has used no " +
+      "result and `replayBytes` holds their input; otherwise Spark retries the task. Functions that are marked as " +
+      "nondeterministic stay so. For scalar functions Spark's own mark decides alone.",
     Values.boolean,
     Some("false")
   )
@@ -112,16 +117,17 @@ object UpdraftConf
   val signingKeyFile: ConfigEntry[String] = ConfigEntry(
     prefix + "signingKeyFile",
     "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm " +
-      "ed25519` writes it (PKCS 8). Only the driver reads it, for each query and for each stage, so you can replace " +
-      "the key without a restart: rename a new file to it. Keep it from the executors: whoever has it runs code on " +
-      "every pool that trusts it. Not set: functions travel without a signature, and a pool that asks for signatures refuses them.",
+      "ed25519` writes it (PKCS 8). Set it for a pool that asks for signatures: it refuses unsigned functions. Only the " +
+      "driver reads the file, for each query and for each stage, so you can replace the key without a restart: rename a " +
+      "new file to it. Keep it from the executors: whoever has it runs code on every pool that trusts it.",
     Values.path
   )
 
   val signatureLifetime: ConfigEntry[Long] = ConfigEntry(
     prefix + "signatureLifetime",
-    "Time for which a signature opens exchanges. Every stage of a query that is submitted, and submitted again, gets a " +
-      "new one, and an exchange that is open goes on; so a stage has to start all its tasks within this time.",
+    "Time for which a signature opens exchanges. A stage has to start all its tasks within this time; open exchanges " +
+      "go on, and a stage that is submitted again gets a new signature. Lower it so that a stolen signature expires " +
+      "sooner.",
     Values.milliseconds(least = 1000),
     Some("7d")
   )
@@ -129,7 +135,8 @@ object UpdraftConf
   /** All settings, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
-      Seq(windowBatches, batchBytes, maxReplays, replayBytes, deterministic) ++
+      Seq(replyTimeout, deadline, windowBytes, batchBytes) ++
+      Seq(maxReplays, replayBytes, deterministic) ++
       Seq(signingKeyFile, signatureLifetime)
 
   /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
@@ -146,10 +153,17 @@ object UpdraftConf
 
   private def readAll(address: String, lookup: String => Option[String]): UdfSettings =
     UdfSettings(
-      connection = connection(address, lookup),
+      connection = connection(
+        address,
+        lookup,
+        ExchangeLimits(
+          replyTimeout.require(lookup),
+          deadline.require(lookup),
+          windowBytes.require(lookup)
+        )
+      ),
       fallback = fallback.require(lookup),
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
-      windowBatches = windowBatches.require(lookup),
       batchBytes = batchBytes.require(lookup),
       maxReplays = maxReplays.require(lookup),
       replayBytes = replayBytes.read(lookup),

@@ -20,34 +20,47 @@ object WriteConf
           "nothing is deleted."
     ) {
 
+  /** Longest silence of a writer, which sends a keepalive every 30 seconds however slow its storage
+    * is: far longer means that its machine is gone.
+    */
+  private val ReplyTimeoutMilliseconds = 600_000L
+
+  /** Batches that an open file holds in the executor while it has no credit to send them: enough to
+    * build the next ones while the writer takes the first.
+    */
+  private val WindowBatches = 4
+
   val delivery: ConfigEntry[String] = ConfigEntry(
     prefix + "delivery",
     "Who stores the file. `direct`: the writer, at the path that Spark's commit protocol chose. The path must lie " +
       "below a `--root` of the writer, on storage that writer and executors share. `return`: the executor stores the " +
-      "encoded bytes that the writer returns, through Hadoop; any committer works, and the writer needs no credentials.",
+      "encoded bytes that the writer returns, through Hadoop. Set it to `return` if the writer cannot reach the storage " +
+      "or should have no credentials; any committer works then.",
     Values.choice("direct", "return"),
-    Some("direct")
+    Some("direct"),
+    isCommon = true
   )
 
   val asynchronous: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "asynchronous",
-    "Encode and store batches while the task goes on. `false`: the writer encodes and stores each batch, as a row " +
-      "group of its own, before it accepts the next.",
+    "Encode and store batches while the task goes on. Set it to `false` to compare: the writer then encodes and stores " +
+      "each batch, as a row group of its own, before it accepts the next.",
     Values.boolean,
     Some("true")
   )
 
   val maxInFlightBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "maxInFlightBytes",
-    "Maximum bytes of one file that the writer holds before it accepts another batch. 0: only its quota decides.",
+    "Maximum bytes of one file that the writer holds before it accepts another batch. Set it so that a job with few " +
+      "large files leaves room for others. 0: only the writer's quota decides.",
     Values.bytes(least = 0, most = 1L << 40),
     Some("0")
   )
 
   val holdGpu: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "holdGpu",
-    "Keep a file's place on the writer's GPU between its batches, while the quota has room. Not set: the value of " +
-      "`asynchronous`. It has no effect without a GPU encoder.",
+    "Keep a file's place on the writer's GPU between its batches, while the quota has room. Set it to `false` for tasks " +
+      "that compute for long between batches. Not set: the value of `asynchronous`. It has no effect without a GPU.",
     Values.boolean
   )
 
@@ -55,32 +68,18 @@ object WriteConf
     prefix + "unsupported",
     "What to do with a write that the writer cannot do as Spark does, because of a type, a codec or an option " +
       "([the guide](../guides/writer.md) lists them). `local`: Spark's own Parquet or ORC writer writes the files, " +
-      "and the log gives the reason. `fail`: the write fails with the reason.",
+      "and the log gives the reason. `fail`: the write fails with the reason; set it to learn which writes do not use " +
+      "the writer.",
     Values.choice("fail", "local"),
     Some("local")
   )
 
-  override val replyTimeout: ConfigEntry[Long] = ConfigEntry(
-    prefix + "replyTimeout",
-    "Fail a task when the writer has been silent for this long. A live writer sends a keepalive every 30 seconds, " +
-      "however slow its storage is. 0: no limit but `deadline`.",
-    Values.milliseconds(least = 0),
-    Some("10min")
-  )
-
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "batchBytes",
-    "Target size of a batch of rows.",
+    s"Target size of a batch of rows. An open file holds up to $WindowBatches batches in the executor while the writer " +
+      "has no room for them. Lower it where a task has many files open at once and executors are short of memory.",
     Values.bytes(least = 1L << 10, most = 1L << 30),
     Some("4m")
-  )
-
-  override val windowBytes: ConfigEntry[Long] = ConfigEntry(
-    prefix + "windowBytes",
-    "Maximum bytes of batches that an open file holds in the executor while it has no credit to send them. Beyond " +
-      "that the task waits. A single batch that is larger is held alone.",
-    Values.bytes(least = 1L << 10, most = 1L << 40),
-    Some("16m")
   )
 
   /** All settings, in the order of the reference page. */
@@ -103,7 +102,16 @@ object WriteConf
       s"$format needs a writer service: set ${endpoint.key} to its address"
     ))
     WriteSettings(
-      connection = connection(address, lookup),
+      connection = connection(
+        address,
+        lookup,
+        ExchangeLimits(
+          ReplyTimeoutMilliseconds,
+          // A file is open for as long as its task computes rows.
+          deadlineMilliseconds = 0,
+          WindowBatches * batchBytes.require(lookup)
+        )
+      ),
       delivery = delivery.require(lookup),
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),

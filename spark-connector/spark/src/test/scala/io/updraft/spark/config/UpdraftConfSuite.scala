@@ -18,7 +18,7 @@ class UpdraftConfSuite extends AnyFunSuite {
 
   test("without an endpoint there are no settings") {
     assert(settings().isEmpty)
-    assert(settings(UpdraftConf.windowBatches.key -> "2").isEmpty)
+    assert(settings(UpdraftConf.windowBytes.key -> "1m").isEmpty)
   }
 
   test("a query can switch the pool off") {
@@ -27,8 +27,8 @@ class UpdraftConfSuite extends AnyFunSuite {
 
   test("every setting but the endpoint has a default or may be absent") {
     val read = settings(endpoint).get
-    assert(read.windowBatches == 4)
-    assert(read.connection.windowBytes == (16L << 20))
+    assert(read.connection.limits == ExchangeLimits(0, 0, 16L << 20))
+    assert(read.clientOptions().windowBatches == 4)
     assert(read.batchBytes == (1L << 20))
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")
@@ -65,7 +65,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     val wrong = Seq(
       UpdraftConf.endpoint.key -> "http://pool:8815",
       UpdraftConf.fallback.key -> "maybe",
-      UpdraftConf.windowBatches.key -> "0",
+      UpdraftConf.maxReplays.key -> "-1",
       UpdraftConf.batchBytes.key -> "1",
       UpdraftConf.connectTimeout.key -> "soon",
       UpdraftConf.enabled.key -> "yes please"
@@ -137,6 +137,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     val settings = WriteConf.settings(conf, options, "updraft-orc")
     assert(settings.delivery == "return")
     assert(settings.batchBytes == (1L << 20))
+    assert(settings.connection.limits == ExchangeLimits(600_000, 0, 4L << 20))
     val wrong = intercept[IllegalArgumentException](
       WriteConf.settings(conf, Map(WriteConf.delivery.key -> "post"), "updraft-orc")
     )
