@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the chart's settings.yaml: which settings of the services each place in its values takes; with --check it
-only says whether the file is in step.
+"""Writer of the chart's settings.yaml, which says which settings of the services each place in its values takes.
+
+With --check it only says whether the file is in step.
 
 `updraft_server.chart_values` says which half of a pool takes a setting.
 """
@@ -48,7 +49,7 @@ _CHART = {
 
 
 def settings() -> str:
-    """The file."""
+    """Return the file."""
     server = ServerSettings.model_fields.keys() - _CHART.keys()
     writer = WriterSettings.model_fields.keys() - _CHART.keys()
     places = {

@@ -46,7 +46,7 @@ def _rows(node: yaml.Node | None, prefix: str, lines: list[str]) -> Iterator[tup
 
 
 def _text_above(lines: list[str], key: int) -> str:
-    """The comment directly above a line, from the line with `# --` on."""
+    """Return the comment directly above a line, from the line with `# --` on."""
     comment: list[str] = []
     for line in reversed(lines[:key]):
         text = line.strip()

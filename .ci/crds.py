@@ -81,7 +81,7 @@ def _archive(release: _Release) -> zipfile.ZipFile:
 
 
 def _closed(schema: Any) -> Any:
-    """A structural schema as JSON Schema, in which a field that the definition does not know is an error."""
+    """Return a structural schema as JSON Schema, in which a field that the definition does not know is an error."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):

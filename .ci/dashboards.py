@@ -39,7 +39,7 @@ def _variable(name: str, query: str) -> dashboard.QueryVariable:
 
 
 def written(table: dict[str, Any]) -> str:
-    """The JSON of one dashboard."""
+    """Return the JSON of one dashboard."""
     built = dashboard.Dashboard(table["title"]).uid(f"updraft-{table['name']}").tags(["updraft"])
     built = built.refresh("30s").time("now-3h", "now").readonly()
     prefix = "updraft_writer_quota_bytes" if table["name"] == "writers" else "updraft_workers"
@@ -52,7 +52,7 @@ def written(table: dict[str, Any]) -> str:
 
 
 def page(tables: list[dict[str, Any]]) -> str:
-    """The page of all dashboards: what each panel shows, by which query."""
+    """Return the page of all dashboards: what each panel shows, by which query."""
     lines = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "<!-- Written by `make docs` from deploy/helm/dashboards.toml. -->",

@@ -70,7 +70,7 @@ def python(release: Release) -> None:
 
 
 def java(release: Release) -> None:
-    """The connector for each Spark with its sources and POM, in the layout of a Maven repository."""
+    """Return the connector for each Spark with its sources and POM, in the layout of a Maven repository."""
     for jar in _jars(release):
         artifact = jar.name.removesuffix(f"-{release.version}.jar")
         folder = release.into / "maven" / _GROUP.replace(".", "/") / artifact / release.version
@@ -82,7 +82,7 @@ def java(release: Release) -> None:
 
 
 def chart(release: Release) -> None:
-    """The chart, as `helm package` makes it but for the times in it."""
+    """Return the chart, as `helm package` makes it but for the times in it."""
     with tempfile.TemporaryDirectory() as folder:
         helm = Path(sys.executable).with_name("helm")
         _run(release, str(helm), "package", str(_ROOT / "deploy/helm/updraft"), "--destination", folder)
@@ -95,7 +95,7 @@ def chart(release: Release) -> None:
 
 
 def images(release: Release) -> None:
-    """What the images are built from: the Dockerfiles, and what .dockerignore lets them see."""
+    """Return the files that the images are built from: the Dockerfiles, and what .dockerignore lets them see."""
     wanted = (".dockerignore", "pyproject.toml", "uv.lock", "proto", "flight-server", "gpu-writer", "deploy/cli")
     tracked = _tracked(*wanted, "deploy/images", "LICENSE")
     prefix = f"updraft-images-{release.version}"
@@ -126,14 +126,14 @@ def sums(release: Release) -> None:
 
 
 def _jars(release: Release) -> list[Path]:
-    """The connector's jar for each Spark that it is built against, newest first."""
+    """Return the connector's jar for each Spark that it is built against, newest first."""
     table = tomllib.loads((_ROOT / "spark-versions.toml").read_text())
     target = _CONNECTOR / "bundle/target"
     return [target / f"updraft-spark-{row['version']}_2.13-{release.version}.jar" for row in table["jar"]]
 
 
 def _sources(release: Release, spark: str) -> bytes:
-    """The sources that are compiled for a Spark, by their packages."""
+    """Return the sources that are compiled for a Spark, by their packages."""
     profiles = _profile_folders()[spark]
     folders = ["proto", "spark-connector/client/src/main/java", *(f"spark-connector/spark/{name}" for name in profiles)]
     content = io.BytesIO()
@@ -153,7 +153,7 @@ def _sources(release: Release, spark: str) -> bytes:
 
 
 def _profile_folders() -> dict[str, list[str]]:
-    """The folders of sources of each Spark, as the profiles of the connector's pom.xml name them."""
+    """Return the folders of sources of each Spark, as the profiles of the connector's pom.xml name them."""
     profiles = ElementTree.parse(_CONNECTOR / "pom.xml").getroot().findall(f"{{{_POM}}}profiles/{{{_POM}}}profile")
     found = {}
     for profile in profiles:
@@ -165,7 +165,7 @@ def _profile_folders() -> dict[str, list[str]]:
 
 
 def _pom(release: Release, artifact: str, spark: str) -> bytes:
-    """The POM of a jar that brings along what Spark does not have."""
+    """Return the POM of a jar that brings along what Spark does not have."""
     project = ElementTree.Element("project", xmlns=_POM)
     fields = {
         "modelVersion": "4.0.0",
@@ -189,7 +189,7 @@ def _pom(release: Release, artifact: str, spark: str) -> bytes:
 
 
 def _tracked(*paths: str) -> list[str]:
-    """What git has beneath these paths of the repository."""
+    """Return the files that git tracks below these paths of the repository."""
     listed = subprocess.run(["git", "ls-files", "-z", "--", *paths], cwd=_ROOT, capture_output=True, check=True)
     return [name for name in listed.stdout.decode().split("\0") if name]
 

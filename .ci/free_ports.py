@@ -14,7 +14,7 @@ _LAST_PORT = 2**16 - 1
 
 
 def problem(variable: str, value: str, offsets: list[int]) -> str | None:
-    """What is wrong with the port `value` of the make variable, or with one at `offsets` from it; else None."""
+    """Return what is wrong with the port `value` of the make variable, or with one at `offsets` from it; else None."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _LAST_PORT - max(offsets):
         return f"{variable}={value} is no port: a number from 1 to {_LAST_PORT - max(offsets)} is needed"
     for offset in offsets:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the version of Updraft, which pyproject.toml decides, where a file has to spell it; with --check it only says
-which file spells another one.
+"""Writer of Updraft's version, which pyproject.toml decides, into each file that has to spell it.
+
+With --check it only says which file spells another one.
 """
 
 import argparse
@@ -42,12 +43,12 @@ _PLACES = {
 
 
 def decided(root: Path) -> str:
-    """The version that pyproject.toml names."""
+    """Return the version that pyproject.toml names."""
     return str(tomllib.loads((root / _SOURCE).read_text())["project"]["version"])
 
 
 def stale(root: Path, version: str, *, write: bool) -> list[str]:
-    """The files that spell another version, or none; with `write` they spell this one afterwards."""
+    """Return the files that spell another version, or none; with `write` they spell this one afterwards."""
     found = []
     for name, pattern in _PLACES.items():
         path = root / name

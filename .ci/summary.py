@@ -23,9 +23,16 @@ class Count:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    seconds: float = 0.0
+    """What the tests took, one after the other; suites run beside each other."""
 
     def __add__(self, other: "Count") -> "Count":
-        return Count(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+        return Count(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.seconds + other.seconds,
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ def count_report(report: Path) -> Count:
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):
         tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        total += Count(tests - failed - skipped, failed, skipped)
+        total += Count(tests - failed - skipped, failed, skipped, float(suite.get("time", 0)))
     return total
 
 
@@ -66,7 +73,7 @@ def collect(reports: Path, connector: Path) -> tuple[dict[str, Count], list[Fail
 def failed_stages(
     stages: Iterable[str], notes: Path, suites: dict[str, Count], cut_off: Collection[str]
 ) -> list[Failure]:
-    """The stages that did not pass, or passed without a report; `cut_off` names suites that count as failed already."""
+    """Return the stages that failed, or left no report; `cut_off` names suites that already count as failed."""
     failures = []
     for stage in stages:
         started, passed = notes / f"{stage}.started", (notes / f"{stage}.passed").exists()
@@ -100,7 +107,8 @@ def main() -> int:
     failures += failed_stages(options.stages, options.reports / "stages", suites, cut_off)
     total = sum(suites.values(), Count(failed=sum(failure.failed for failure in failures)))
     for name, count in suites.items():
-        print(f"{name:32} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped")
+        took = f" {count.seconds:6.0f} s" if count.seconds else ""
+        print(f"{name:32} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped{took}")
     for failure in failures:
         print(f"{failure.name:32} {failure.reason}")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")

@@ -103,6 +103,11 @@ def test_tests_that_fail_count_once_and_name_their_stage(tmp_path: Path) -> None
     assert (check.status != 0, check.last_line) == (True, "7 passed, 1 failed, 4 skipped")
 
 
+def test_a_suite_says_how_long_its_tests_took(tmp_path: Path) -> None:
+    check = _check(tmp_path, UNIT="""$(call REPORT,0); sed -i 's/tests=/time="61.7" tests=/' $(REPORTS)/unit.xml""")
+    assert check.said_of("unit") == "2 passed   0 failed   1 skipped     62 s"
+
+
 @pytest.mark.parametrize("ending", ["kill -SEGV $$$$", "true"])
 def test_a_suite_that_leaves_no_report_does_not_look_like_success(tmp_path: Path, ending: str) -> None:
     check = _check(tmp_path, UNIT=ending)

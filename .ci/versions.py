@@ -43,7 +43,7 @@ class Table:
         self.tables: Row = parsed["tables"]
 
     def jar_of(self, spark: Row) -> Row:
-        """The jar that runs on a Spark."""
+        """Return the jar that runs on a Spark."""
         return next(jar for jar in self.jars if jar["version"] == spark["jar"])
 
 
@@ -67,7 +67,7 @@ def _profile(jar: Row, *, default: bool) -> str:
 
 
 def variables(table: Table) -> str:
-    """Make's variables: the versions, newest first, the jar of each, and those of what is tested beside Updraft."""
+    """Return Make's variables: the versions, newest first, their jars, and versions of what is tested beside them."""
     jars = "".join(f"JAR_OF_{spark['version']} := {spark['jar']}\n" for spark in table.sparks)
     sparks = " ".join(spark["version"] for spark in table.sparks)
     beside = {"RAPIDS": table.rapids["version"], "RAPIDS_SPARK": table.rapids["spark"]}
@@ -77,7 +77,7 @@ def variables(table: Table) -> str:
 
 
 def groups(table: Table) -> str:
-    """uv's dependency groups: one pyspark each."""
+    """Return uv's dependency groups: one pyspark each."""
     return "".join(f'{group} = ["pyspark=={pyspark}"]\n' for group, pyspark in _groups(table).items())
 
 
@@ -88,12 +88,12 @@ def conflicts(table: Table) -> str:
 
 
 def extra(table: Table) -> str:
-    """What a pool that runs session functions needs."""
+    """Return the requirements of a pool that runs session functions."""
     return f"spark = {_pyspark(table)}\n"
 
 
 def pyspark(table: Table) -> str:
-    """The same, for whoever installs `updraft-spark` into an environment without PySpark."""
+    """Return the requirements of `updraft-spark` in an environment without PySpark."""
     return f"pyspark = {_pyspark(table)}\n"
 
 
@@ -108,12 +108,12 @@ def jars(table: Table) -> str:
 
 
 def lines(table: Table) -> str:
-    """The jars that the wheel `updraft-spark` carries."""
+    """Return the jars that the wheel `updraft-spark` carries."""
     return f"jars = [{', '.join(chr(34) + jar['version'] + chr(34) for jar in table.jars)}]\n"
 
 
 def compatibility(table: Table) -> str:
-    """The table of docs/compatibility.md."""
+    """Return the table of docs/compatibility.md."""
     head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool"]
     rows = [head, ["---"] * len(head)]
     for spark in table.sparks:
@@ -131,7 +131,7 @@ def compatibility(table: Table) -> str:
 
 
 def workflow(table: Table) -> str:
-    """The Sparks of a matrix of jobs."""
+    """Return the Sparks of a matrix of jobs."""
     sparks = ", ".join(f'"{spark["version"]}"' for spark in table.sparks)
     return f"        spark: [{sparks}]\n"
 
@@ -153,7 +153,7 @@ _PARTS: dict[str, Callable[[Table], str]] = {
 
 
 def fill(text: str, table: Table) -> str:
-    """A file's text with every place in it written anew."""
+    """Return a file's text with every place in it written anew."""
     return _PLACE.sub(lambda match: match[1] + _PARTS[match[2]](table) + match[3], text)
 
 

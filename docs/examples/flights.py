@@ -36,7 +36,7 @@ def fitted_model(flights: DataFrame) -> Pipeline:
 
 
 def expected_delay(model: Pipeline) -> Callable[..., Column]:
-    """A pandas UDF that scores whole columns with the model; null if the departure is unknown."""
+    """Return a pandas UDF that scores whole columns with the model; null if the departure is unknown."""
 
     @F.pandas_udf("double")
     def score(dep_delay: pd.Series, distance: pd.Series, hour: pd.Series, month: pd.Series) -> pd.Series:
@@ -49,7 +49,7 @@ def expected_delay(model: Pipeline) -> Callable[..., Column]:
 
 @F.udf(StringType(), useArrow=False)
 def maker(text: str | None) -> str:
-    """The maker's usual name: 'AIRBUS INDUSTRIE' and 'AIRBUS' are the same."""
+    """Return the maker's usual name: 'AIRBUS INDUSTRIE' and 'AIRBUS' are the same."""
     if text is None:
         return "unknown"
     words = [word for word in text.title().split() if word not in {"Industrie", "Corporation", "Inc", "Co", "Aircraft"}]

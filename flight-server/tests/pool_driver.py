@@ -77,11 +77,11 @@ class Zygotes:
             generation=generation,
             is_successor=is_successor,
         )
-        self._door: socket.socket
+        self._zygote: socket.socket
         self.process = self._started()
 
     def _started(self) -> Child:
-        self._door, zygotes_end = packet_pair()
+        self._zygote, zygotes_end = packet_pair()
         with zygotes_end:
             return start_zygote(self._settings, zygotes_end)
 
@@ -91,14 +91,14 @@ class Zygotes:
 
     def retire(self) -> None:
         """As a supervisor does once a successor has started."""
-        self._door.close()
+        self._zygote.close()
 
     def connection(self) -> socket.socket:
         """A front's; raises OSError when the zygote has ended."""
         front_end, zygote_end = packet_pair()
         with zygote_end:
             try:
-                socket.send_fds(self._door, [str(os.getpid()).encode()], [zygote_end.fileno()])
+                socket.send_fds(self._zygote, [str(os.getpid()).encode()], [zygote_end.fileno()])
             except OSError:
                 front_end.close()
                 raise
@@ -115,7 +115,7 @@ class Zygotes:
 
     def _end(self) -> None:
         self.process.end()
-        self._door.close()
+        self._zygote.close()
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from tests.chart.chart import CHART, ChartError, render
 from updraft_server.chart_values import value_of as value_in_pools
 from updraft_server.settings import SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
-from updraft_writer.chart_values import value_of as value_in_the_writer
 from updraft_writer.settings import ServeSettings as WriterSettings
+from updraft_writer.settings import value_of as value_in_the_writer
 
 _PLACES = yaml.safe_load((CHART / "settings.yaml").read_text())
 

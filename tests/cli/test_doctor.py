@@ -142,7 +142,7 @@ def test_a_drivers_key_belongs_on_the_driver_alone(pool: LocalPool, token_file: 
     mounted = {"spark.kubernetes.executor.secrets.t": str(token_file.parent)}
     (found,) = (finding for finding in _findings(_right(pool) | key | mounted) if finding.check == "mounts")
     assert found.level is Level.ERROR
-    assert "whoever takes one over signs as the driver" in found.found
+    assert "anybody who takes one over can sign as the driver" in found.found
 
 
 def test_a_file_that_is_mounted_in_executors_is_not_warned_of(pool: LocalPool, token_file: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_missing_client_certificate_is_found(careful: _Careful) -> None:
 def test_a_client_certificate_of_a_stranger_is_found(careful: _Careful, stranger: Authority) -> None:
     theirs = stranger.identity("client")
     error = careful.error(tls_certificateFile=str(theirs.certificate), tls_keyFile=str(theirs.key))
-    assert "does not know who signed" in error.advice
+    assert "lacks the authority that signed" in error.advice
 
 
 def test_a_certificate_without_its_key_is_found(careful: _Careful) -> None:
@@ -277,7 +277,7 @@ def test_a_certificate_without_its_key_is_found(careful: _Careful) -> None:
 
 def test_no_tls_where_there_is_some_is_found(careful: _Careful, careful_pool: LocalPool) -> None:
     error = careful.error(endpoint=f"grpc://{careful_pool.tcp_address}")
-    assert "speaks TLS, and the endpoint does not" in error.found
+    assert "speaks TLS, but the endpoint does not" in error.found
 
 
 @pytest.mark.parametrize("token", ["", "guessed"])

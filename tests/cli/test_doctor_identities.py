@@ -127,7 +127,7 @@ def test_the_roots_of_a_writer_are_named(ask: Ask) -> None:
 
 def test_a_conf_that_names_the_tenant_of_somebody_else_is_found(ask: Ask) -> None:
     error = _error(ask("full", tenant="b"))
-    assert (error.check, error.found) == ("tenant", "the conf names the tenant 'b', and 'full-of-a' is of 'a'")
+    assert (error.check, error.found) == ("tenant", "the conf names the tenant 'b', but 'full-of-a' belongs to 'a'")
 
 
 @pytest.mark.parametrize("peer", ["udf", "write"])

@@ -76,7 +76,7 @@ def test_a_key_that_the_pool_knows_is_named(ask: Ask, signing: Signing) -> None:
 
 def test_a_job_without_a_key_hears_what_to_set(ask: Ask) -> None:
     missing = ask("")
-    assert (missing.level, missing.found) == (Level.ERROR, "the pool runs only what its driver has signed")
+    assert (missing.level, missing.found) == (Level.ERROR, "the pool runs only functions that their driver has signed")
     assert f"set {KEY_FILE}; make a key with `openssl genpkey" in missing.advice
 
 
@@ -117,7 +117,7 @@ def test_a_lifetime_beyond_that_of_the_signer_is_found(ask: Ask, signing: Signin
     found = ask(str(signing.key_file), lifetime=lifetime)
     assert found.level is level
     if level is Level.ERROR:
-        assert "meant to hold for 691200 seconds, and its signer may sign for 604800" in found.found
+        assert "valid for 691200 seconds, but its signer may sign for at most 604800" in found.found
         assert found.advice.startswith(f"lower {LIFETIME}")
 
 
@@ -126,7 +126,7 @@ def test_the_lifetime_that_a_job_has_by_default_is_checked_too(ask: Ask, signing
     try:
         found = ask(str(signing.key_file))
         assert found.level is Level.ERROR
-        assert "its signer may sign for 86400" in found.found
+        assert "its signer may sign for at most 86400" in found.found
         assert ask(str(signing.key_file), lifetime="24h").level is Level.OK
     finally:
         signing.trust(signing.driver)
@@ -134,7 +134,7 @@ def test_the_lifetime_that_a_job_has_by_default_is_checked_too(ask: Ask, signing
 
 def test_what_is_no_duration_is_found(ask: Ask, signing: Signing) -> None:
     found = ask(str(signing.key_file), lifetime="a week")
-    assert (found.level, found.found) == (Level.ERROR, f"{LIFETIME} = 'a week' is no duration")
+    assert (found.level, found.found) == (Level.ERROR, f"{LIFETIME} = 'a week' is not a duration")
 
 
 def test_a_key_is_checked_where_a_pool_only_prefers_signatures(ask_lenient: Ask, signing: Signing) -> None:

@@ -78,22 +78,23 @@ def test_a_new_module_is_written_as_ruff_writes_it(module: Path) -> None:
 
 def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path, updraft: Run) -> None:
     with serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown:
-        until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        until("it serves", lambda: "Ctrl-C to stop" in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "greeting(name: string not null, word: string not null = 'Hello') -> string not null" in shown()
         assert "echo" not in shown()
         assert greetings(endpoint(shown())) == ["Hello, Ada!", "Hello, Bob!"]
         module.write_text(module.read_text().replace('"Hello"', '"Hi"'))
-        until("it serves again", lambda: shown().count("Ctrl-C ends") == 2, timeout_seconds=2 * HANG_SECONDS)
+        until("it serves again", lambda: shown().count("Ctrl-C to stop") == 2, timeout_seconds=2 * HANG_SECONDS)
         assert "my_functions.py changed" in shown()
         assert greetings(endpoint(shown())) == ["Hi, Ada!", "Hi, Bob!"]
         module.write_text("def broken(:\n")
-        refused = "the functions were not loaded again: they serve on as they were"
+        refused = "the functions were not reloaded: the previous ones stay in use"
         until("it says what is wrong", lambda: refused in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "SyntaxError" in shown().split(refused)[1]
         assert "my_functions.py, line 1" in shown()
         listed = updraft("functions", "--endpoint", endpoint(shown())).stdout
-        assert "newer functions were not loaded, and these serve on: " in listed
+        assert "newer functions were refused, so the pool still serves these: " in listed
         assert "SyntaxError" in listed
+        assert "ready, newer functions refused" in updraft("status", "--endpoint", endpoint(shown())).stdout
         module.write_text("import os\n\nos._exit(3)\n")
         until("it says so", lambda: shown().count(refused) == 2, timeout_seconds=2 * HANG_SECONDS)
         assert "the process that ran its code exited with code 3" in shown().split(refused)[2]
@@ -127,11 +128,11 @@ def test_a_call_that_runs_ends_with_its_code_and_the_next_one_has_the_new_code(m
         ThreadPoolExecutor(1) as calling,
         serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown,
     ):
-        until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        until("it serves", lambda: "Ctrl-C to stop" in shown(), timeout_seconds=2 * HANG_SECONDS)
         running = calling.submit(greetings, endpoint(shown()))
         until("it runs", lambda: list(place.glob("Ada-*")))
         module.write_text(SLOW.format(place=str(place), word="Good morning"))
-        until("it serves again", lambda: shown().count("Ctrl-C ends") == 2, timeout_seconds=2 * HANG_SECONDS)
+        until("it serves again", lambda: shown().count("Ctrl-C to stop") == 2, timeout_seconds=2 * HANG_SECONDS)
         assert greetings(endpoint(shown()), BOB) == ["Good morning, Bob"]
         assert not running.done()
         (place / "Ada.go").touch()
@@ -157,7 +158,7 @@ def test_a_port_that_is_taken_ends_it(module: Path, typed: Run) -> None:
 @pytest.mark.parametrize("name", ["my-functions", "class"])
 def test_a_name_that_python_cannot_import_is_refused(typed: Run, name: str) -> None:
     ended = typed("new", name)
-    assert (ended.returncode, "is no name for a Python module" in ended.stderr) == (1, True)
+    assert (ended.returncode, "is not a name for a Python module" in ended.stderr) == (1, True)
 
 
 def test_a_name_of_pythons_own_library_is_refused(typed: Run) -> None:
@@ -169,5 +170,5 @@ def test_nothing_is_written_over(typed: Run, module: Path, monkeypatch: pytest.M
     monkeypatch.chdir(module.parent.parent)
     module.write_text("mine")
     ended = typed("new", "my_functions")
-    assert (ended.returncode, "is there already" in ended.stderr) == (1, True)
+    assert (ended.returncode, "exists already" in ended.stderr) == (1, True)
     assert module.read_text() == "mine"

@@ -19,7 +19,7 @@ from tests.support.writer import LocalWriter
 def test_a_pool_is_shown_with_health_load_and_versions(pool: LocalPool, updraft: Run) -> None:
     shown = updraft("status", "--endpoint", pool.tcp_endpoint).stdout.splitlines()
     assert shown[0].split() == ["ENDPOINT", "HEALTH", "STATE", "LOAD", "VERSIONS", "SANDBOX", "CERTIFICATE"]
-    assert "serving  ready  0 of 1 busy, 0 wait" in shown[1]
+    assert "serving  ready  0 of 1 busy, 0 waiting" in shown[1]
 
 
 def test_a_writer_is_shown_with_its_quota(writer: LocalWriter, updraft: Run) -> None:

@@ -122,7 +122,9 @@ def test_a_secret_that_is_there_stays_as_it_is(api_server: ApiServer, capsys: py
 
 def test_a_secret_without_what_is_read_from_it_is_an_error(api_server: ApiServer) -> None:
     api_server.secrets["a-token"] = {"data": {"token": "dA=="}}
-    with pytest.raises(ClusterError, match="a-token is there without the key tokens: add it, or delete the Secret"):
+    with pytest.raises(
+        ClusterError, match="a-token exists but lacks the key tokens: add the key, or delete the Secret"
+    ):
         Tokens(names=["a-token"]).cli_cmd()
 
 
@@ -148,7 +150,7 @@ _OF_ONE_THAT_WENT = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "a-to
 def test_a_secret_that_somebody_else_has_made_is_an_error(api_server: ApiServer, references: list[Any]) -> None:
     data = {"token": "dA==", "tokens": "dA=="}
     api_server.secrets["a-token"] = {"metadata": {"name": "a-token", "ownerReferences": references}, "data": data}
-    with pytest.raises(ClusterError, match="a-token was not made for a-token, and whoever made it knows its token"):
+    with pytest.raises(ClusterError, match="a-token was not created for a-token, and its creator knows the token"):
         Tokens(names=["a-token"], owned=True).cli_cmd()
 
 
@@ -194,11 +196,11 @@ def test_a_copy_follows_a_token_that_was_rotated(api_server: ApiServer, capsys: 
 def test_a_secret_of_somebody_else_is_not_overwritten_by_a_copy(api_server: ApiServer) -> None:
     theirs = {"metadata": {"name": "a-token"}, "data": {"token": "dA=="}}
     api_server.secrets["etl/a-token"] = theirs
-    with pytest.raises(ClusterError, match="a-token was not made for a-token"):
+    with pytest.raises(ClusterError, match="a-token was not created for a-token"):
         _copy_once()
     assert theirs["data"] == {"token": "dA=="}
 
 
 def test_only_what_it_makes_is_copied(api_server: ApiServer) -> None:
-    with pytest.raises(ClusterError, match="--copies etl/other: other is not one of the Secrets that this makes"):
+    with pytest.raises(ClusterError, match="--copies etl/other: other is not one of the Secrets named here"):
         Tokens(names=["a-token"], copies=["etl/other"]).cli_cmd()

@@ -67,7 +67,7 @@ ERRORS = {
     "undeclared": r"returned the columns \(x: int64, y: int64\), but has declared, or returned before, \(y: int64\)",
     "inconstant": r"returned the columns \(x_3: int64, .*\), but has declared, or returned before, \(x_1: int64, .*\)",
     "broken_schema": "KeyError",
-    "no_schema": "result= of function 'no_schema' gave no pyarrow.Schema: NoneType",
+    "no_schema": "result= of function 'no_schema' returned NoneType, not a pyarrow.Schema",
 }
 
 

@@ -67,13 +67,19 @@ def _is_value(path: str) -> bool:
     return _has(own, path.split(".")) or (first in ("front", "workers", "writer") and _has(values["common"], rest))
 
 
+def _is_metric(name: str) -> bool:
+    """Return whether the services have it, whole or behind the prefix that a metric of both services takes."""
+    shared = re.sub(r"^updraft_(writer_)?", "prefix}_", name)
+    return name in _sources() or f'{shared}"' in _sources()
+
+
 def _unknown(text: str) -> list[str]:
     commands = (ServerSettings, SeparateWorkersSettings, WriterSettings)
     settings = {name for settings in commands for name in settings.model_fields}
     variables = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in settings}
     unknown = [conf for conf in _CONF.findall(text) if conf not in _confs()]
     unknown += [name for name in _VARIABLE.findall(text) if name not in variables]
-    unknown += [name for name in _METRIC.findall(text) if _PARTS_OF_A_METRIC.sub("", name) not in _sources()]
+    unknown += [name for name in _METRIC.findall(text) if not _is_metric(_PARTS_OF_A_METRIC.sub("", name))]
     return unknown + [path for path in _VALUE.findall(text) if not _is_value(path)]
 
 

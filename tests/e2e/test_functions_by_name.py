@@ -88,7 +88,7 @@ def test_a_default_is_left_out_before_other_arguments(
 
 def test_a_default_that_is_too_large_to_be_described_is_left_out_at_the_end_alone(named: SparkSession) -> None:
     assert values(named, "SELECT updraft.default.vast(1)") == [5002]
-    with pytest.raises(PySparkException, match="argument text is left out and one behind it is not"):
+    with pytest.raises(PySparkException, match="argument text is missing, but a later one is given"):
         named.sql("SELECT updraft.default.vast(1, last => 3)")
 
 
@@ -112,11 +112,14 @@ def test_a_table_function_has_names_and_defaults(named: SparkSession, call: str,
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("rebate()", "was called with 0 arguments: it is rebate(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = "),
+        (
+            "rebate()",
+            "was called with 0 arguments: its signature is rebate(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = ",
+        ),
         ("rebate(1, 2, 3)", "was called with 3 arguments"),
         ("rebate(1, reduction => 2)", "it has no argument reduction"),
         ("rebate(1, price => 2)", "argument price is given twice"),
-        ("rebate(percent => 2)", "argument price is left out"),
+        ("rebate(percent => 2)", "argument price is missing"),
         ("add(array(1), 2)", "DATATYPE_MISMATCH"),
         ("words('a b')", "call it in FROM"),
         ("nothing(1)", "has no function nothing"),
@@ -168,11 +171,11 @@ def test_show_lists_functions_and_describe_says_what_their_authors_said(named: S
             "words",
             [
                 "words(text STRING NOT NULL) -> TABLE(word STRING NOT NULL, length BIGINT NOT NULL)",
-                "The words of a text.",
+                "Return the words of a text.",
                 "version: 1",
             ],
         ),
-        ("mean", ["mean(value DOUBLE NOT NULL) -> DOUBLE", "The mean of the values.", "version: 1"]),
+        ("mean", ["mean(value DOUBLE NOT NULL) -> DOUBLE", "Mean of the values.", "version: 1"]),
         (
             "unloadable",
             [
@@ -186,7 +189,7 @@ def test_show_lists_functions_and_describe_says_what_their_authors_said(named: S
             "echo",
             [
                 (
-                    "echo: Spark cannot call it: it takes any columns, and SQL needs their types: "
+                    "Spark cannot call echo: it takes any columns, and SQL needs their types: "
                     "declare them in its type hints"
                 )
             ],
@@ -355,7 +358,7 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
         lateral = f"SELECT id, w.word, length FROM texts, LATERAL {catalog}words(text) AS w ORDER BY id, w.word"
         assert values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
         assert values(named, f"SELECT word FROM {catalog}words(text => 'a bb')") == ["a", "bb"]
-        with pytest.raises(PySparkException, match="add gives no table"):
+        with pytest.raises(PySparkException, match="add does not return a table"):
             named.sql(f"SELECT * FROM {catalog}add(1, 2)")
 
 
@@ -395,7 +398,8 @@ def test_functions_of_spark_do_not_need_the_pool_of_the_current_namespace(
             assert values(session, "SELECT builtin.upper('a'), id FROM builtin.range(1)") == [("A", 0)]
         session.conf.set("spark.updraft.udf.connectTimeout", "1s")
         seen = (
-            r"does not say what functions it has: no answer within 1.0 s \(.*\): connection refused: nothing listens at"
+            r"cannot list the functions of the pool at .*: no answer within 1.0 s \(.*\): connection refused: "
+            "nothing listens at"
         )
         with pytest.raises((PySparkException, Py4JJavaError), match=seen):
             session.sql("SELECT slug('a')")

@@ -28,7 +28,7 @@ from tests.support.pool import LocalPool
 from tests.support.waiting import HANG_SECONDS, until
 
 _HOME, _ADDRESS = "/home/ada", "127.0.0.1:8815"
-_SERVED = "Ctrl-C ends.\n"
+_SERVED = "press Ctrl-C to stop.\n"
 # A machine that is busy starts a pool or a JVM slowly.
 _SECONDS = 2 * HANG_SECONDS
 _ELSEWHERE = ("pip install --quiet dist", "buildah ", "helm ", "updraft functions --namespace")

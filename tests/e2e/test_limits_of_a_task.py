@@ -127,7 +127,7 @@ def test_a_task_that_may_not_go_on_at_another_worker_names_the_setting(spark: Sp
 
     with _pool() as pool:
         error = _error(spark, pool, dies, maxReplays="0")
-    assert f"given up after 0 replays in a row ({_PREFIX}.maxReplays): the worker was killed by SIGKILL" in error
+    assert f"gave up after 0 replays in a row ({_PREFIX}.maxReplays): the worker was killed by SIGKILL" in error
 
 
 def test_smaller_batches_let_results_through_that_are_larger_than_a_message_together(spark: SparkSession) -> None:

@@ -204,8 +204,8 @@ def _fallen_back() -> dict[str, str]:
 
 
 _WHY_IT_RAN_THERE = (
-    r"It ran in Spark's own Python worker, whose Python is the executor's, because the pool is unreachable, .*"
-    r"grpc://127\.0\.0\.1:9.*Install what is missing there, or let the function run on a pool"
+    r"The function ran in Spark's own Python worker, with the executor's Python, because the pool is unreachable, .*"
+    r"grpc://127\.0\.0\.1:9.*Install what the executor lacks, or run the function on a pool"
 )
 
 
@@ -242,7 +242,7 @@ def test_an_endpoint_that_accepts_connections_and_says_nothing_can_mean_local(sp
             assert len(frame.collect()) == _ROWS
             plan = executed_plan(frame)
     assert stock_operators(plan)
-    assert "answered within 1.0 s" in plan
+    assert "did not answer within 1.0 s" in plan
     assert "(unreachable)" in plan
 
 
@@ -293,7 +293,7 @@ def test_a_function_of_another_python_stays_local_with_the_reason(
         assert stock_operators(plan)
         assert "the session 2.7" in plan
         assert "(version)" in plan
-        with pytest.raises(Exception, match=r"the session 2\.7: .*Set spark\.updraft\.udf\.endpoint to a pool of"):
+        with pytest.raises(Exception, match=r"the session 2\.7: .*Set spark\.updraft\.udf\.endpoint to a pool with"):
             _plus_one(spark).collect()
 
 

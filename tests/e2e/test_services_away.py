@@ -104,8 +104,8 @@ def test_a_pool_that_is_away_fails_with_what_was_seen_and_the_settings(spark: Sp
         with runtime_confs(spark, _confs(_UDF, endpoint)), pytest.raises(FAILURES) as caught:
             _plus_one(spark).collect()
         assert (
-            f"no pool answers at {endpoint} within 1.0 s ({_UDF}.connectTimeout): {seen}. Set {ENDPOINT} to where the"
-            f" pool listens, or set {_UDF}.fallback = local"
+            f"no pool answers at {endpoint} within 1.0 s ({_UDF}.connectTimeout): {seen}. Set {ENDPOINT} to the address"
+            f" of the pool, or set {_UDF}.fallback = local"
         ) in str(caught.value)
 
 

@@ -115,10 +115,10 @@ _CASES: Mapping[str, Case] = {
     "no certificate": Case(
         lambda at: at.known(tls_certificateFile=None, tls_keyFile=None),
         "certificate",
-        ("asks for a certificate of this client, and was shown none", _CERTIFICATE, _KEY),
+        ("asks for a client certificate, and this client sent none", _CERTIFICATE, _KEY),
     ),
     "a stranger's certificate": Case(
-        lambda at: at.known(**_of(at.strange_client)), "certificate", ("does not accept that of", _CERTIFICATE)
+        lambda at: at.known(**_of(at.strange_client)), "certificate", ("does not accept the one in", _CERTIFICATE)
     ),
     "another authority": Case(
         lambda at: at.known(tls_caFile=at.stranger.certificate), "certificate", (_CA, "PKIX path")
@@ -131,12 +131,12 @@ _CASES: Mapping[str, Case] = {
     "TLS there alone": Case(
         lambda at: at.known(endpoint=f"grpc://{at.guarded.tcp_address}"),
         "unreachable",
-        ("TLS is on one side only", ENDPOINT),
+        ("only one side uses TLS", ENDPOINT),
     ),
     "TLS here alone": Case(
         lambda at: at.known(endpoint=f"grpc+tls://{at.plain.tcp_address}"),
         "unreachable",
-        ("TLS is on one side only", ENDPOINT),
+        ("only one side uses TLS", ENDPOINT),
     ),
     "no token": Case(lambda at: at.known(tokenFile=None), "unauthenticated", (_TOKEN_FILE,)),
     "an unknown token": Case(
@@ -292,4 +292,4 @@ def test_a_place_that_takes_connections_and_says_nothing_is_one_of_them(spark: S
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
         plan = _assert_runs_on_stock(spark, {ENDPOINT: endpoint}, "unreachable")
-    assert f"nothing that listens at {endpoint} answered {_PLANNED}" in plan
+    assert f"the service at {endpoint} did not answer {_PLANNED}" in plan

@@ -65,12 +65,9 @@ def _not_written(spark: SparkSession, endpoint: str, path: Path, mode: str) -> s
     return str(caught.value)
 
 
-def _tls_on_one_side(service: LocalService, speaks: str, wrong: str, right: str, setting: str) -> str:
+def _tls_on_one_side(service: LocalService, uses: str, wrong: str, right: str, setting: str) -> str:
     address = service.tcp_address
-    return (
-        f"TLS is on one side only: {address} speaks {speaks}, and {setting} = {wrong}://{address};"
-        f" it would be {right}://{address}"
-    )
+    return f"only one side uses TLS: {address} {uses} TLS, but {setting} = {wrong}://{address}; use {right}://{address}"
 
 
 Where = Callable[[LocalPool, LocalWriter, LocalPool], tuple[str, str]]
@@ -84,23 +81,23 @@ _OF_A_POOL: Mapping[str, Where] = {
     ),
     "metrics": lambda pool, writer, tls: (
         f"grpc://{pool.metrics_address}",
-        f"{pool.metrics_address} speaks HTTP/1, as a metrics port does: it is not a pool",
+        f"{pool.metrics_address} is not a pool: it speaks HTTP/1, like a metrics port",
     ),
     "metrics by TLS": lambda pool, writer, tls: (
         f"grpc+tls://{pool.metrics_address}",
-        f"{pool.metrics_address} speaks HTTP/1, as a metrics port does: it is not a pool",
+        f"{pool.metrics_address} is not a pool: it speaks HTTP/1, like a metrics port",
     ),
     "admin": lambda pool, writer, tls: (
         f"grpc://{pool.admin_address}",
-        f"{pool.admin_address} answers health checks alone, as an admin port does: it is not a pool",
+        f"{pool.admin_address} is not a pool: it answers only health checks, like an admin port",
     ),
     "TLS there": lambda pool, writer, tls: (
         f"grpc://{tls.tcp_address}",
-        _tls_on_one_side(tls, "TLS", "grpc", "grpc+tls", ENDPOINT),
+        _tls_on_one_side(tls, "uses", "grpc", "grpc+tls", ENDPOINT),
     ),
     "TLS here": lambda pool, writer, tls: (
         f"grpc+tls://{pool.tcp_address}",
-        _tls_on_one_side(pool, "no TLS", "grpc+tls", "grpc", ENDPOINT),
+        _tls_on_one_side(pool, "does not use", "grpc+tls", "grpc", ENDPOINT),
     ),
 }
 
@@ -108,19 +105,19 @@ _OF_A_WRITER: Mapping[str, Where] = {
     "pool": lambda pool, writer, tls: (pool.tcp_endpoint, f"{pool.tcp_address} is a pool, not a writer"),
     "metrics": lambda pool, writer, tls: (
         f"grpc://{writer.metrics_address}",
-        f"{writer.metrics_address} speaks HTTP/1, as a metrics port does: it is not a writer",
+        f"{writer.metrics_address} is not a writer: it speaks HTTP/1, like a metrics port",
     ),
     "admin": lambda pool, writer, tls: (
         f"grpc://{writer.admin_address}",
-        f"{writer.admin_address} answers health checks alone, as an admin port does: it is not a writer",
+        f"{writer.admin_address} is not a writer: it answers only health checks, like an admin port",
     ),
     "TLS there": lambda pool, writer, tls: (
         f"grpc://{tls.tcp_address}",
-        _tls_on_one_side(tls, "TLS", "grpc", "grpc+tls", _WRITE_ENDPOINT),
+        _tls_on_one_side(tls, "uses", "grpc", "grpc+tls", _WRITE_ENDPOINT),
     ),
     "TLS here": lambda pool, writer, tls: (
         f"grpc+tls://{writer.tcp_address}",
-        _tls_on_one_side(writer, "no TLS", "grpc+tls", "grpc", _WRITE_ENDPOINT),
+        _tls_on_one_side(writer, "does not use", "grpc+tls", "grpc", _WRITE_ENDPOINT),
     ),
 }
 
@@ -131,7 +128,7 @@ def test_what_is_no_pool_is_named_for_what_it_is(
 ) -> None:
     endpoint, told = where(pool, writer, with_tls)
     error = _refused(spark, endpoint)
-    assert f"{told}. Set {ENDPOINT} to where the pool listens, or set spark.updraft.udf.fallback = local" in error
+    assert f"{told}. Set {ENDPOINT} to the address of the pool, or set spark.updraft.udf.fallback = local" in error
     # The driver's own error, before there is a task.
     assert "Job aborted" not in error
 

@@ -34,7 +34,7 @@ _CALL_SECONDS = 60
 # More than a kubelet takes to bring a changed ConfigMap to a pod by itself.
 _SYNCED_SECONDS = 180
 _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
-_UNKNOWN_KEY, _NOBODYS = "does not know the key that signed", "no signature counts"
+_UNKNOWN_KEY, _NOBODYS = "does not know the key that signed", "this pool accepts no signature"
 
 
 @contextmanager

@@ -68,6 +68,6 @@ def test_the_command_says_why_there_is_none(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_address_that_spark_would_refuse_is_refused(carried: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--endpoint", "pool:8815"]) == 1
-    assert "--endpoint: 'pool:8815' begins with none of grpc://" in capsys.readouterr().err
+    assert "--endpoint: 'pool:8815' does not begin with any of grpc://" in capsys.readouterr().err
     assert main([]) == 0
     assert "grpc://HOST:8815 is a placeholder" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pyarrow import flight
 
 
 def call(client: flight.FlightClient, path: Sequence[str], batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """The results of a function; `path` is its name, or its name and version."""
+    """Return the results of a function; `path` is its name, or its name and version."""
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(*path))
     with writer:
         writer.begin(batches[0].schema)
@@ -30,7 +30,7 @@ def call(client: flight.FlightClient, path: Sequence[str], batches: Sequence[pa.
 
 
 def signature(info: Any) -> str:
-    """A function's name, arguments and results, of what `list_flights` and `get_flight_info` answer."""
+    """Return a function's name, arguments and results, of what `list_flights` and `get_flight_info` answer."""
     name = "@".join(part.decode() for part in info.descriptor.path)
     if info.total_records < 0:
         return f"{name}(any columns)"

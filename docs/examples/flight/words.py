@@ -20,7 +20,7 @@ class Word(NamedTuple):
 
 @function(version="1", owner="editors")
 def initials(name: str | None) -> str | None:
-    """The first letters of a name's words."""
+    """Return the first letters of a name's words."""
     return "".join(word[0] for word in name.split()).upper() if name is not None else None
 
 

@@ -33,9 +33,9 @@ class Digit:
         self._forest = RandomForestClassifier(n_estimators=200, random_state=0).fit(pictures, digits)
 
     def warm_up(self) -> None:
-        """Called once before the first rows come."""
+        """Prepare once, before the first rows come."""
         self._forest.predict(np.zeros((1, 64)))
 
     def __call__(self, pixels: NumPy[list[float]]) -> NumPy[int]:
-        """The digits of many pictures."""
+        """Return the digits of many pictures."""
         return self._forest.predict(np.stack(pixels))

@@ -53,11 +53,11 @@ class DigitTorch:
             optimizer.step()
 
     def warm_up(self) -> None:
-        """Called once before the first rows come: kernels are loaded."""
+        """Load the kernels, once, before the first rows come."""
         self(pa.array([[0.0] * 64]))
 
     def __call__(self, pixels: Arrow[list[float]]) -> Arrow[int]:
-        """The digits of many pictures, whose pixels lie one after the other in Arrow's memory."""
+        """Return the digits of many pictures, whose pixels lie one after the other in Arrow's memory."""
         if not pc.all(pc.equal(pc.list_value_length(pixels), 64)).as_py():
             raise ValueError("a picture has 64 pixels")
         pictures = pixels.flatten().to_numpy().reshape(len(pixels), 64)

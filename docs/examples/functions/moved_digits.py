@@ -26,5 +26,5 @@ class MovedDigit:
         self._predict = make_predict_fn()
 
     def __call__(self, pixels: NumPy[list[float]]) -> NumPy[int]:
-        """The digits of many pictures."""
+        """Return the digits of many pictures."""
         return self._predict(np.stack(pixels))

@@ -12,18 +12,18 @@ from updraft.functions import Arrow
 
 @function(version="1", owner="pricing", tags=["money"])
 def discount(price: float, percent: float = 10.0) -> float:
-    """The price with so many percent off."""
+    """Return the price with so many percent off."""
     return price * (100 - percent) / 100
 
 
 @function(name="text.slug")
 def slug(title: Arrow[str | None]) -> Arrow[str | None]:
-    """A title as it stands in an address."""
+    """Return a title as it stands in an address."""
     return pc.replace_substring_regex(pc.utf8_lower(title), "[^a-z0-9]+", "-")
 
 
 class Word(NamedTuple):
-    """A row of `words`."""
+    """Row of `words`."""
 
     word: str
     length: int
@@ -31,13 +31,13 @@ class Word(NamedTuple):
 
 @function.table
 def words(text: str) -> Iterator[Word]:
-    """The words of a text."""
+    """Return the words of a text."""
     for word in text.split():
         yield Word(word, len(word))
 
 
 class Sums(NamedTuple):
-    """What `mean` knows of a part of a group."""
+    """State of `mean` for a part of a group."""
 
     total: float
     rows: int
@@ -45,20 +45,20 @@ class Sums(NamedTuple):
 
 @function.aggregate(name="mean")
 class Mean:
-    """The mean of the values."""
+    """Mean of the values."""
 
     def start(self) -> Sums:
-        """Of no values."""
+        """Start without values."""
         return Sums(0.0, 0)
 
     def accumulate(self, state: Sums, value: Arrow[float]) -> Sums:
-        """With values of one group, as many as came together."""
+        """Add the values of one group that arrived together."""
         return Sums(state.total + (pc.sum(value).as_py() or 0.0), state.rows + len(value))
 
     def merge(self, left: Sums, right: Sums) -> Sums:
-        """Of two parts of a group."""
+        """Join the states of two parts of a group."""
         return Sums(left.total + right.total, left.rows + right.rows)
 
     def finish(self, state: Sums) -> float | None:
-        """The result."""
+        """Return the mean."""
         return state.total / state.rows if state.rows else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m updraft_server`, for whoever starts it with a certain Python."""
+"""Entry point of `python -m updraft_server`, which runs the command with that Python."""
 
 from updraft_server.cli import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft-server`: parses the settings and hands them to the supervisor."""
+"""Command `updraft-server`: parses the settings and hands them to the supervisor."""
 
 import sys
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class Docs(BaseSettings):
     """Print the reference page of all settings."""
 
     def cli_cmd(self) -> None:
-        """Print what docs/reference/server.md holds."""
+        """Print the content of docs/reference/server.md."""
         sys.stdout.write(reference())
 
 
@@ -82,5 +82,5 @@ class UpdraftServer(Application):
 
 
 def main() -> None:
-    """Entry point of `updraft-server`."""
+    """Run `updraft-server`."""
     run_command_line(UpdraftServer)

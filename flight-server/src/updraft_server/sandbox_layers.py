@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of the workers' sandbox: their names, what each needs of the kernel, and which are on."""
+"""Layers of the workers' sandbox: their names, what each needs of the kernel, and which are on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 READ_ONLY_FILES = "read-only-files"
-"""No file can be changed but a worker's own, its rights and times included."""
+"""Layer that makes every file unchangeable except a worker's own, including rights and times."""
 SHARED_MEMORY = "shared-memory"
-"""A directory for shared memory of each worker's own."""
+"""Layer that gives each worker a directory of its own for shared memory."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
 TERMINALS = "terminals"
-"""Terminals of each worker's own."""
+"""Layer that gives each worker terminals of its own."""
 TERMINALS_PATH = "/dev/pts"
 SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
 LANDLOCK, LANDLOCK_SCOPES = "landlock", "landlock-scopes"
 RESTRICTED = "restricted"
-"""The profile that has neither network nor subprocesses."""
+"""Layer of the profile that has neither network nor subprocesses."""
 
 NEEDS: Mapping[str, str] = {
     READ_ONLY_FILES: "Linux 5.12, user namespaces for everybody or CAP_SYS_ADMIN, and session functions",
@@ -28,15 +28,15 @@ NEEDS: Mapping[str, str] = {
     LANDLOCK_SCOPES: "Linux 6.12, built and started with Landlock",
     RESTRICTED: "what seccomp needs, and --profile restricted",
 }
-"""What has a layer, in the order in which layers are reported."""
+"""Requirements of each layer, in reporting order."""
 
 
 class SandboxLayer(NamedTuple):
-    """A layer as the workers' side found it at its start."""
+    """Layer as the workers' side found it at its start."""
 
     name: str
     lack: str = ""
-    """Why it is off; empty while it is on."""
+    """Why it is off; empty if it is on."""
 
     @property
     def is_on(self) -> bool:
@@ -45,7 +45,7 @@ class SandboxLayer(NamedTuple):
 
 
 def in_words(layers: Sequence[SandboxLayer]) -> str:
-    """Names of the layers that are on, and of those that are off."""
+    """Return the names of the layers that are on, and of those that are off."""
     on = ", ".join(layer.name for layer in layers if layer.is_on) or "none"
     off = ", ".join(layer.name for layer in layers if not layer.is_on)
     return f"{on}; off: {off}" if off else on

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the settings of `updraft-server` may hold beside numbers and texts."""
+"""Types of `updraft-server` settings beside numbers and texts."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting of `updraft-server`, declared once; docs/reference/server.md is generated from here."""
+"""Settings of `updraft-server`, all declared here; docs/reference/server.md is generated from them."""
 
 import os
 import tempfile
@@ -16,8 +16,8 @@ from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
 from updraft_server.setting_types import FunctionNames, LayerNames, ModuleNames, PathList, SessionFunctions
 
 
-class PoolSettings(Settings):
-    """What both halves of a pool need to be told, and alike."""
+class CommonSettings(Settings):
+    """Settings that both halves of a pool need, with the same values."""
 
     session_functions: SessionFunctions = setting(
         "Whether the pool runs functions that Spark sessions send as pickles; choose by how far you trust the "
@@ -39,8 +39,8 @@ class PoolSettings(Settings):
     )
 
 
-class FrontSettings(ServiceSettings, PoolSettings):
-    """What the front of a pool needs to be told: whom it serves, and how much it takes on."""
+class FrontSettings(ServiceSettings, CommonSettings):
+    """Settings of a pool's front: whom it serves, and how much it takes on."""
 
     signers_file: Path | None = setting(
         "TOML file with the drivers whose signatures count (docs/guides/signed-functions.md). Set it with "
@@ -179,8 +179,8 @@ class FrontSettings(ServiceSettings, PoolSettings):
         return self
 
 
-class WorkersSettings(PoolSettings):
-    """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
+class WorkersSettings(CommonSettings):
+    """Settings of a pool's workers' side: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(
         "Python module with registered functions (@function), which the pool runs by name. The module must be "
@@ -273,7 +273,7 @@ class WorkersSettings(PoolSettings):
 
     @model_validator(mode="after")
     def _nothing_writable_holds_a_secret(self) -> Self:
-        # Rules of the kernel allow all that lies beneath a path.
+        # The kernel's rules allow everything that lies beneath a path.
         for writable in (*self.writable_paths, SHARED_MEMORY_PATH):
             for secret in (*self.secret_paths, *map(str, self.own_directories)):
                 if Path(secret).resolve().is_relative_to(Path(writable).resolve()):
@@ -285,12 +285,12 @@ class WorkersSettings(PoolSettings):
 
     @property
     def own_directories(self) -> Sequence[Path]:
-        """The pool's, of which workers see nothing but what is their own."""
+        """Directories of the pool, of which workers see only what is their own."""
         raise NotImplementedError
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
-        """What session functions cannot read, beside the pool's own directories."""
+        """Paths that session functions cannot read, beside the pool's own directories."""
         return self.hidden_paths
 
 
@@ -315,10 +315,10 @@ class ServeSettings(WorkersSettings, FrontSettings):
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
-        """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
+        """Paths that session functions cannot read, beside the pool's own directories; with the front's secrets."""
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
-        # That of signers is no secret, but who could write it would be one.
+        # The file of signers is not a secret, but whoever could write to it could become a signer.
         files = (*secrets, self.signers_file, audit)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
@@ -359,7 +359,7 @@ class SeparateWorkersSettings(WorkersSettings):
 
 
 def reference() -> str:
-    """The reference page of all settings, in Markdown."""
+    """Return the reference page of all settings, in Markdown."""
     return (
         reference_page("updraft-server", ServeSettings)
         + f"""

@@ -181,7 +181,7 @@ async def test_nothing_runs_that_cannot_be_recorded(running_front: Running, sett
         for _ in range(2):
             error = await served(front, echo_command(), whole=False)
             assert error.code() is grpc.StatusCode.UNAVAILABLE
-            assert "this pool does nothing that it cannot record" in error.details()
+            assert "this pool refuses work that it cannot record" in error.details()
             assert "No space left on device" in error.details()
         assert front.front.metrics.registry.get_sample_value("updraft_audit_failing") == 1
     assert not pool.leases

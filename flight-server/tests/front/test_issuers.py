@@ -70,7 +70,7 @@ async def test_a_token_that_is_revoked_while_its_exchange_waits_gets_no_worker_a
         revoke(identities)
         monkeypatch.setattr("updraft.service.issued_tokens._LEEWAY_SECONDS", 0)
         # Nothing is remembered: what counts is looked at anew.
-        door: Any = front.front.listeners._door
+        door: Any = front.front.listeners._authenticator
         door._issued._verified.clear()
         later_seconds = 60
         gate.opened.set()

@@ -4,29 +4,29 @@
 import os
 import socket
 
-from updraft_server.ipc.control import MAX_FAULT_BYTES, introduce, introduced, packet_pair, refuse_reload
+from updraft_server.ipc.control import MAX_FAULT_BYTES, connect_both, packet_pair, receive_front, refuse_reload
 
 
 def test_a_refusal_is_not_taken_for_a_front_nor_for_the_end() -> None:
-    door, zygotes_end = packet_pair()
+    zygote, zygotes_end = packet_pair()
     control, fronts_end = packet_pair()
-    with door, zygotes_end, control, fronts_end:
-        refuse_reload(door, "SyntaxError \udcff" + "é" * MAX_FAULT_BYTES)
-        introduce(door, control, os.getpid())
-        door.shutdown(socket.SHUT_WR)
-        refusal = introduced(zygotes_end)
+    with zygote, zygotes_end, control, fronts_end:
+        refuse_reload(zygote, "SyntaxError \udcff" + "é" * MAX_FAULT_BYTES)
+        connect_both(zygote, control, os.getpid())
+        zygote.shutdown(socket.SHUT_WR)
+        refusal = receive_front(zygotes_end)
         assert isinstance(refusal, str)
         assert refusal.startswith("SyntaxError ?é")
         assert len(refusal.encode()) <= MAX_FAULT_BYTES
-        front = introduced(zygotes_end)
+        front = receive_front(zygotes_end)
         assert isinstance(front, tuple)
         assert front[1] == os.getpid()
         front[0].close()
-        assert introduced(zygotes_end) is None
+        assert receive_front(zygotes_end) is None
 
 
 def test_a_front_whose_connection_is_lost_on_its_way_is_no_refusal() -> None:
-    door, zygotes_end = packet_pair()
-    with door, zygotes_end:
-        door.send(str(os.getpid()).encode())
-        assert introduced(zygotes_end) is None
+    zygote, zygotes_end = packet_pair()
+    with zygote, zygotes_end:
+        zygote.send(str(os.getpid()).encode())
+        assert receive_front(zygotes_end) is None

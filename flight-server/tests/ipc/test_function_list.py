@@ -12,7 +12,8 @@ from updraft_server.ipc.function_list import (
     in_packets,
     joined,
 )
-from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Hello, MoreFunctions, PacketError, decode, encode
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Hello, MoreFunctions, decode, encode
 
 
 def functions(count: int, doc_bytes: int) -> list[FunctionDescription]:

@@ -14,6 +14,7 @@ from updraft_server.ipc.model_packets import (
     ModelStarted,
     ModelUsage,
 )
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -30,7 +31,6 @@ from updraft_server.ipc.zygote_packets import (
     Measure,
     Measured,
     Packet,
-    PacketError,
     Retired,
     Stop,
     ZygoteSettings,

@@ -77,7 +77,7 @@ async def test_a_pool_without_a_zygote_says_so_when_it_does_not_start(tmp_path: 
     settings = PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "none"), start_timeout_seconds=0.05)
     pool = Pool(settings, lambda _: None, lambda _: None)
     pool._starts.last_failure = "no memory"
-    with pytest.raises(PoolError, match="there is no zygote: No such file"):
+    with pytest.raises(PoolError, match="cannot reach the zygote: No such file"):
         await pool.start()
     await pool.close(0.0)
 

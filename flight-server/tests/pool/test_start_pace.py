@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from updraft_server.pool.start_pace import MAX_FAILURES, MAX_RETRY_SECONDS, StartPace
+from updraft_server.pool.worker_starts import MAX_FAILURES, MAX_RETRY_SECONDS, StartPace
 
 
 def test_starts_that_succeed_do_not_wait() -> None:

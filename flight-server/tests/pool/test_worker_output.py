@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from updraft_server.pool.token_bucket import TokenBucket
-from updraft_server.pool.worker_output import MAX_LINE_BYTES, CrashReport, OutputReader
+from updraft_server.pool.worker_output import MAX_LINE_BYTES, CrashReport, OutputReader, TokenBucket
 
 READ_BYTES = 64 * 1024
 BURST_LINES = 20

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from updraft_server.pool.leases import PoolError
-from updraft_server.pool.start_pace import MAX_FAILURES
 from updraft_server.pool.worker import PooledWorker, WorkerState
-from updraft_server.pool.worker_starts import WorkerStarts
+from updraft_server.pool.worker_starts import MAX_FAILURES, WorkerStarts
 
 
 def new_worker() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from updraft_server.ipc.control import KnownSide, connected, introduce, new_secret, packet_pair
+from updraft_server.ipc.control import WorkersSecret, connect_both, connected, new_secret, packet_pair
 from updraft_server.pool import zygote_source
 from updraft_server.pool.zygote_source import ControlConnection
 
@@ -49,8 +49,8 @@ async def made() -> AsyncIterator[Make]:
 
 
 @pytest.fixture
-def known() -> Iterator[KnownSide]:
-    made = KnownSide.made(somebody=False)
+def known() -> Iterator[WorkersSecret]:
+    made = WorkersSecret.made(somebody=False)
     yield made
     os.close(made.descriptor)
 
@@ -63,9 +63,9 @@ def connection_to(path: Path, secret: bytes = SECRET) -> socket.socket:
 
 def started_zygote(control: socket.socket) -> socket.socket:
     """The zygote's end of what a supervisor hands over."""
-    door, zygotes_door = packet_pair()
-    with door, zygotes_door:
-        introduce(door, control, 0)
+    zygote, zygotes_door = packet_pair()
+    with zygote, zygotes_door:
+        connect_both(zygote, control, 0)
         _, descriptors, _, _ = socket.recv_fds(zygotes_door, 32, 1)
     return socket.socket(fileno=descriptors[0])
 
@@ -78,14 +78,14 @@ async def end_of(connection: socket.socket) -> bytes:
     return b""
 
 
-async def until_anybody(known: KnownSide) -> None:
+async def until_anybody(known: WorkersSecret) -> None:
     while not known.is_anybody:  # noqa: ASYNC110
         # A timer of what is tested brings it about, and nothing here could wake us.
         await asyncio.sleep(0.01)
 
 
 async def test_a_second_connection_is_closed_at_once_and_the_first_one_lives(
-    listener: socket.socket, known: KnownSide, path: Path, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
     source = made(listener, known)
     with connection_to(path) as first, started_zygote(first) as zygote, await source.next() as given:
@@ -96,7 +96,7 @@ async def test_a_second_connection_is_closed_at_once_and_the_first_one_lives(
 
 
 async def test_the_end_of_the_connection_ends_the_zygotes_unasked(
-    listener: socket.socket, known: KnownSide, path: Path, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
     source = made(listener, known)
     first = connection_to(path)
@@ -110,7 +110,7 @@ async def test_the_end_of_the_connection_ends_the_zygotes_unasked(
 
 
 async def test_a_successor_is_taken_that_comes_together_with_the_end_of_its_predecessor(
-    listener: socket.socket, known: KnownSide, path: Path, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
     source = made(listener, known)
     with connection_to(path) as first, started_zygote(first), await source.next():
@@ -141,7 +141,7 @@ async def test_a_supervisor_that_is_gone_for_good_is_told_apart(made: Make) -> N
 
 
 async def test_who_comes_to_the_next_front_has_to_be_known(
-    listener: socket.socket, known: KnownSide, path: Path, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
     """Between two fronts user code can connect: it comes first, and gets nothing."""
     assert known.is_known(SECRET)
@@ -155,7 +155,7 @@ async def test_who_comes_to_the_next_front_has_to_be_known(
 
 
 async def test_one_who_says_nothing_keeps_nobody_out(
-    listener: socket.socket, known: KnownSide, path: Path, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, made: Make
 ) -> None:
     source = made(listener, known)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
@@ -165,7 +165,7 @@ async def test_one_who_says_nothing_keeps_nobody_out(
 
 
 async def test_a_new_side_is_believed_once_the_old_one_has_had_its_time(
-    listener: socket.socket, known: KnownSide, path: Path, monkeypatch: pytest.MonkeyPatch, made: Make
+    listener: socket.socket, known: WorkersSecret, path: Path, monkeypatch: pytest.MonkeyPatch, made: Make
 ) -> None:
     monkeypatch.setattr(zygote_source, "_KNOWN_SECONDS", 0.05)
     assert known.is_known(new_secret())

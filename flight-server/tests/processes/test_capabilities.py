@@ -9,7 +9,7 @@ import pytest
 from other_processes import named
 from served_pool import Server, echo
 
-from updraft.service.capabilities import KEPT
+from updraft.service.privileges import KEPT
 
 _KEPT = sum(1 << capability for capability in KEPT)
 _SETS = ("CapInh", "CapPrm", "CapEff", "CapAmb")

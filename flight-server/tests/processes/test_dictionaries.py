@@ -67,12 +67,12 @@ HOSTILE = {
     "dictionaries that grow": (
         stream(*[coded([0], ["x" * 5 * MIB] * (number + 1)) for number in range(4)], emit_dictionary_deltas=True),
         ERROR_KIND_LIMIT,
-        "makes all dictionaries take",
+        "brings all dictionaries to",
     ),
     "an index beyond": (stream(coded([7], ["a"])), ERROR_KIND_PROTOCOL, "Index 7 out of bounds"),
     "an index below": (stream(coded([-1], ["a"])), ERROR_KIND_PROTOCOL, "Index -1 out of bounds"),
-    "no dictionary": (HONEST[1:], ERROR_KIND_PROTOCOL, "dictionary 0 has not come"),
-    "a dictionary of nothing": (OTHER_ID[1:2], ERROR_KIND_PROTOCOL, "has the id 1, which is that of no column"),
+    "no dictionary": (HONEST[1:], ERROR_KIND_PROTOCOL, "dictionary 0 has not arrived"),
+    "a dictionary of nothing": (OTHER_ID[1:2], ERROR_KIND_PROTOCOL, "has the id 1, which no column uses"),
     "a dictionary cut short": ([(b"", HONEST[0][1], b"")], ERROR_KIND_PROTOCOL, "a dictionary before batch 1"),
     "a dictionary of noise": ([(b"", HONEST[0][1], b"\xff" * 64)], ERROR_KIND_PROTOCOL, "a dictionary before batch 1"),
 }

@@ -60,7 +60,7 @@ async def test_a_function_that_kills_process_after_process_is_at_fault_until_one
             for _ in range(2):
                 # Each kills the process that has its rows, and the next one, which has nobody else's.
                 assert (await call(pool, "deadly", numbers(20))).error is not None
-            await until(pool, lambda: "4 model processes in a row have died of it" in pool.model_faults.get(deadly, ""))
+            await until(pool, lambda: "it has killed 4 model processes in a row" in pool.model_faults.get(deadly, ""))
             while not any(replica.state == "ready" for replica in (await usage_of(pool, "deadly")).replicas):
                 continue
             assert "the last one was killed by SIGSEGV" in pool.model_faults[deadly]

@@ -98,7 +98,7 @@ async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Z
         # The front says so of another function than the workers' side was told of.
         refused = await exchange(pool, rows, command("free"), binding=binding, restricted=True)
     assert refused.error is not None
-    assert "there is no way to the model process of function 'free'" in refused.error.message
+    assert "cannot reach the model process of function 'free'" in refused.error.message
 
 
 async def test_a_process_has_a_name_in_process_lists_and_ends_with_the_front(zygotes: Zygotes) -> None:

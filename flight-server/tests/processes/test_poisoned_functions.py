@@ -190,9 +190,9 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
             ended.set()
         for calls in good_calls:
             calls.result()
-    # Good calls come and go while bad ones hang: none waits for them.
+    # Good calls come and go while bad ones hang for six seconds: a call that waited for one would leave room for few.
     for began, _, end in bad_calls["bad.hang"].result():
-        assert sum(began < answered < end for answered in answers) > 100
+        assert sum(began < answered < end for answered in answers) > 10
 
     faults = {function.name: function.fault for function in server.status().functions}
     assert {name for name, fault in faults.items() if fault} == set(BAD)

@@ -33,8 +33,8 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, PoolError, TaskKey
 from updraft_server.pool.pool import Pool
-from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import WorkerState
+from updraft_server.pool.worker_starts import StartPace
 from updraft_server.pool.zygote_source import ControlConnection
 
 TASK = TaskKey("app", 1, 2)

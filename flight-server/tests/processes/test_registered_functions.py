@@ -284,7 +284,7 @@ async def test_a_wrong_result_is_the_functions_error_and_the_worker_stays(functi
     async with running_pool(functions) as pool:
         reply = await exchange(pool, [columns([1])], named("lying"))
         assert (reply.error.kind, reply.ending) == (exchange_pb2.ERROR_KIND_USER, FrameKind.FAILED)
-        assert "function 'lying' returned what is no int64" in reply.error.message
+        assert "function 'lying' returned a value that does not fit int64" in reply.error.message
         assert (await exchange(pool, [columns([1])], named("rows"))).error is None
 
 

@@ -89,8 +89,8 @@ def test_signals_in_a_row_end_with_the_last_code(pool: Pool) -> None:
     until_it_answers(pool, "x" * 6)
     pool.wait_until_it_is_whole()
     # What callers are told of the functions is what it was: their code alone is new.
-    pool.wait_for_log("the functions were loaded again")
-    for trouble in ("while it loaded the functions", "started again", "giving up"):
+    pool.wait_for_log("the functions were reloaded")
+    for trouble in ("while it loaded the functions", "restarting", "giving up"):
         assert trouble not in pool.log()
 
 
@@ -98,11 +98,11 @@ def test_a_mistake_in_new_code_takes_no_function_away(pool: Pool) -> None:
     before = pool.zygotes()
     pool.write("bb", first="def broken(:\n")
     pool.load_again()
-    pool.wait_for_log("the functions were not loaded again: they serve on as they were")
+    pool.wait_for_log("the functions were not reloaded: the previous ones stay in use")
     assert "SyntaxError" in pool.log()
     assert "SyntaxError" in pool.server.status().reload_fault
     assert "SyntaxError" in pool.server.ready()["reload_fault"]
-    pool.server.wait_for(lambda: "were not loaded again, and serve on as they were" in pool.server.page("/status"))
+    pool.server.wait_for(lambda: "were not reloaded, and the previous ones stay in use" in pool.server.page("/status"))
     assert pool.zygotes() == before
     assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
     pool.write("ccc")

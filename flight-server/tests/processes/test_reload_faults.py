@@ -25,7 +25,7 @@ ROUNDS = 18
 LAST = "x" * ROUNDS
 # A pool whose zygotes die more often gives up.
 PATIENCE_SECONDS = WINDOW_SECONDS + 2.0
-SUCCESSOR_ENDED = "while it loaded the functions: they serve on as they were"
+SUCCESSOR_ENDED = "while it loaded the functions: the previous ones stay in use"
 
 
 LOADS_IN_ZYGOTE = """
@@ -108,13 +108,13 @@ def test_a_module_that_ends_the_process_makes_only_itself_unhealthy(bad: Bad, co
     pool = bad.serve()
     assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
     assert faults(pool) == {"bad": fault}
-    pool.wait_for_log(f"{fault}: the zygote is started again without it")
+    pool.wait_for_log(f"{fault}: restarting the zygote without it")
     pool.server.wait_for(lambda: not _sleeping(pool))
     pool.write("bb")
     pool.load_again()
     until_it_answers(pool, "bb")
     assert faults(pool) == {"bad": fault}
-    pool.wait_for_log(f"{fault}: another next zygote is started without it")
+    pool.wait_for_log(f"{fault}: starting another next zygote without it")
     pool.server.wait_for(lambda: not _sleeping(pool))
     bad.write("# mended")
     pool.load_again()
@@ -160,7 +160,7 @@ def test_a_module_that_hangs_makes_only_itself_unhealthy(bad: Bad) -> None:
     fault = "the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
     assert faults(pool)["bad"].startswith(fault)
     pool.wait_for_log(
-        "the zygote is killed: the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
+        "killing the zygote: the module 'bad' of --functions cannot be imported: it did not load within 2 seconds"
     )
 
 

@@ -36,7 +36,7 @@ def test_the_policy_can_be_assembled_for_every_architecture(monkeypatch: pytest.
 def test_a_layer_that_does_nothing_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "install", lambda _program: None)
     (seccomps,) = (layer for layer in WorkerSandbox().layers if layer.name == SECCOMP)
-    assert seccomps.lack.startswith("the kernel took the filter and does not use it")
+    assert seccomps.lack.startswith("the kernel accepted the filter but does not use it")
 
 
 def test_where_nobody_may_mount_tenants_share_no_memory_that_is_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_trial_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError
 
     monkeypatch.setattr(worker_sandbox, "give_up_capabilities", broken)
-    with pytest.raises(RuntimeError, match="nobody knows which layers are on"):
+    with pytest.raises(RuntimeError, match="the pool cannot tell which layers are on"):
         WorkerSandbox()
 
 

@@ -80,7 +80,7 @@ def test_a_load_that_takes_too_much_memory_is_ended_and_told_so(note: LoadingNot
             watch.look()
             assert watch.excess is not None
             assert watch.excess.load == FUNCTION
-            assert "took more than 94371840, 90% of what there is: it leaks" in watch.excess.reason
+            assert "took more than 94371840 together, 90% of all memory: it leaks" in watch.excess.reason
         leaking.kill()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor import zygotes
-from updraft_server.supervisor.supervisor import Supervisor
+from updraft_server.supervisor.programs import PoolSupervisor
 
 
 def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
@@ -21,7 +21,7 @@ def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
 
     monkeypatch.setattr(zygotes, "start_zygote", refuses)
     settings = ServeSettings()
-    serving = Supervisor(front=settings, workers=settings, directory=tmp_path, front_directory=tmp_path)
+    serving = PoolSupervisor(settings, tmp_path)
     children = {"zygote": cast(Any, None)}
     serving._children.update(children)
     descriptors = Path("/proc/self/fd")
@@ -30,6 +30,6 @@ def test_a_reload_that_cannot_start_a_zygote_leaves_what_is_there(
     assert serving._children == children
     assert len(list(descriptors.iterdir())) == before
     assert capfd.readouterr().err == (
-        "updraft-server: the next zygote cannot be started: Resource temporarily unavailable: the functions serve on as"
-        " they were\n"
+        "updraft-server: the next zygote cannot be started: Resource temporarily unavailable: the previous functions"
+        " stay in use\n"
     )

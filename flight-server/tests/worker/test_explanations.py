@@ -76,7 +76,7 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
     assert "It ran on" not in explained(error).traceback
 
 
-_OF_FILES = "where functions write to their worker's scratch directory (tempfile, TMPDIR)"
+_OF_FILES = "where functions can write to their worker's scratch directory (tempfile, TMPDIR)"
 
 
 def refused(number: int, path: Path | str | None) -> OSError:

@@ -6,14 +6,14 @@ import dataclasses
 import pytest
 
 from updraft_server.ipc.model_packets import LimitModels
-from updraft_server.zygote.model_take import ModelTake
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 
 LIMITS = LimitModels(processes=4, threads=9, scratch_bytes=500, scratch_files=3, batch_processor_seconds=2.5)
 
 
 @pytest.mark.parametrize("take", [{}, {"processes": 4, "threads": 9, "scratch_bytes": 500, "scratch_files": 3}])
 def test_a_process_at_its_limits_goes_on(take: dict[str, int]) -> None:
-    assert ModelTake(10**12, **take).excess(LIMITS, 2.5) == ""
+    assert ModelProcessUsage(10**12, **take).excess(LIMITS, 2.5) == ""
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_a_process_at_its_limits_goes_on(take: dict[str, int]) -> None:
 )
 def test_a_process_beyond_a_limit_is_told_which_and_by_how_much(take: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        raise ValueError(ModelTake(0, **take).excess(LIMITS, 0.0))
+        raise ValueError(ModelProcessUsage(0, **take).excess(LIMITS, 0.0))
 
 
 def test_a_process_that_computes_for_too_long_on_one_batch_is_told_so() -> None:
-    take = ModelTake(0, processor_seconds=100.0)
+    take = ModelProcessUsage(0, processor_seconds=100.0)
     assert "used 2.6 seconds of CPU time for one batch, the limit is 2.5" in take.excess(LIMITS, 2.6)
     assert take.excess(dataclasses.replace(LIMITS, batch_processor_seconds=0.0), 10.0**9) == ""

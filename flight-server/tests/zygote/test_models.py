@@ -15,11 +15,11 @@ from updraft.functions import Batching
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelEnded, ModelFault
 from updraft_server.worker.model import control
-from updraft_server.worker.model.door import MAX_PACKET_BYTES, Connect, Connected, decode, encode
+from updraft_server.worker.model.channel import MAX_PACKET_BYTES, Connect, Connected, decode, encode
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.watchdog import Watchdog
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel
-from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.models import Models
 
 BUDGET_BYTES = 100
@@ -94,9 +94,9 @@ class Zygote:
         self._buried.append(ended)
         return ended.status
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
         names = {each.forked: each.name for each in self.started}
-        return {model: ModelTake(self.sizes[names[process]]) for model, process in models.items()}
+        return {model: ModelProcessUsage(self.sizes[names[process]]) for model, process in models.items()}
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         if isinstance(packet, ModelFault):
@@ -104,12 +104,12 @@ class Zygote:
 
     def worker(self, name: str) -> socket.socket:
         """One that asks for a connection to the function."""
-        door = self.models.doors.open(f"worker-{len(self._workers)}")
-        self._workers.append(door)
-        door.settimeout(0)
-        door.send(encode(Connect(name, "1")))
+        channel = self.models.model_channels.open(f"worker-{len(self._workers)}")
+        self._workers.append(channel)
+        channel.settimeout(0)
+        channel.send(encode(Connect(name, "1")))
         self.turn()
-        return door
+        return channel
 
     def measure(self) -> None:
         """The next turn, in which all processes are measured."""
@@ -128,8 +128,8 @@ class Zygote:
             process.close()
             if process not in self._buried:
                 os.close(process.forked.pidfd)
-        for door in self._workers:
-            door.close()
+        for channel in self._workers:
+            channel.close()
 
     @property
     def names(self) -> list[str]:
@@ -140,9 +140,9 @@ def _is_readable(source: socket.socket | int) -> bool:
     return bool(select.select([source], [], [], 0)[0])
 
 
-def is_connected(door: socket.socket) -> bool:
+def is_connected(channel: socket.socket) -> bool:
     try:
-        data, descriptors, _, _ = socket.recv_fds(door, MAX_PACKET_BYTES, 1)
+        data, descriptors, _, _ = socket.recv_fds(channel, MAX_PACKET_BYTES, 1)
     except BlockingIOError:
         return False
     for descriptor in descriptors:
@@ -160,11 +160,11 @@ def zygote() -> Iterator[Zygote]:
 
 def test_with_a_budget_a_function_is_loaded_when_it_is_called(zygote: Zygote) -> None:
     assert zygote.names == []
-    door = zygote.worker("second")
+    channel = zygote.worker("second")
     assert zygote.names == ["second"]
     zygote.started[0].says(control.Ready())
     zygote.turn()
-    assert is_connected(door)
+    assert is_connected(channel)
 
 
 def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_after_those_that_waited_longer(
@@ -223,18 +223,18 @@ def test_a_small_function_need_not_wait_for_the_room_of_a_large_one(zygote: Zygo
 
 def loaded(zygote: Zygote, name: str) -> socket.socket:
     """A worker whose call has the function loaded."""
-    door = zygote.worker(name)
+    channel = zygote.worker(name)
     zygote.started[-1].says(control.Ready())
     zygote.turn()
-    return door
+    return channel
 
 
 def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(zygote: Zygote) -> None:
-    door = zygote.worker("first")
+    channel = zygote.worker("first")
     (process,) = zygote.started
     process.says(control.Ready())
     zygote.turn()
-    assert is_connected(door)
+    assert is_connected(channel)
     process.ends(-11)
     zygote.turn()
     assert "SIGSEGV" in zygote.faults["first"]
@@ -264,9 +264,9 @@ def test_workers_wait_for_a_process_that_takes_no_connections_while_it_works(zyg
     process.says(control.Ready())
     zygote.turn()
     # More than its socket takes.
-    doors = [zygote.worker("first") for _ in range(300)]
-    assert not is_connected(doors[-1])
-    while not is_connected(doors[-1]):
+    channels = [zygote.worker("first") for _ in range(300)]
+    assert not is_connected(channels[-1])
+    while not is_connected(channels[-1]):
         process.reads()
         zygote.turn()
 

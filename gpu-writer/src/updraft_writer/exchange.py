@@ -156,7 +156,9 @@ class WriteExchange:
         metadata = parse_metadata(WriteRequestMetadata, fields.app_metadata)
         event = metadata.WhichOneof("event")
         if event not in ("sequence", "part") and (fields.data_header or fields.data_body):
-            raise ProtocolError(f"a message that is no batch ({event}) has data: only a batch may, once it has credit")
+            raise ProtocolError(
+                f"a message that is not a batch ({event}) has data: only a batch with credit may have data"
+            )
         match event:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
@@ -173,7 +175,7 @@ class WriteExchange:
             case "keep_alive":
                 return None
             case _:
-                raise ProtocolError("a message has neither ask nor batch, neither finish nor abort")
+                raise ProtocolError("a message has none of ask, batch, finish and abort")
         return None
 
     def _take_ask(self, body_bytes: int) -> None:

@@ -81,7 +81,7 @@ class Exchanges:
         """Raise the error that opening this file would raise now; creates nothing."""
         identity.require(*_WRITE)
         command = checked_command(encoded)
-        _log.info("asked whether a file would be opened", path=command.path)
+        _log.info("a client asked whether the writer would open a file", path=command.path)
         self.files.check_open()
         await self.factory.check(command, identity.roots)
 

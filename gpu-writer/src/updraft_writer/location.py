@@ -43,10 +43,10 @@ def parse_location(text: str) -> Location:
         if not scheme or parts.query or parts.fragment:
             raise ValueError(f"{text!r} is neither an absolute path nor a URI without a query")
         if parts.password:
-            raise ValueError("a URI with a password in it: the environment is the place for credentials")
+            raise ValueError("the URI contains a password: put credentials in the environment")
     pure = PurePosixPath("/" + path.strip("/"))
     if ".." in pure.parts or "\0" in path:
-        raise ValueError(f"{text!r} has a part that leads elsewhere")
+        raise ValueError(f"{text!r} contains .. or a null byte")
     return Location(scheme, authority, pure)
 
 
@@ -63,7 +63,7 @@ class Root(NamedTuple):
         uri, _, options = text.partition("?") if "://" in text else (text, "", "")
         place = resolved(parse_location(uri))
         if place.scheme == "file" and options:
-            raise ValueError(f"{text!r} has options, and files of this machine have none")
+            raise ValueError(f"{text!r} has options, but files of this machine take none")
         if place.scheme == "abfs":
             # The part before the @ is a container or an account, and belongs to the location.
             return cls(place, place.authority, options)

@@ -16,19 +16,19 @@ class WriterMetrics(Metrics):
         )
         self.encoder_reasons = self.counter(
             "updraft_writer_encoder_reasons_total",
-            "Files that were finished, by why they were encoded where they were: gpu, or what kept them on the CPU.",
+            "Finished files, by the reason for their encoder: gpu, or what kept them on the CPU.",
             ["reason"],
         )
         self.file_seconds = self.seconds(
             "updraft_writer_file_seconds", "Duration of an exchange, from its first message to its status.", ["format"]
         )
         self.admission_seconds = self.seconds(
-            "updraft_writer_admission_wait_seconds", "Time that a batch waited for room."
+            "updraft_writer_admission_wait_seconds", "Time that a batch waited for the quota."
         )
-        self.raw_bytes = self.counter("updraft_writer_raw_bytes_total", "Bytes of batches taken.")
+        self.raw_bytes = self.counter("updraft_writer_raw_bytes_total", "Bytes of batches received.")
         self.stored_bytes = self.counter("updraft_writer_stored_bytes_total", "Encoded bytes stored.")
-        self.rows = self.counter("updraft_writer_rows_total", "Rows of files that were finished.")
-        self.encode_seconds = self.counter("updraft_writer_encode_seconds_total", "Time of encoder threads.")
+        self.rows = self.counter("updraft_writer_rows_total", "Rows of finished files.")
+        self.encode_seconds = self.counter("updraft_writer_encode_seconds_total", "Time that encoder threads took.")
         self.store_seconds = self.counter(
-            "updraft_writer_store_seconds_total", "Time of pieces on their way to storage."
+            "updraft_writer_store_seconds_total", "Time that storing pieces of files took."
         )

@@ -341,5 +341,5 @@ class OpenFile:
 def _as_updraft_error(error: Exception) -> UpdraftError:
     if isinstance(error, UpdraftError):
         return error
-    _log.error("a file was lost by a defect", exc_info=error)
+    _log.error("a bug in the writer lost a file", exc_info=error)
     return InternalError("the writer failed in an unexpected way: its log has the details")

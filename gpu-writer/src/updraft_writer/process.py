@@ -7,8 +7,8 @@
 import os
 
 from updraft.service.allocator import return_freed_memory
-from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.parent import follow_parent
+from updraft.service.privileges import keep_few_capabilities
 
 
 def use_little_memory() -> None:

@@ -92,7 +92,7 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
     if command.delivery not in (Delivery.DELIVERY_DIRECT, Delivery.DELIVERY_RETURN):
         raise ProtocolError("the command names no delivery: direct or return")
     if command.pace not in Pace.values():
-        raise ProtocolError(f"no pace has the number {command.pace}")
+        raise ProtocolError(f"unknown pace {command.pace}")
     return command
 
 

@@ -22,7 +22,7 @@ STATUS_ACTION = "updraft.writer_status"
 CHECK_ACTION = "updraft.check_write"
 
 _STATUS_DOC = "Versions, state, quota and open files of this writer, as a JSON object."
-_CHECK_DOC = "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error."
+_CHECK_DOC = "Check whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error."
 _DRAIN_DOC = "Finish open files, open no new ones, then stop: as on SIGTERM."
 
 

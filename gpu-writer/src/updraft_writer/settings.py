@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, Address, ServiceSettings
+from updraft.service.setting_names import camel_case
 from updraft.service.settings import reference_page, restated, setting, split_at_commas
 from updraft_writer.location import Root
 
@@ -104,3 +105,13 @@ class ServeSettings(ServiceSettings):
 def reference() -> str:
     """Return the reference page of all settings, in Markdown."""
     return reference_page("updraft-writer", ServeSettings)
+
+
+_OWN_VALUES = {"drain_timeout_seconds": "drainTimeoutSeconds", "root": "roots"}
+
+
+def value_of(setting: str) -> str | None:
+    """Return the value that sets `setting`, as a path below `writer`, or None if a writer has no such setting."""
+    if setting in _OWN_VALUES:
+        return _OWN_VALUES[setting]
+    return f"settings.{camel_case(setting)}" if setting in ServeSettings.model_fields else None

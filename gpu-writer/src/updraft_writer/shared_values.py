@@ -36,7 +36,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
     claimed_bytes = sum(_viewed_bytes(array) for column in batch.columns for array in _views(column))
     if claimed_bytes > body_bytes:
         raise LimitError(
-            f"the string and binary views of a batch stand for {claimed_bytes} bytes, and the batch carries "
+            f"the string and binary views of a batch stand for {claimed_bytes} bytes, but the batch carries "
             f"{body_bytes}: send strings and binaries without views"
         )
 

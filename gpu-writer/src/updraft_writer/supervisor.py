@@ -73,13 +73,13 @@ class Supervisor:
 
     def _look(self) -> int | None:
         if self._child.is_stuck():
-            _say(f"the writer has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
+            _say(f"the writer has not reported for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds: killing it")
             self._child.kill()
         if self._settings.end_with_stdin and not self._is_draining and stdin_has_ended():
             return self._stop()
         if time.monotonic() < self._drain_deadline_seconds:
             return None
-        _say("the writer did not drain in time and is killed")
+        _say("the writer did not drain in time: killing it")
         return EXIT_FAILURE
 
     def _stop(self) -> int | None:
@@ -112,7 +112,7 @@ class Supervisor:
                 f"the writer {describe_exit(code)}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up"
             )
             return EXIT_FAILURE
-        _say(f"the writer {describe_exit(code)}: it is started again")
+        _say(f"the writer {describe_exit(code)}: restarting it")
         self._start()
         return None
 

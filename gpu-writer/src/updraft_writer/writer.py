@@ -27,7 +27,6 @@ from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
-from updraft_writer.chart_values import value_of
 from updraft_writer.default_quota import default_quota, stream_bytes
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
@@ -40,7 +39,7 @@ from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason
 from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
-from updraft_writer.settings import ServeSettings
+from updraft_writer.settings import ServeSettings, value_of
 
 # Time that a file ended by a drain has to remove its hidden file.
 _CLOSING_SECONDS = 5.0
@@ -70,7 +69,7 @@ class Writer:
         self._early_reads = EarlyReads(
             limit_bytes=self.quota.limits.quota_bytes,
             refusal=lambda: QuotaError(
-                "the messages of files that are not open yet take all memory that they may: retry later",
+                "messages for files that are not open yet use all the memory allowed for them: retry later",
                 retry_after_milliseconds=self.quota.limits.retry_after_milliseconds,
             ),
             elsewhere=lambda: len(self.files) * stream_bytes(),
@@ -157,17 +156,19 @@ class Writer:
 
     def _watch(self) -> None:
         quota, metrics = self.quota, self.metrics
-        metrics.watch("updraft_writer_quota_bytes", "Bytes that may be held.", lambda: quota.limits.quota_bytes)
-        metrics.watch("updraft_writer_held_bytes", "Bytes that are held.", lambda: quota.held_bytes)
-        metrics.watch("updraft_writer_peak_bytes", "The most bytes that were held.", lambda: quota.peak_bytes)
-        metrics.watch("updraft_writer_batches_waiting", "Batches that wait for room.", lambda: quota.waiting)
-        metrics.watch("updraft_writer_open_files", "Files that are open.", lambda: len(self.files))
+        metrics.watch(
+            "updraft_writer_quota_bytes", "Quota: bytes that the writer may hold.", lambda: quota.limits.quota_bytes
+        )
+        metrics.watch("updraft_writer_held_bytes", "Bytes that the writer holds.", lambda: quota.held_bytes)
+        metrics.watch("updraft_writer_peak_bytes", "Most bytes that the writer has held.", lambda: quota.peak_bytes)
+        metrics.watch("updraft_writer_batches_waiting", "Batches that wait for the quota.", lambda: quota.waiting)
+        metrics.watch("updraft_writer_open_files", "Open files.", lambda: len(self.files))
         if isinstance(self._gpu, Gpu):
             turn = self._gpu.admission
             metrics.watch(
-                "updraft_writer_gpu_bytes", "Bytes of the GPU's memory to share.", lambda: turn.limits.memory_bytes
+                "updraft_writer_gpu_bytes", "GPU memory that files can share.", lambda: turn.limits.memory_bytes
             )
-            metrics.watch("updraft_writer_gpu_held_bytes", "Bytes of it that files have.", lambda: turn.held_bytes)
+            metrics.watch("updraft_writer_gpu_held_bytes", "GPU memory that files hold.", lambda: turn.held_bytes)
             metrics.watch("updraft_writer_gpu_waiting", "Row groups that wait for the GPU.", lambda: turn.waiting)
 
     async def _publish_health(self, *, serving: bool) -> None:

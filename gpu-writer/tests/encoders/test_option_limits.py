@@ -41,7 +41,7 @@ def test_an_option_of_parquet_out_of_bounds_is_named_with_its_limit(options: dic
             {"row_index_stride": (1 << 31) - 1, "bloom_filter_columns": ["n"]},
             "bloom_filter_columns: the filters of each stride take 2572",
         ),
-        ({"row_index_stride": 1}, "row_index_stride is 1, the least is 1000: ask for more"),
+        ({"row_index_stride": 1}, "row_index_stride is 1, the minimum is 1000: ask for more"),
         *(
             ({"bloom_filter_false_positive_probability": odd}, "bloom_filter_false_positive_probability is")
             for odd in (-0.1, 1.0, math.inf, math.nan)

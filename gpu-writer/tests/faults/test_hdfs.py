@@ -77,7 +77,7 @@ def test_an_old_file_that_cannot_be_brought_back_is_said_to_be_aside(writer: Wri
     write(writer, root=ROOT)
     before = published(writer).read_bytes()
     writer.fail(Fault("rename", "/part.parquet", UNKNOWN))
-    with pytest.raises(SinkError, match=r"went aside as .*\.replaced\..*the file that was there may still have its"):
+    with pytest.raises(SinkError, match=r"was renamed to .*\.replaced\..*the existing file may still have its"):
         write(writer, root=ROOT)
     writer.becomes_empty()
     [aside] = writer.files()

@@ -18,7 +18,7 @@ from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
-from updraft.service.capabilities import KEPT
+from updraft.service.privileges import KEPT
 
 # What clients raise when the writer goes away.
 BROKEN = (UpdraftError, pa.ArrowException, OSError)
@@ -83,7 +83,7 @@ def test_a_writer_that_is_killed_serves_again_at_the_same_address(
     writer.eventually(lambda: writer.writes("again.parquet"))
     assert not (writer.directory / "lost.parquet").exists()
     assert writer.child() != killed
-    assert "it is started again" in writer.log_file.read_text()
+    assert "restarting it" in writer.log_file.read_text()
     writer.process.terminate()
     assert writer.process.wait(WITHIN_SECONDS) == 0
 
@@ -93,7 +93,7 @@ def test_a_writer_that_hangs_is_replaced(writer: Supervised) -> None:
     hanging.suspend()
     writer.eventually(lambda: not hanging.is_running())
     writer.eventually(lambda: writer.writes("again.parquet"))
-    assert "the writer has not moved for 5 seconds and is killed" in writer.log_file.read_text()
+    assert "the writer has not reported for 5 seconds: killing it" in writer.log_file.read_text()
 
 
 def test_a_writer_ends_with_its_supervisor(writer: Supervised) -> None:

@@ -47,7 +47,7 @@ def test_files_are_recorded_with_what_they_hold(tmp_path: Path) -> None:
 def test_no_file_is_made_that_cannot_be_recorded(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     with running_writer(tmp_path / "root", audit_file=Path("/dev/full")) as writer:
-        with pytest.raises(PoolUnavailableError, match="this writer does nothing that it cannot record"):
+        with pytest.raises(PoolUnavailableError, match="this writer refuses work that it cannot record"):
             write(writer, tmp_path / "root/f")
         assert not list((tmp_path / "root").iterdir())
 

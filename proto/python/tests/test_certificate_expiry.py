@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from updraft.service.certificate_expiry import expiry_timestamp_seconds
+from updraft.service.security import expiry_timestamp_seconds
 
 _SOON, _LATER = datetime(2031, 5, 1, tzinfo=UTC), datetime(2033, 5, 1, tzinfo=UTC)
 

@@ -183,14 +183,14 @@ def test_an_index_below_a_null_is_never_looked_up() -> None:
 
 def test_a_dictionary_that_never_came_is_named() -> None:
     schema, _, batch = stream([coded(pa.array([0], pa.int8()), pa.array(["a"]))])
-    with pytest.raises(ProtocolError, match="batch 1 does not fit its dictionaries: dictionary 0 has not come"):
+    with pytest.raises(ProtocolError, match="batch 1 does not fit its dictionaries: dictionary 0 has not arrived"):
         taken(announced(schema), [batch])
 
 
 def test_a_dictionary_of_no_column_is_refused() -> None:
     _, dictionary, _ = stream([coded(pa.array([0], pa.int8()), pa.array(["a"]))])
     plain, _ = stream([pa.record_batch({"x": ["a"]})])
-    with pytest.raises(ProtocolError, match="a dictionary before batch 1 has the id 0, which is that of no column"):
+    with pytest.raises(ProtocolError, match="a dictionary before batch 1 has the id 0, which no column uses"):
         taken(announced(plain), [dictionary])
 
 
@@ -242,7 +242,7 @@ def test_columns_share_the_limit_of_their_batch() -> None:
 
 def test_dictionaries_share_a_limit() -> None:
     columns = {name: pa.array([name * 5 * MIB]).dictionary_encode() for name in "abcd"}
-    with pytest.raises(LimitError, match=r"a dictionary before batch 1 makes all dictionaries take 209\d+ bytes"):
+    with pytest.raises(LimitError, match=r"a dictionary before batch 1 brings all dictionaries to 209\d+ bytes"):
         decoded([pa.record_batch(columns)])
 
 
@@ -254,7 +254,7 @@ def test_a_dictionary_that_takes_the_place_of_another_leaves_its_memory() -> Non
 def test_dictionaries_cannot_grow_for_ever() -> None:
     values = ["x" * 5 * MIB, "y" * 5 * MIB, "z" * 6 * MIB]
     batches = [coded(pa.array([0], pa.int8()), pa.array(values[: number + 1])) for number in range(3)]
-    with pytest.raises(LimitError, match="a dictionary before batch 3 makes all dictionaries take"):
+    with pytest.raises(LimitError, match="a dictionary before batch 3 brings all dictionaries to"):
         decoded(batches, emit_dictionary_deltas=True)
 
 

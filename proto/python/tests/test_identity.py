@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from updraft.errors import PermissionDeniedError, UnauthenticatedError
-from updraft.service.door import Door, certificate_names
+from updraft.service.authenticator import Authenticator, certificate_names
 from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.security import SecurityError
 
@@ -31,20 +31,20 @@ FILE = entry("team-a", "a", '["call", "session"]', token_sha256=f'["{digest("old
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Door:
+def authenticator(tmp_path: Path) -> Authenticator:
     (tmp_path / "identities.toml").write_text(FILE)
-    return Door(None, tmp_path / "identities.toml")
+    return Authenticator(None, tmp_path / "identities.toml")
 
 
 @pytest.mark.parametrize("token", ["old", "new"])
-def test_a_token_is_of_its_identity(door: Door, token: str) -> None:
+def test_a_token_is_of_its_identity(authenticator: Authenticator, token: str) -> None:
     expected = Identity("team-a", "a", frozenset({Scope.CALL, Scope.SESSION}))
-    assert door.identity(f"Bearer {token}") == expected
+    assert authenticator.identity(f"Bearer {token}") == expected
 
 
 @pytest.mark.parametrize("names", [["spiffe://example.org/gateway"], ["unknown", "gateway.example.org"]])
-def test_a_certificate_is_of_its_identity(door: Door, names: list[str]) -> None:
-    found = door.identity("", names)
+def test_a_certificate_is_of_its_identity(authenticator: Authenticator, names: list[str]) -> None:
+    found = authenticator.identity("", names)
     assert (found.name, found.tenant, found.roots) == ("gateway", None, ("/data/a",))
     assert found.scopes == {Scope.WRITE, Scope.ADMIN}
 
@@ -63,13 +63,13 @@ def test_a_certificate_is_of_its_identity(door: Door, names: list[str]) -> None:
         ("Bearer other", ["spiffe://example.org/gateway"]),
     ],
 )
-def test_nobody_else_is_known(door: Door, authorization: str, names: list[str]) -> None:
+def test_nobody_else_is_known(authenticator: Authenticator, authorization: str, names: list[str]) -> None:
     with pytest.raises(UnauthenticatedError):
-        door.identity(authorization, names)
+        authenticator.identity(authorization, names)
 
 
 def test_a_service_without_files_knows_everybody_and_lets_nobody_administer() -> None:
-    assert Door(None, None).identity("Bearer anything") is ANYBODY
+    assert Authenticator(None, None).identity("Bearer anything") is ANYBODY
     with pytest.raises(PermissionDeniedError, match="may not drain: that takes the scope admin, and it has call, "):
         ANYBODY.require(Scope.ADMIN, "drain")
 
@@ -77,12 +77,12 @@ def test_a_service_without_files_knows_everybody_and_lets_nobody_administer() ->
 def test_tokens_of_both_files_are_valid(tmp_path: Path) -> None:
     (tmp_path / "identities.toml").write_text(FILE)
     (tmp_path / "tokens").write_text("plain\n")
-    door = Door(tmp_path / "tokens", tmp_path / "identities.toml")
-    assert door.identity("Bearer new").name == "team-a"
-    plain = door.identity("Bearer plain")
+    authenticator = Authenticator(tmp_path / "tokens", tmp_path / "identities.toml")
+    assert authenticator.identity("Bearer new").name == "team-a"
+    plain = authenticator.identity("Bearer plain")
     assert (plain.tenant, plain.scopes) == (None, frozenset({Scope.CALL, Scope.SESSION, Scope.WRITE}))
     with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
-        door.identity("Bearer third")
+        authenticator.identity("Bearer third")
 
 
 @pytest.mark.parametrize(("claims", "tenant"), [([], "a"), (["", ""], "a"), (["a", ""], "a"), (["", "a"], "a")])
@@ -105,19 +105,19 @@ def test_a_changed_file_is_read_again_and_a_removed_one_revokes(
 ) -> None:
     path = tmp_path / "identities.toml"
     path.write_text(FILE)
-    door = Door(None, path)
+    authenticator = Authenticator(None, path)
     path.write_text(entry("team-b", "b", token_sha256=f'["{digest("third")}"]'))
-    assert door.identity("Bearer third").tenant == "b"
+    assert authenticator.identity("Bearer third").tenant == "b"
     with pytest.raises(UnauthenticatedError):
-        door.identity("Bearer old")
+        authenticator.identity("Bearer old")
     path.unlink()
     # Long enough to write it again.
-    assert door.identity("Bearer third").tenant == "b"
+    assert authenticator.identity("Bearer third").tenant == "b"
     monkeypatch.setattr("updraft.service.security._GRACE_SECONDS", -1.0)
     with pytest.raises(UnauthenticatedError):
-        door.identity("Bearer third")
+        authenticator.identity("Bearer third")
     with pytest.raises(UnauthenticatedError, match="cannot use its identities file"):
-        door.identity("")
+        authenticator.identity("")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_file_that_says_something_else_is_refused_with_the_place(tmp_path: Pat
     path = tmp_path / "identities.toml"
     path.write_text(content)
     with pytest.raises(SecurityError) as caught:
-        Door(None, path)
+        Authenticator(None, path)
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -155,10 +155,10 @@ def test_a_common_name_cannot_pass_for_a_spiffe_id() -> None:
     assert certificate_names({}) == []
 
 
-async def test_callers_that_prove_nothing_are_counted(door: Door) -> None:
-    await door.identify("Bearer old")
-    assert door.refused == 0
+async def test_callers_that_prove_nothing_are_counted(authenticator: Authenticator) -> None:
+    await authenticator.identify("Bearer old")
+    assert authenticator.refused == 0
     for authorization in ("", "Bearer other"):
         with pytest.raises(UnauthenticatedError):
-            await door.identify(authorization)
-    assert door.refused == 2
+            await authenticator.identify(authorization)
+    assert authenticator.refused == 2

@@ -18,7 +18,7 @@ from issuing import ISSUER, Key, entry, good_claims, key_set
 
 from updraft.errors import PermissionDeniedError, UnauthenticatedError
 from updraft.service import issued_tokens, security
-from updraft.service.door import Door
+from updraft.service.authenticator import Authenticator
 from updraft.service.identities_file import parse_identities
 from updraft.service.identity import TOKEN_HOLDER_AMONG_IDENTITIES, Identity, Scope
 from updraft.service.security import SecurityError
@@ -38,9 +38,9 @@ class Service:
     def publish(self, *keys: Key) -> None:
         self.keys.write_bytes(key_set(*keys))
 
-    def door(self, token_file: Path | None = None, **table: Any) -> Door:
+    def authenticator(self, token_file: Path | None = None, **table: Any) -> Authenticator:
         self.identities.write_text(entry(f'keys_file = "{self.keys}"', **table))
-        return Door(token_file, self.identities)
+        return Authenticator(token_file, self.identities)
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def service(tmp_path: Path) -> Service:
     return Service(tmp_path)
 
 
-def identity(door: Door, token: str) -> Identity:
-    return door.identity(f"Bearer {token}")
+def identity(authenticator: Authenticator, token: str) -> Identity:
+    return authenticator.identity(f"Bearer {token}")
 
 
-def refusal(door: Door, token: str) -> str:
+def refusal(authenticator: Authenticator, token: str) -> str:
     with pytest.raises(UnauthenticatedError) as caught:
-        identity(door, token)
+        identity(authenticator, token)
     return caught.value.message
 
 
@@ -62,29 +62,29 @@ def refusal(door: Door, token: str) -> str:
 def test_a_token_is_of_its_tenant_with_its_scopes(service: Service, algorithm: str) -> None:
     key = Key("k", algorithm)
     service.publish(KEY, key)
-    found = identity(service.door(roots=["/data/a"]), key.token(scope="call openid session"))
+    found = identity(service.authenticator(roots=["/data/a"]), key.token(scope="call openid session"))
     assert found == Identity("sign-on:job", "a", frozenset({Scope.CALL, Scope.SESSION}), ("/data/a",))
 
 
 def test_a_public_key_in_pem_verifies_whatever_key_id_a_token_has(service: Service) -> None:
     service.keys.write_bytes(KEY.pem)
-    assert identity(service.door(), KEY.token()).tenant == "a"
-    assert refusal(service.door(), OTHER.token()) == "the token is not one that this service knows"
+    assert identity(service.authenticator(), KEY.token()).tenant == "a"
+    assert refusal(service.authenticator(), OTHER.token()) == "the token is not one that this service knows"
 
 
 def test_scopes_may_be_a_list_and_claims_may_have_other_names(service: Service) -> None:
-    door = service.door(tenant_claim="https://example.org/team", scope_claim="roles")
+    authenticator = service.authenticator(tenant_claim="https://example.org/team", scope_claim="roles")
     claims: dict[str, Any] = {"roles": ["call"], "scope": "admin", "https://example.org/team": "b"}
-    found = identity(door, KEY.token(**claims))
+    found = identity(authenticator, KEY.token(**claims))
     assert (found.tenant, found.scopes) == ("b", frozenset({Scope.CALL}))
 
 
 def test_an_issuer_for_one_tenant_needs_no_claim_for_it(service: Service) -> None:
-    assert identity(service.door(tenants=["a"]), KEY.token(tenant=None)).tenant == "a"
+    assert identity(service.authenticator(tenants=["a"]), KEY.token(tenant=None)).tenant == "a"
 
 
 def test_an_issuer_may_be_trusted_with_every_tenant(service: Service) -> None:
-    assert identity(service.door(tenants=["*"]), KEY.token(tenant="any")).tenant == "any"
+    assert identity(service.authenticator(tenants=["*"]), KEY.token(tenant="any")).tenant == "any"
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_an_issuer_may_be_trusted_with_every_tenant(service: Service) -> None:
     ],
 )
 def test_a_token_that_does_not_count_says_why(service: Service, claims: dict[str, Any], says: str) -> None:
-    assert refusal(service.door(), KEY.token(**claims)).startswith(says)
+    assert refusal(service.authenticator(), KEY.token(**claims)).startswith(says)
 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
 def test_a_token_for_later_does_not_count_yet(service: Service, claim: str) -> None:
     later: dict[str, Any] = {claim: int(time.time()) + 600}
-    assert refusal(service.door(), KEY.token(**later)).startswith("the token is not valid yet")
+    assert refusal(service.authenticator(), KEY.token(**later)).startswith("the token is not valid yet")
 
 
 REVOKED = {
@@ -122,59 +122,59 @@ REVOKED = {
 
 @pytest.mark.parametrize("by", REVOKED)
 def test_a_token_is_revoked_by_itself_and_at_once(service: Service, by: str) -> None:
-    door = service.door()
+    authenticator = service.authenticator()
     named = service.identities.read_text()
     token, other = KEY.token(jti="t-1"), KEY.token(jti="t-2", sub="another-job")
-    assert identity(door, token).tenant == "a"
+    assert identity(authenticator, token).tenant == "a"
     service.identities.write_text(named + REVOKED[by].format(digest=hashlib.sha256(token.encode()).hexdigest()))
-    assert refusal(door, token) == "the token is not one that this service knows"
-    assert identity(door, other).tenant == "a"
+    assert refusal(authenticator, token) == "the token is not one that this service knows"
+    assert identity(authenticator, other).tenant == "a"
     service.identities.write_text(named)
-    assert identity(door, token).tenant == "a"
+    assert identity(authenticator, token).tenant == "a"
 
 
 def test_a_token_that_was_never_seen_is_revoked_too(service: Service) -> None:
-    door = service.door()
+    authenticator = service.authenticator()
     with service.identities.open("a") as file:
         file.write(REVOKED["jti"])
-    assert refusal(door, KEY.token(jti="t-1")) == "the token is not one that this service knows"
-    assert identity(door, KEY.token(jti=None)).tenant == "a"
+    assert refusal(authenticator, KEY.token(jti="t-1")) == "the token is not one that this service knows"
+    assert identity(authenticator, KEY.token(jti=None)).tenant == "a"
 
 
 def test_a_list_of_revoked_tokens_that_cannot_be_read_lets_nobody_in(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = service.door()
-    assert identity(door, KEY.token()).tenant == "a"
+    authenticator = service.authenticator()
+    assert identity(authenticator, KEY.token()).tenant == "a"
     with service.identities.open("a") as file:
         file.write('[revoked]\ntoken_sha256 = ["no digest"]\n')
     monkeypatch.setattr(security, "_GRACE_SECONDS", -1.0)
-    assert refusal(door, KEY.token()) == "the token is not one that this service knows"
+    assert refusal(authenticator, KEY.token()) == "the token is not one that this service knows"
 
 
 def test_a_token_that_has_expired_since_its_call_counts_for_that_call(service: Service) -> None:
-    door = service.door()
+    authenticator = service.authenticator()
     now = int(time.time())
     token = KEY.token(iat=now - 600, exp=now - 60)
-    assert refusal(door, token) == "the token has expired"
-    assert door.identity(f"Bearer {token}", waited_seconds=60).tenant == "a"
+    assert refusal(authenticator, token) == "the token has expired"
+    assert authenticator.identity(f"Bearer {token}", waited_seconds=60).tenant == "a"
     # It was not remembered as one that counts now.
-    assert refusal(door, token) == "the token has expired"
+    assert refusal(authenticator, token) == "the token has expired"
     with service.identities.open("a") as file:
         file.write(REVOKED["sub"])
     with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
-        door.identity(f"Bearer {token}", waited_seconds=60)
+        authenticator.identity(f"Bearer {token}", waited_seconds=60)
 
 
 def test_clocks_may_differ_by_some_seconds(service: Service) -> None:
-    assert identity(service.door(), KEY.token(exp=int(time.time()) - 10)).tenant == "a"
+    assert identity(service.authenticator(), KEY.token(exp=int(time.time()) - 10)).tenant == "a"
 
 
 def test_an_issuer_has_a_limit_of_its_own_for_the_life_of_tokens(service: Service) -> None:
-    door = service.door(max_lifetime_seconds=600)
+    authenticator = service.authenticator(max_lifetime_seconds=600)
     now = int(time.time())
-    assert identity(door, KEY.token(iat=now, exp=now + 600)).tenant == "a"
-    message = refusal(door, KEY.token(iat=now, exp=now + 601))
+    assert identity(authenticator, KEY.token(iat=now, exp=now + 600)).tenant == "a"
+    message = refusal(authenticator, KEY.token(iat=now, exp=now + 601))
     assert message == "the token lives too long: 601 s from 'iat' to 'exp', and 600 s are allowed"
 
 
@@ -182,7 +182,7 @@ def test_an_issuer_has_a_limit_of_its_own_for_the_life_of_tokens(service: Servic
     ("claims", "says"),
     [
         ({"tenant": "c"}, "a token of this issuer cannot act for the tenant 'c'"),
-        ({"tenant": "*"}, "the token names no tenant: its claim 'tenant' has to be a text"),
+        ({"tenant": "*"}, "the token names no tenant: its claim 'tenant' has to be a string"),
         ({"tenant": None}, "the token names no tenant"),
         ({"tenant": ["a"]}, "the token names no tenant"),
         ({"scope": "call admin"}, "a token of this issuer cannot have the scope admin"),
@@ -194,24 +194,24 @@ def test_an_issuer_has_a_limit_of_its_own_for_the_life_of_tokens(service: Servic
 )
 def test_no_token_grants_more_than_its_issuer_may(service: Service, claims: dict[str, Any], says: str) -> None:
     with pytest.raises(PermissionDeniedError) as caught:
-        identity(service.door(), KEY.token(**claims))
+        identity(service.authenticator(), KEY.token(**claims))
     assert caught.value.message.startswith(says)
 
 
 @pytest.mark.parametrize("tenant", ["\ud800", "a\nb", "a\x00", "\x1b[2J", "\u202e", "a" * 254])
 def test_a_tenant_is_a_text_that_can_be_shown(service: Service, tenant: str) -> None:
     with pytest.raises(PermissionDeniedError, match="the token names no tenant"):
-        identity(service.door(tenants=["*"]), KEY.token(tenant=tenant))
+        identity(service.authenticator(tenants=["*"]), KEY.token(tenant=tenant))
 
 
 @pytest.mark.parametrize("claims", [{"exp": 9 * 10**4299, "iat": -(10**4299)}, {"iat": -(10**4299)}])
 def test_times_that_python_cannot_write_are_no_times(service: Service, claims: dict[str, Any]) -> None:
-    assert refusal(service.door(), KEY.token(**claims)) == "the token is not one that this service knows"
+    assert refusal(service.authenticator(), KEY.token(**claims)) == "the token is not one that this service knows"
 
 
 def test_every_tenant_is_not_a_tenant(service: Service) -> None:
     with pytest.raises(PermissionDeniedError, match="names no tenant"):
-        identity(service.door(tenants=["*"]), KEY.token(tenant="*"))
+        identity(service.authenticator(tenants=["*"]), KEY.token(tenant="*"))
 
 
 def _part(value: dict[str, Any]) -> str:
@@ -244,63 +244,63 @@ FORGERIES: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_token_is_not_valid_and_hears_no_more(service: Service, forgery: str) -> None:
-    assert refusal(service.door(), FORGERIES[forgery]()) == "the token is not one that this service knows"
+    assert refusal(service.authenticator(), FORGERIES[forgery]()) == "the token is not one that this service knows"
 
 
 def test_a_bad_signature_hides_what_else_is_wrong(service: Service) -> None:
     claims = good_claims(exp=1, aud="another", tenant="c")
-    assert refusal(service.door(), jwt.encode(claims, OTHER.private, "ES256", headers={"kid": KEY.kid})) == (
+    assert refusal(service.authenticator(), jwt.encode(claims, OTHER.private, "ES256", headers={"kid": KEY.kid})) == (
         "the token is not one that this service knows"
     )
 
 
 def test_an_unknown_key_is_not_answered_with_those_that_are_known(service: Service) -> None:
-    assert refusal(service.door(), OTHER.token()) == "the token is not one that this service knows"
+    assert refusal(service.authenticator(), OTHER.token()) == "the token is not one that this service knows"
 
 
 def test_the_key_says_which_algorithm_counts(service: Service) -> None:
     narrow = Key("narrow", "RS256")
     narrow.entry["alg"] = "PS256"
     service.publish(narrow)
-    assert refusal(service.door(), narrow.token()) == "the token is not one that this service knows"
+    assert refusal(service.authenticator(), narrow.token()) == "the token is not one that this service knows"
 
 
 def test_keys_that_are_replaced_count_at_once(service: Service) -> None:
-    door, old = service.door(), KEY.token()
-    identity(door, old)
+    authenticator, old = service.authenticator(), KEY.token()
+    identity(authenticator, old)
     service.publish(OTHER)
-    assert identity(door, OTHER.token()).tenant == "a"
-    assert "not one that this service knows" in refusal(door, old)
+    assert identity(authenticator, OTHER.token()).tenant == "a"
+    assert "not one that this service knows" in refusal(authenticator, old)
 
 
 @pytest.mark.parametrize("removed", ["keys", "identities"])
 def test_a_file_that_is_away_revokes_tokens_that_were_verified(
     service: Service, removed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door, token = service.door(), KEY.token()
-    identity(door, token)
+    authenticator, token = service.authenticator(), KEY.token()
+    identity(authenticator, token)
     getattr(service, removed).unlink()
     # Long enough to write it again.
-    assert identity(door, token).tenant == "a"
+    assert identity(authenticator, token).tenant == "a"
     monkeypatch.setattr(security, "_GRACE_SECONDS", -1.0)
-    refusal(door, token)
+    refusal(authenticator, token)
 
 
 def test_another_ceiling_counts_for_tokens_that_were_verified(service: Service) -> None:
-    door, token = service.door(), KEY.token()
-    identity(door, token)
+    authenticator, token = service.authenticator(), KEY.token()
+    identity(authenticator, token)
     service.identities.write_text(entry(f'keys_file = "{service.keys}"', tenants=["b"]))
     with pytest.raises(PermissionDeniedError):
-        identity(door, token)
+        identity(authenticator, token)
 
 
 def test_an_issuer_that_is_added_counts_at_once_and_one_without_keys_when_it_has_some(service: Service) -> None:
-    door = service.door()
+    authenticator = service.authenticator()
     late = service.directory / "late.json"
     service.identities.write_text(entry(f'keys_file = "{late}"'))
-    assert refusal(door, KEY.token()) == "the token is not one that this service knows"
+    assert refusal(authenticator, KEY.token()) == "the token is not one that this service knows"
     late.write_bytes(key_set(KEY))
-    assert identity(door, KEY.token()).tenant == "a"
+    assert identity(authenticator, KEY.token()).tenant == "a"
 
 
 def test_a_verified_token_is_remembered_until_it_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_a_verified_token_is_remembered_until_it_expires(service: Service, monke
 
     monkeypatch.setattr(issued_tokens, "_signed_claims", counted)
     now = time.time()
-    service.door()
+    service.authenticator()
     tokens = issued_tokens.IssuedTokens(parse_identities(service.identities.read_bytes()).issuers, lambda: now)
     token = KEY.token()
     assert tokens.identity(token) == tokens.identity(token)
@@ -325,25 +325,25 @@ def test_a_verified_token_is_remembered_until_it_expires(service: Service, monke
 
 def test_only_so_many_tokens_are_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(issued_tokens, "_MAX_VERIFIED", 2)
-    door = service.door()
+    authenticator = service.authenticator()
     for subject in ("a", "b", "c"):
-        identity(door, KEY.token(sub=subject))
-    assert door._issued is not None
-    assert len(door._issued._verified) == 2
+        identity(authenticator, KEY.token(sub=subject))
+    assert authenticator._issued is not None
+    assert len(authenticator._issued._verified) == 2
 
 
 @pytest.mark.parametrize("subject", ["", "line\nbreak", "ü", None])
 def test_a_subject_that_a_log_cannot_show_is_left_out(service: Service, subject: str | None) -> None:
-    assert identity(service.door(), KEY.token(sub=subject)).name in ("sign-on", "sign-on:")
+    assert identity(service.authenticator(), KEY.token(sub=subject)).name in ("sign-on", "sign-on:")
 
 
 def test_tokens_of_every_file_are_valid_beside_those_of_issuers(service: Service) -> None:
     plain = service.directory / "tokens"
     plain.write_text("plain\nwith.two.dots\n")
-    door = service.door(plain)
-    assert identity(door, "plain") is identity(door, "with.two.dots") is TOKEN_HOLDER_AMONG_IDENTITIES
-    assert identity(door, KEY.token()).tenant == "a"
-    assert refusal(door, KEY.token(aud="another")) == "the token is for another audience than this service"
+    authenticator = service.authenticator(plain)
+    assert identity(authenticator, "plain") is identity(authenticator, "with.two.dots") is TOKEN_HOLDER_AMONG_IDENTITIES
+    assert identity(authenticator, KEY.token()).tenant == "a"
+    assert refusal(authenticator, KEY.token(aud="another")) == "the token is for another audience than this service"
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_tokens_of_every_file_are_valid_beside_those_of_issuers(service: Service
 def test_a_table_that_says_something_else_is_refused_with_the_place(service: Service, table: str, says: str) -> None:
     service.identities.write_text(entry(table))
     with pytest.raises(SecurityError) as caught:
-        Door(None, service.identities)
+        Authenticator(None, service.identities)
     assert says in str(caught.value)
 
 
@@ -370,7 +370,7 @@ def test_a_service_without_issuers_starts_without_what_verifies_tokens(tmp_path:
     path = tmp_path / "identities.toml"
     path.write_text(f'[[identity]]\nname = "a"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{"0" * 64}"]\n')
     program = (
-        "import sys; from pathlib import Path; from updraft.service.door import Door\n"
+        "import sys; from pathlib import Path; from updraft.service.authenticator import Door\n"
         f"Door(None, Path({str(path)!r}))\n"
         "sys.exit(any(name.split('.')[0] in ('jwt', 'cryptography') for name in sys.modules))"
     )
@@ -391,19 +391,19 @@ UNPROVEN: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("token", UNPROVEN)
 def test_a_stranger_cannot_tell_one_refusal_from_another(service: Service, token: str) -> None:
-    assert refusal(service.door(), UNPROVEN[token]()) == "the token is not one that this service knows"
+    assert refusal(service.authenticator(), UNPROVEN[token]()) == "the token is not one that this service knows"
 
 
 def test_the_log_says_why_and_not_more_than_once_a_second(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
-    door = service.door()
+    authenticator = service.authenticator()
     for _ in range(5):
-        refusal(door, OTHER.token())
+        refusal(authenticator, OTHER.token())
     assert capsys.readouterr().out.count("its key is not one of the issuer's") == 1
 
 
 def test_who_is_known_is_told_when_its_token_expires(service: Service) -> None:
     expires = int(time.time()) + 100
-    described = identity(service.door(), KEY.token(exp=expires, scope="call session")).described()
+    described = identity(service.authenticator(), KEY.token(exp=expires, scope="call session")).described()
     assert described == {
         "identity": "sign-on:job",
         "tenant": "a",

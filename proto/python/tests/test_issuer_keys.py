@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from updraft.errors import UnauthenticatedError
 from updraft.service import issued_tokens, issuer_keys
-from updraft.service.door import Door
+from updraft.service.authenticator import Authenticator
 from updraft.service.issued_tokens import IssuedTokens
 from updraft.service.issuer_keys import KEPT_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS, UrlKeys, parse_keys
 from updraft.service.security import SecurityError
@@ -237,7 +237,7 @@ def test_who_answers_byte_after_byte_is_hung_up_on(reply: str, monkeypatch: pyte
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(TimeoutError, match="not whole within"):
+        with pytest.raises(TimeoutError, match="incomplete after"):
             issuer_keys.fetch_keys(f"http://127.0.0.1:{listening.getsockname()[1]}/keys")
         # It has ended because its caller was gone.
         thread.join(_HANG_SECONDS)
@@ -248,15 +248,15 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
     with _site(key_set(KEY)) as (site, url):
         path = tmp_path / "identities.toml"
         path.write_text(entry(f'keys_url = "{url}"'))
-        door = Door(None, path)
+        authenticator = Authenticator(None, path)
         # Its first call comes before the first answer; so do others.
-        calls = (door.identify(f"Bearer {KEY.token(sub=str(number))}") for number in range(8))
+        calls = (authenticator.identify(f"Bearer {KEY.token(sub=str(number))}") for number in range(8))
         assert {identity.tenant for identity in await asyncio.gather(*calls)} == {"a"}
         monkeypatch.setattr(issuer_keys, "PAUSE_SECONDS", 0.0)
         site.content = key_set(OTHER)
-        assert (await door.identify(f"Bearer {OTHER.token()}")).tenant == "a"
+        assert (await authenticator.identify(f"Bearer {OTHER.token()}")).tenant == "a"
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
-            await door.identify(f"Bearer {KEY.token()}")
+            await authenticator.identify(f"Bearer {KEY.token()}")
 
 
 async def test_a_key_that_is_withdrawn_counts_for_half_a_minute_unless_its_issuer_says_otherwise(
@@ -267,19 +267,19 @@ async def test_a_key_that_is_withdrawn_counts_for_half_a_minute_unless_its_issue
     with _site(key_set(KEY)) as (site, url):
         path = tmp_path / "identities.toml"
         path.write_text(entry(f'keys_url = "{url}"', keys_refresh_seconds=10))
-        door = Door(None, path)
-        assert (await door.identify(f"Bearer {KEY.token()}")).tenant == "a"
-        assert door._issued is not None
-        (source,) = door._issued._sources.values()
+        authenticator = Authenticator(None, path)
+        assert (await authenticator.identify(f"Bearer {KEY.token()}")).tenant == "a"
+        assert authenticator._issued is not None
+        (source,) = authenticator._issued._sources.values()
         assert isinstance(source, UrlKeys)
         site.content = key_set(OTHER)
         fetched_seconds = time.monotonic()
         source._clock = lambda: fetched_seconds + 11
-        door.refresh()
+        authenticator.refresh()
         assert source._running is not None
         source._running.result(_HANG_SECONDS)
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
-            await door.identify(f"Bearer {KEY.token()}")
+            await authenticator.identify(f"Bearer {KEY.token()}")
 
 
 @pytest.mark.parametrize("seconds", [9, 1801])
@@ -287,7 +287,7 @@ def test_keys_are_fetched_neither_all_the_time_nor_once_an_hour(tmp_path: Path, 
     path = tmp_path / "identities.toml"
     path.write_text(entry('keys_url = "https://example.org/keys"', keys_refresh_seconds=seconds))
     with pytest.raises(SecurityError, match="keys_refresh_seconds"):
-        Door(None, path)
+        Authenticator(None, path)
 
 
 async def test_keys_that_come_between_two_looks_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ async def test_keys_that_come_between_two_looks_are_looked_at(tmp_path: Path, mo
     monkeypatch.setattr(IssuedTokens, "awaited_keys", after_they_came)
     path = tmp_path / "identities.toml"
     path.write_text(entry('keys_url = "http://127.0.0.1:9/keys"'))
-    assert (await Door(None, path).identify(f"Bearer {KEY.token()}")).tenant == "a"
+    assert (await Authenticator(None, path).identify(f"Bearer {KEY.token()}")).tenant == "a"
 
 
 async def test_a_call_is_of_nobody_known_while_no_keys_can_be_had(tmp_path: Path) -> None:
@@ -316,4 +316,4 @@ async def test_a_call_is_of_nobody_known_while_no_keys_can_be_had(tmp_path: Path
         path = tmp_path / "identities.toml"
         path.write_text(entry(f'keys_url = "{url}"'))
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
-            await Door(None, path).identify(f"Bearer {KEY.token()}")
+            await Authenticator(None, path).identify(f"Bearer {KEY.token()}")

@@ -14,7 +14,7 @@ import trustme
 from issuing import Key, entry, key_set
 
 from updraft.errors import PermissionDeniedError, UnauthenticatedError
-from updraft.service.door import Door
+from updraft.service.authenticator import Authenticator
 from updraft.service.identities_file import parse_identities
 from updraft.service.identity import Identity, Scope
 from updraft.service.issuer_keys import fetch_keys
@@ -60,12 +60,12 @@ class Cluster:
         self.keys.write_bytes(key_set(KEY))
         self.path = directory / "identities.toml"
 
-    def door(self, lines: str, subjects: str = "", keys: str = "", **more: Any) -> Door:
+    def authenticator(self, lines: str, subjects: str = "", keys: str = "", **more: Any) -> Authenticator:
         tenants = ["team-a", "team-b", "nightly"]
         table = {"tenants": tenants, "issuer": CLUSTER, "default_scopes": ["call", "session"], **more}
         keys = keys or f'keys_file = "{self.keys}"'
         self.path.write_text(f"{entry(keys, **table)}{lines}\n{subjects}")
-        return Door(None, self.path)
+        return Authenticator(None, self.path)
 
 
 @pytest.fixture
@@ -73,18 +73,18 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def identity(door: Door, presented: str) -> Identity:
-    return door.identity(f"Bearer {presented}")
+def identity(authenticator: Authenticator, presented: str) -> Identity:
+    return authenticator.identity(f"Bearer {presented}")
 
 
 def test_the_namespace_is_the_tenant_and_the_scopes_are_those_of_the_issuer(cluster: Cluster) -> None:
-    door = cluster.door(f"tenant_claim = {NAMESPACE_CLAIM}")
-    found = identity(door, token())
+    authenticator = cluster.authenticator(f"tenant_claim = {NAMESPACE_CLAIM}")
+    found = identity(authenticator, token())
     assert (found.name, found.tenant) == ("sign-on:system:serviceaccount:team-a:spark", "team-a")
     assert found.scopes == {Scope.CALL, Scope.SESSION}
-    assert identity(door, token("team-b")).tenant == "team-b"
+    assert identity(authenticator, token("team-b")).tenant == "team-b"
     with pytest.raises(PermissionDeniedError, match="cannot act for the tenant 'team-c'"):
-        identity(door, token("team-c"))
+        identity(authenticator, token("team-c"))
 
 
 @pytest.mark.parametrize(
@@ -102,45 +102,45 @@ def test_the_namespace_is_the_tenant_and_the_scopes_are_those_of_the_issuer(clus
 def test_a_subject_has_the_tenant_that_the_file_says_or_none(
     cluster: Cluster, namespace: str, account: str, tenant: str | None
 ) -> None:
-    door = cluster.door("", SUBJECTS)
+    authenticator = cluster.authenticator("", SUBJECTS)
     if tenant is not None:
-        assert identity(door, token(namespace, account)).tenant == tenant
+        assert identity(authenticator, token(namespace, account)).tenant == tenant
         return
-    with pytest.raises(PermissionDeniedError, match="a subject that has no tenant here"):
-        identity(door, token(namespace, account))
+    with pytest.raises(PermissionDeniedError, match="the token's subject has no tenant here"):
+        identity(authenticator, token(namespace, account))
 
 
 @pytest.mark.parametrize("claims", [{"sub": None}, {"sub": ["system:serviceaccount:team-a:spark"]}, {"sub": ""}])
 def test_who_has_no_subject_has_no_tenant_whatever_the_token_claims(cluster: Cluster, claims: dict[str, Any]) -> None:
     # PyJWT itself refuses a subject that is no text.
     with pytest.raises((PermissionDeniedError, UnauthenticatedError)):
-        identity(cluster.door("", SUBJECTS), token(tenant="team-a", **claims))
+        identity(cluster.authenticator("", SUBJECTS), token(tenant="team-a", **claims))
 
 
 @pytest.mark.parametrize("claim", [{}, {"kubernetes.io": "team-a"}, {"kubernetes.io": {"namespace": ["team-a"]}}])
 def test_a_namespace_that_is_not_there_is_no_tenant(cluster: Cluster, claim: dict[str, Any]) -> None:
-    door = cluster.door(f"tenant_claim = {NAMESPACE_CLAIM}")
-    with pytest.raises(PermissionDeniedError, match=r"its claim 'kubernetes\.io\.namespace' has to be a text"):
-        identity(door, token(**({"kubernetes.io": None} | claim)))
+    authenticator = cluster.authenticator(f"tenant_claim = {NAMESPACE_CLAIM}")
+    with pytest.raises(PermissionDeniedError, match=r"its claim 'kubernetes\.io\.namespace' has to be a string"):
+        identity(authenticator, token(**({"kubernetes.io": None} | claim)))
 
 
 def test_a_token_that_has_scopes_has_those_and_not_the_default(cluster: Cluster) -> None:
-    door = cluster.door("", SUBJECTS)
-    assert identity(door, token(scope="call")).scopes == {Scope.CALL}
+    authenticator = cluster.authenticator("", SUBJECTS)
+    assert identity(authenticator, token(scope="call")).scopes == {Scope.CALL}
     nothing: list[Any] = ["", "openid", []]
     for scope in nothing:
         with pytest.raises(PermissionDeniedError, match="grants nothing here"):
-            identity(door, token(scope=scope))
+            identity(authenticator, token(scope=scope))
 
 
 def test_without_default_scopes_a_token_grants_nothing(cluster: Cluster) -> None:
     with pytest.raises(PermissionDeniedError, match="grants nothing here"):
-        identity(cluster.door("", SUBJECTS, default_scopes=[]), token())
+        identity(cluster.authenticator("", SUBJECTS, default_scopes=[]), token())
 
 
 def test_a_token_for_the_api_server_is_not_one_for_a_pool(cluster: Cluster) -> None:
     with pytest.raises(UnauthenticatedError, match="another audience"):
-        identity(cluster.door("", SUBJECTS), token(aud=[CLUSTER]))
+        identity(cluster.authenticator("", SUBJECTS), token(aud=[CLUSTER]))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def api_server(tmp_path: Path) -> Iterator[str]:
 
 async def test_keys_are_fetched_from_an_api_server(tmp_path: Path, cluster: Cluster, api_server: str) -> None:
     keys = f'keys_url = "{api_server}"\nkeys_ca_file = "{tmp_path}/ca.crt"\nkeys_token_file = "{tmp_path}/token"'
-    found = await cluster.door("", SUBJECTS, keys).identify(f"Bearer {token()}")
+    found = await cluster.authenticator("", SUBJECTS, keys).identify(f"Bearer {token()}")
     assert found.tenant == "team-a"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft.service.door import Door
+from updraft.service.authenticator import Authenticator
 from updraft.service.exchange import share_of
 from updraft.service.identities_file import parse_identities
 from updraft.service.identity import Identity
@@ -51,7 +51,14 @@ def test_a_refusal_names_the_cap_what_is_used_and_what_to_do() -> None:
     assert found.exceeded("max_files", "a", 3, 1)
     assert not found.exceeded("max_files", "b", 3, 1)
     says = found.refusal("max_files", "a", 3, 1)
-    for part in ("'a'", "3 open files", "1 more", "its cap is 3", "max_files", "retry when some of its own have ended"):
+    for part in (
+        "'a'",
+        "3 open files",
+        "1 more",
+        "its cap is 3",
+        "max_files",
+        "retry when some of its own work has ended",
+    ):
         assert part in says
     assert found.refusals["max_files"] == 1
     assert sum(found.refusals.values()) == 1
@@ -60,14 +67,14 @@ def test_a_refusal_names_the_cap_what_is_used_and_what_to_do() -> None:
 def test_caps_change_with_the_file_and_stay_while_it_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "identities.toml"
     path.write_text(ENTRY + '[[tenant]]\nname = "a"\nmax_files = 3\n')
-    door = Door(None, path)
-    assert door.caps_of("a").max_files == 3
+    authenticator = Authenticator(None, path)
+    assert authenticator.caps_of("a").max_files == 3
     path.write_text(ENTRY + '[[tenant]]\nname = "*"\nmax_files = 4444\n')
-    door.refresh()
-    assert door.caps_of("a").max_files == 4444
+    authenticator.refresh()
+    assert authenticator.caps_of("a").max_files == 4444
     path.unlink()
-    door.refresh()
-    assert door.caps_of("a").max_files == 4444
+    authenticator.refresh()
+    assert authenticator.caps_of("a").max_files == 4444
 
 
 class Call:
@@ -81,15 +88,15 @@ def test_holders_of_tokens_have_one_share_where_others_are_known_by_name(tmp_pat
     (tmp_path / "identities.toml").write_text(ENTRY + '[[tenant]]\nname = "*"\nmax_files = 1\n')
     (tmp_path / "tokens").write_text("plain\n")
 
-    def shares(door: Door, token: str, tenants: str) -> set[str]:
+    def shares(authenticator: Authenticator, token: str, tenants: str) -> set[str]:
         # Of a call it looks at the identity alone.
-        return {share_of(Call(door.identity(f"Bearer {token}")), tenant) for tenant in tenants}  # type: ignore[arg-type]
+        return {share_of(Call(authenticator.identity(f"Bearer {token}")), tenant) for tenant in tenants}  # type: ignore[arg-type]
 
-    both = Door(tmp_path / "tokens", tmp_path / "identities.toml")
+    both = Authenticator(tmp_path / "tokens", tmp_path / "identities.toml")
     assert len(shares(both, "plain", "abc")) == 1
     assert shares(both, "plain", "a").isdisjoint({"a"})
     assert shares(both, "a", "a") == {"a"}
-    assert shares(Door(tmp_path / "tokens", None), "plain", "abc") == {"a", "b", "c"}
+    assert shares(Authenticator(tmp_path / "tokens", None), "plain", "abc") == {"a", "b", "c"}
 
 
 def test_a_claim_is_for_others_to_respect_and_ends() -> None:

@@ -107,5 +107,5 @@ def test_a_collector_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.Mo
     "address", ["collector:4317", "grpc://collector:4317", "http://", "http://collector/v1/traces"]
 )
 def test_what_is_no_collector_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="no collector"):
+    with pytest.raises(ValueError, match="is not the address of a collector"):
         ServiceSettings(trace_endpoint=address)

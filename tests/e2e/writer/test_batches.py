@@ -145,7 +145,9 @@ def test_the_sql_tab_shows_what_the_files_cost(spark: SparkSession, scan: DataFr
     texts = until("the metrics are there", shown)
     assert texts["files"] == str(len(written.files()))
     assert int(texts["row groups"]) == sum(pq.read_metadata(path).num_row_groups for path in written.files())
-    times = {f"time {what}" for what in ("throttled by the quota", "of encoding", "of storing", "that tasks waited")}
+    times = {
+        f"time {what}" for what in ("throttled by the quota", "spent encoding", "spent storing", "that tasks waited")
+    }
     assert times | {"bytes of rows", "bytes of files"} <= texts.keys()
 
 

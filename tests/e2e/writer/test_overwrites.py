@@ -23,7 +23,7 @@ from tests.support.writer import LocalWriter
 CONNECT_TIMEOUT = "spark.updraft.write.connectTimeout"
 TOKEN_FILE = "spark.updraft.write.tokenFile"
 NOBODY = {ENDPOINT: "grpc://127.0.0.1:1", CONNECT_TIMEOUT: "200ms"}
-_ASKED = "asked whether a file would be opened"
+_ASKED = "a client asked whether the writer would open a file"
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 

@@ -127,5 +127,5 @@ def test_a_misspelt_option_is_told_once_with_the_nearest_name(spark: SparkSessio
     with driver_log(spark, tmp_path / "log") as log:
         for name in ("first", "second"):
             write(spark.range(1), place / name, "updraft-parquet", **misspelt)
-    told = "the option spark.updraft.write.delivry is not one of a write and has no effect"
+    told = "spark.updraft.write.delivry is not an option of a write and has no effect"
     assert log.read_text().count(f"{told}; did you mean spark.updraft.write.delivery?") == 1

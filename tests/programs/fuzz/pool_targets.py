@@ -29,6 +29,7 @@ from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import parse_request, resolve
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.unpacking import RoomRequest, UnpackBounds, UnpackVerdict
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import (
@@ -40,7 +41,6 @@ from updraft_server.ipc.zygote_packets import (
     Kill,
     Measure,
     Measured,
-    PacketError,
 )
 from updraft_server.ipc.zygote_packets import decode as decode_packet
 from updraft_server.ipc.zygote_packets import encode as encode_packet

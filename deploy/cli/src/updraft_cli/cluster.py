@@ -66,13 +66,13 @@ class Cluster:
             from kubernetes import client, config
         except ImportError:
             raise ClusterError(
-                "this needs the Kubernetes client: `pip install kubernetes`, or give a service with --endpoint"
+                "this needs the Kubernetes client: `pip install kubernetes`, or name a service with --endpoint"
             ) from None
         try:
             own_namespace = _load(config, context)
         except config.ConfigException as error:
             raise ClusterError(
-                f"found no configuration of a cluster: {error}; give a service with --endpoint instead"
+                f"found no Kubernetes configuration: {error}; name a service with --endpoint instead"
             ) from None
         self.namespace = namespace or own_namespace
         self._core = client.CoreV1Api()
@@ -146,7 +146,7 @@ class Cluster:
         lacking = sorted(set(files) - set(found.data or ())) if found else ()
         if lacking:
             keys = " and ".join(lacking)
-            raise ClusterError(f"Secret {name} is there without the key {keys}: add it, or delete the Secret")
+            raise ClusterError(f"Secret {name} exists but lacks the key {keys}: add the key, or delete the Secret")
         return found is None
 
     def copy_secret(self, name: str, key: str, source: Self, owner: Any = None) -> bool:
@@ -179,8 +179,8 @@ class Cluster:
         found = self._asked(f"read Secret {name}", self._core.read_namespaced_secret, name, self.namespace)
         if owner is not None and owner.metadata.uid not in _owners(found):
             raise ClusterError(
-                f"Secret {name} was not made for {owner.metadata.name}, and whoever made it knows its token: delete "
-                "it, or name it as existingSecret if it is yours"
+                f"Secret {name} was not created for {owner.metadata.name}, and its creator knows the token: delete it, "
+                "or name it as existingSecret if it is yours"
             )
         return found
 

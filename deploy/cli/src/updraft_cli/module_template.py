@@ -65,7 +65,7 @@ class TemplateError(Exception):
 def write_module(name: str, parent: Path) -> list[Path]:
     """Write the files into a new directory `name` of `parent` and return their paths. Raises TemplateError."""
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise TemplateError(f"{name!r} is no name for a Python module: use letters, digits and underscores")
+        raise TemplateError(f"{name!r} is not a name for a Python module: use letters, digits and underscores")
     if name in sys.stdlib_module_names:
         raise TemplateError(f"Python has a module {name} of its own, which would be found first: choose another name")
     directory = parent / name
@@ -78,7 +78,7 @@ def write_module(name: str, parent: Path) -> list[Path]:
             file.write_text(Template(text).substitute(values))
             written.append(file)
     except FileExistsError:
-        raise TemplateError(f"{directory} is there already: choose another name") from None
+        raise TemplateError(f"{directory} exists already: choose another name") from None
     except OSError as error:
         raise TemplateError(f"cannot write {error.filename}: {error.strerror}") from None
     return written

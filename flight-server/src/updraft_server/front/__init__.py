@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that clients reach: it holds the port and every secret, and neither parses Arrow nor runs user code.
+"""Front process, which clients reach: it holds the port and all secrets, and never parses Arrow or runs user code.
 
-`process` wires it up, `service` answers Flight, `request` checks what opens an exchange, `admission` queues it,
-`artifacts` collects what its function needs, `exchange` and `relay` carry it to a worker and back.
+`process` wires the parts together and `service` answers Flight calls. For each exchange, `request` checks the command,
+`signatures` verifies a session function, `artifacts` collects what the function needs, `queue` decides when it gets a
+worker, and `exchange` and `relay` carry its messages to the worker and back. `limits` ends exchanges that exceed a
+limit, and `status` publishes health, metrics and the status page.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange: opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`), ended.
+"""Course of an exchange: opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`) and ended.
 
-What is decided here is what a failure on either side means for the other, and how long anything may take: whatever
-happens, the worker goes back exactly once and the client learns why.
+This module decides what a failure on one side means for the other, and how long each step may take. Whatever happens,
+the worker is given back exactly once and the client learns the reason.
 """
 
 import asyncio
@@ -57,10 +57,10 @@ from updraft_server.pool.leases import LeaseOutcome, Owner
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
 
-_SHIP = Scope.SESSION, "run functions that it brings"
+_SHIP = Scope.SESSION, "run session functions"
 _CALL = Scope.CALL, "run registered functions"
 
-# Whose digest takes longer than handing it to a thread does.
+# Above this size, hashing a payload takes longer than handing it to a thread.
 _LARGE_PAYLOAD_BYTES = 256 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class Exchanges:
 
     settings: "FrontSettings"
     capabilities: Callable[[], Capabilities]
-    """What the pool can run now; raises PoolUnavailableError before it has started."""
+    """Return what the pool can run now; raise PoolUnavailableError before the pool has started."""
     admission: Admission
     collector: ArtifactCollector
     running: RunningExchanges
@@ -94,7 +94,7 @@ class Exchanges:
         self.hold_back.loaded_again()
 
     async def serve(self, call: IdentifiedCall) -> None:
-        """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
+        """Serve one exchange; raise UpdraftError, after sending it in-band if the client's protocol allows that."""
         with self.tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
             exchange = self.activity.begin()
             exchange.span = span
@@ -111,19 +111,19 @@ class Exchanges:
                 exchange.identity = request.log_context
                 exchange.span.describe(exchange.identity)
                 call.record.describe(**exchange.identity)
-                # Before anything is said of what there is.
+                # Before the caller learns which functions exist.
                 call.identity.require(*_scope_of(request))
                 request = resolve(request, self.capabilities())
                 structlog.contextvars.bind_contextvars(**exchange.identity)
                 schema = bytes(await schema_header(early, first, self._message_limits))
-                # The message may be large, and the exchange long.
+                # Free the message: it may be large, and the exchange may take long.
                 del first
                 await self._run(call, replace(request, schema=schema), exchange)
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
             self.activity.failed(exchange, error)
-            # Before the client has it: once it does, it may cancel the call.
+            # Before the client gets the error: it may cancel the call then.
             exchange.span.fail(error)
             call.record.fail(error)
             if request is not None and not request.plain:
@@ -142,7 +142,7 @@ class Exchanges:
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
                 if request.plain:
-                    # It waits for a worker as long as it takes: engines of plain Flight give a reply's headers seconds.
+                    # Engines of plain Flight wait only seconds for the headers of a reply; a worker may take longer.
                     await call.accept()
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
@@ -152,7 +152,7 @@ class Exchanges:
                     binding = self._binding(owner, request)
                     grant = await self.admission.worker(place, binding)
             try:
-                # Those that waited beside it may have killed theirs meanwhile, and it may have waited for long.
+                # During the wait, other exchanges may have caused a hold-back, and credentials may have changed.
                 self._refuse_if_held_back(owner, request)
                 await _known_still(call, request, owner)
                 if checked is not None:
@@ -178,7 +178,7 @@ class Exchanges:
     async def _prepared(
         self, call: Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
-        """The request with all that its function needs: what is large comes only now that there is room for it."""
+        """Return the request with its payload, and its artifacts. Clients send these only now that there is room."""
         early = self.early_reads.of(call)
         dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
         if request.deferred is not None:
@@ -215,7 +215,7 @@ class Exchanges:
         began = time.monotonic()
         self.metrics.running.inc()
         try:
-            # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
+            # The front records the worker's span: the span survives the worker, and no exporter runs beside user code.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self.running.watching(relay, share_of(call, owner.tenant)):
@@ -227,7 +227,9 @@ class Exchanges:
             raise
         except UpdraftError as error:
             death = grant.lease.death
-            found = verdict(error, relay.end_state, death.result() if death.done() else None, self.running.lost_memory)
+            found = verdict(
+                error, relay.end_state, death.result() if death.done() else None, self.running.last_memory_use
+            )
             self._act_on(found, owner, request)
             raise found.error from None
         finally:
@@ -258,7 +260,7 @@ class Exchanges:
             self.functions.died(request, found.error)
 
     def _record(self, request: Request | None, outcome: str, exchange: OpenExchange) -> None:
-        # A name that was asked for but does not exist must not become a series.
+        # Names of functions that do not exist must not become time series.
         function = request.function if request is not None and request.resolved else ""
         self.metrics.exchanges.labels(function, outcome).inc()
         self.metrics.exchange_seconds.labels(function).observe(exchange.seconds)
@@ -271,18 +273,18 @@ def _scope_of(request: Request) -> tuple[Scope, str]:
 
 
 async def _known_still(call: IdentifiedCall, request: Request, owner: Owner) -> None:
-    """Raise UnauthenticatedError or PermissionDeniedError where what the caller presented proves this no more."""
+    """Raise UnauthenticatedError or PermissionDeniedError if the caller's credentials no longer allow the exchange."""
     identity = await call.identity_now()
     identity.require(*_scope_of(request))
     identity.tenant_of([owner.tenant])
 
 
 async def _recorded(call: Call, request: Request) -> None:
-    """Let the audit log have what the exchange runs; raises PoolUnavailableError."""
+    """Record in the audit log what the exchange runs; raise PoolUnavailableError if that fails."""
     if not call.record.is_kept:
         return
     if request.is_session:
-        # A large one takes a while.
+        # Hashing a large payload takes a while.
         digest = await asyncio.to_thread(hashlib.sha256, request.payload)
         call.record.describe(digest=f"sha256:{digest.hexdigest()}", eval_type=request.command.session.eval_type)
     else:
@@ -294,7 +296,7 @@ def _owner(call: Call, request: Request) -> Owner:
     task = request.command.task
     tenant = tenant_of(call, task)
     if not tenant and request.plain:
-        # Databend always names its own: that claims nothing where another name, or the identity, says whose it is.
+        # Databend always names its own tenant, so its header counts only if nothing else names one.
         tenant = call.identity.tenant_of([call.header(DATABEND_TENANT_HEADER)])
     return Owner(tenant, task.owner.application_id, task.owner.session_id)
 

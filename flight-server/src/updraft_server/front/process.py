@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front process: wires the listeners to the pool and lives through start, drain and stop.
+"""Front process: wires the listeners to the pool, then starts, serves, drains and stops.
 
-Started by `updraft_server.supervisor.supervisor` as `python -m updraft_server.front.process`; its settings are in the
+`updraft_server.supervisor.supervisor` starts it as `python -m updraft_server.front.process`, with the settings in the
 environment.
 """
 
@@ -22,12 +22,12 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import Audit
-from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
+from updraft.service.privileges import keep_few_capabilities
 from updraft.service.spans import Tracer
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps
@@ -53,13 +53,13 @@ from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.status.worker_log import log_dropped_output, log_worker_output
-from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
+from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
+    FRONT_SETTINGS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
-    SETTINGS_VARIABLE,
     take_over,
 )
 from updraft_server.linux.process_control import hide_memory
@@ -74,13 +74,13 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
+# Time for exchanges that a drain has ended to give their workers back. The pool then kills workers that are left.
 _ENDING_SECONDS = 2.0
 
 
 @dataclass(eq=False, kw_only=True)
 class Front:
-    """One front: its pool, its queue, its listeners. `assemble` makes it."""
+    """Front with its pool, queue and listeners; created by `assemble`."""
 
     settings: "FrontSettings"
     pool: WorkerPool
@@ -101,7 +101,7 @@ class Front:
     announcement: Announcement
 
     async def run(self) -> None:
-        """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
+        """Serve until a drain has ended; raise StartError or PoolError if the front cannot start."""
         async with AsyncExitStack() as stack:
             for background in (
                 self.health.run(),
@@ -116,7 +116,7 @@ class Front:
             stack.push_async_callback(asyncio.to_thread, self.audit.close)
             stack.push_async_callback(self.listeners.close)
             stack.push_async_callback(self.pool.close, 0.0)
-            # Listeners first: an address in use shows at once, and probes are answered while the workers start.
+            # Listeners first: an address in use fails at once, and probes get answers while the workers start.
             await self.listeners.start(self.metrics)
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
@@ -126,11 +126,11 @@ class Front:
             await self._drain()
 
     async def _started(self) -> None:
-        """Start the pool; raises StartError where a function would run with more than the operator allows."""
+        """Start the pool; raise StartError if functions that the operator restricts would run unrestricted."""
         await self.pool.start()
         restricted = self.settings.restricted_functions
         known = {function.name for function in self.pool.functions}
-        # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
+        # If a module cannot be imported, its functions are unknown. They cannot be called either.
         are_all_known = all(function.version for function in self.pool.functions)
         if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
@@ -140,7 +140,7 @@ class Front:
             raise StartError(f"--restricted-functions needs the layer {SECCOMP!r}: {NEEDS[RESTRICTED]}")
 
     async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
-        """Wait for the start, or for a drain: workers that are not there yet are not waited for then."""
+        """Wait until the start has finished, or cancel it if a drain is requested first."""
         starting = asyncio.create_task(start)
         draining = asyncio.create_task(self.lifecycle.drain_requested())
         try:
@@ -155,7 +155,7 @@ class Front:
         _log.info("draining", running=self.pool.busy, waiting=self.admission.waiting)
         self.admission.drain()
         await self.health.publish()
-        # The listener stays open until what runs has ended: who comes is told to go elsewhere, probes are answered.
+        # The listener stays open until running exchanges have ended: it refuses new exchanges and answers probes.
         try:
             async with asyncio.timeout(self.settings.drain_timeout_seconds):
                 await self._idle()
@@ -166,7 +166,7 @@ class Front:
         _log.info("drained")
 
     async def _end_running(self) -> None:
-        """End what a drain has no more time for: each client hears what happened, and that another pool may do."""
+        """End exchanges that a drain has no more time for; the error tells each client to try another pool."""
         limit_seconds = self.settings.drain_timeout_seconds
         _log.warning("exchanges did not finish within the drain timeout", running=self.pool.busy)
         self.running.end_all(
@@ -195,10 +195,10 @@ def assemble(
     Raises OSError if the directory of artifacts cannot be made, and StartError for files that cannot be read.
 
     Args:
-        settings: The operator's.
-        pool: Not started either.
-        artifacts_directory: For the front alone; emptied.
-        neighbours_token_file: Token by which processes of this machine read metrics and status.
+        settings: Settings of the front.
+        pool: Pool that has not started.
+        artifacts_directory: Directory that only the front writes to. It is emptied.
+        neighbours_token_file: File with the token for processes on this machine that read metrics and status.
     """
     lifecycle, activity = Lifecycle(), Activity()
     metrics = FrontMetrics(activity)
@@ -219,7 +219,7 @@ def assemble(
         client_silence_seconds=settings.client_silence_seconds,
         worker_silence_seconds=settings.worker_silence_seconds,
         limits=lambda: WorkerLimits.effective(
-            # Models use the same memory.
+            # Model processes use the same memory.
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,
@@ -232,8 +232,8 @@ def assemble(
     early_reads = EarlyReads(
         limit_bytes=QUEUE_BYTES,
         refusal=lambda: PoolFullError(
-            f"the messages of waiting exchanges take all {QUEUE_BYTES} bytes of memory that the pool has for them: "
-            "retry later, or give it more workers",
+            f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: retry "
+            "later, or give it more workers",
             retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
         ),
         # Each busy worker has one message on its way in and one on its way out.
@@ -244,9 +244,9 @@ def assemble(
         return Capabilities.of(pool, settings.session_functions)
 
     def capabilities_once_started() -> Capabilities:
-        # Every function would look unknown until then, which is a final error.
+        # Until then every function would look unknown, which is a final error.
         if lifecycle.phase is Phase.STARTING or not pool.functions:
-            raise PoolUnavailableError("the pool has not started: try again")
+            raise PoolUnavailableError("the pool has not started yet: try again")
         return capabilities()
 
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
@@ -316,7 +316,7 @@ def assemble(
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
-    """How many stand by: none where registered functions are all there is, which are an owner of their own."""
+    """Return the number of fresh workers; 0 without session functions, since registered functions share one owner."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
@@ -324,7 +324,7 @@ def _batch_processor_seconds(settings: "FrontSettings") -> float:
     return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
 
 
-async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
+async def _serve(settings: "FrontSettings", control: socket.socket, known: WorkersSecret | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         fresh_workers=_fresh_workers(settings),
@@ -356,17 +356,17 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
 
 
 def main() -> None:
-    """Run the front in this process; exits with 1 and one line when it cannot start."""
+    """Run the front in this process; exit with status 1 and one log line if it cannot start."""
     import uvloop
 
     follow_parent()
     hide_memory()
     keep_few_capabilities()
     retain_freed_memory()
-    settings = take_over(os.environ[SETTINGS_VARIABLE])
+    settings = take_over(os.environ[FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
-    known = KnownSide(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
-    # The unpackers that this process starts have no use for them.
+    known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
+    # Unpackers, which this process starts, must not inherit the descriptors.
     control.set_inheritable(False)
     if known is not None:
         os.set_inheritable(known.descriptor, False)  # noqa: FBT003

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
+"""Flight service of a pool: lists functions, reports status and drains. `exchange` serves the exchanges."""
 
 import functools
 import json
@@ -26,9 +26,9 @@ from updraft_server.pool.interface import WorkerPool
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
 CHECK_SIGNATURE_ACTION = "updraft.check_signature"
-_SIGNATURE_DOC = "Whose a SignedStatement is, whatever it is about: JSON, or the reason for which it does not count."
+_SIGNATURE_DOC = "Signer of a SignedStatement, whatever it is about: JSON, or the reason why it is not valid."
 WORKER_STACK_ACTION = "updraft.worker_stack"
-_STACK_DOC = "Where the Python of the worker with this id is, or of every busy one: JSON, worker ids to texts."
+_STACK_DOC = "Python stack of the worker with this id, or of every busy worker: JSON, from worker ids to texts."
 _NO_STACKS = (
     "clients may not read the stacks of this pool's workers, which name the code of every tenant: start the pool with "
     "--allow-remote-stacks, or call as an identity with the scope admin"
@@ -36,7 +36,7 @@ _NO_STACKS = (
 ARROW_UDF_VERSION_ACTION = "protocol_version"
 _ARROW_UDF_VERSION = b"\x02"
 _ARROW_UDF_DOC = "Version of arrow-udf's protocol, as RisingWave asks for it: one byte."
-_DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
+_DRAIN_DOC = "Finish running exchanges, accept no new ones, then stop: as on SIGTERM."
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -47,7 +47,7 @@ _STATES = {
 
 
 class PoolService(FlightService):
-    """Flight, as a pool answers it."""
+    """Flight service of one pool."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class PoolService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """A FlightInfo for each registered function."""
+        """Return a FlightInfo for each registered function."""
         shown = self._functions.shown(self._capabilities().functions)
         return [_flight_info(function, numbered=True) for function in shown]
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
-        """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
+        """Return the FlightInfo of the function that a PATH descriptor names; raise UpdraftError."""
         name, version = path_parts([part.decode("utf-8", "replace") for part in descriptor.path or ()])
         (found,) = self._functions.shown([self._capabilities().find(name, version)])
         return _flight_info(found, numbered=not is_databend(header))
 
     def status(self) -> PoolStatus:
-        """The pool as it is now."""
+        """Return the current status of the pool."""
         capabilities = self._capabilities()
-        # Between exchanges, for a moment: they are stopped or ended then.
+        # Workers that still compute after their exchange, until the pool stops or ends them.
         computing = self._pool.resting.computing
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
@@ -121,7 +121,7 @@ class PoolService(FlightService):
         )
 
     async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
-        """Of the worker that is named, or of all that are busy, one after the other."""
+        """Return the stack of the named worker, or those of all busy workers, read one after the other."""
         name = body.decode("utf-8", "replace")
         busy = [worker.worker for worker in self._pool.workers if worker.state == "busy"]
         stacks = {worker: await self._pool.stack(worker) for worker in ([name] if name else busy)}
@@ -130,7 +130,7 @@ class PoolService(FlightService):
         return json.dumps({worker: stack for worker, stack in stacks.items() if stack is not None}).encode()
 
     async def _signer(self, body: bytes, identity: Identity) -> bytes:
-        identity.require(Scope.SESSION, "run functions that it brings")
+        identity.require(Scope.SESSION, "run session functions")
         signed = parse_message(SignedStatement, body, "the body is not a SignedStatement")
         return json.dumps({"signer": self._signatures.signer_of(signed, identity)}).encode()
 
@@ -147,7 +147,7 @@ def _server_version() -> str:
 
 
 def _flight_info(function: FunctionDescription, *, numbered: bool) -> Any:
-    # What loads slowly, at the first question.
+    # These modules load slowly, so they are imported on first use.
     from pyarrow import flight
 
     from updraft.plain_flight import argument_count, flight_schema

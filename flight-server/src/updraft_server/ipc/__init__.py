@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front, the supervisor, the zygote and the workers say to each other: both trust domains import it.
+"""Messages between the front, the supervisor, the zygote and the workers: both trust domains import this package.
 
 Frames and assignments pass between the front and a worker, packets between the front and the zygote, settings and
 heartbeats between a process and the supervisor.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model process has done, counted: how large its batches were, and how long rows waited for them."""
+"""Record of a model process's batches: how large they were, and how long rows waited for them."""
 
 import bisect
 import dataclasses
@@ -15,13 +15,13 @@ SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """A histogram: how many values were at most as large as each bound, and not as the one before."""
+    """Histogram: how many values were at most as large as each bound, but larger than the one before."""
 
     bounds: Sequence[float]
     counts: list[int] = dataclasses.field(default_factory=list)
-    """One for each bound, and one for what is beyond the last."""
+    """One count for each bound, and one for values beyond the last."""
     total: float = 0.0
-    """Of all values."""
+    """Sum of all values."""
 
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
@@ -32,7 +32,7 @@ class Counts:
         self.total += value
 
     def at_most(self, share: float) -> float:
-        """The bound that this share of the values keeps, such as 0.99; zero without any value."""
+        """Return the bound that this share of the values, such as 0.99, does not exceed; zero without values."""
         wanted, seen = share * sum(self.counts), 0
         for bound, count in zip((*self.bounds, math.inf), self.counts, strict=True):
             seen += count
@@ -43,26 +43,26 @@ class Counts:
 
 @dataclasses.dataclass(slots=True)
 class BatchRecord:
-    """Of one model process since it was started, or of several together."""
+    """Batches of one model process since its start, or of several processes together."""
 
     batches: Counts = dataclasses.field(default_factory=lambda: Counts(ROWS_BOUNDS))
-    """By rows."""
+    """Batches by number of rows."""
     waits: Counts = dataclasses.field(default_factory=lambda: Counts(SECONDS_BOUNDS))
-    """By seconds, from the moment when a worker sent rows until the function got the first of them."""
+    """Waits in seconds, from the moment when a worker sent rows until the function got the first of them."""
 
     def add(self, other: "BatchRecord") -> None:
-        """Count what the other has counted, too."""
+        """Add the counts of another record."""
         for own, others in ((self.batches, other.batches), (self.waits, other.waits)):
             own.counts = [count + more for count, more in zip(own.counts, others.counts, strict=True)]
             own.total += others.total
 
     def to_plain(self) -> list[Any]:
-        """As JSON can carry it."""
+        """Return the record in a form that JSON can carry."""
         return [[part.counts, part.total] for part in (self.batches, self.waits)]
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> "BatchRecord":
-        """The inverse of `to_plain`; raises ValueError or TypeError."""
+        """Return the record that `to_plain` has written; raises ValueError or TypeError."""
         (rows, rows_total), (seconds, seconds_total) = plain
         return cls(
             _counts(ROWS_BOUNDS, rows, rows_total),

@@ -2,7 +2,7 @@
 """Frames over a worker's non-blocking socket, as the front's event loop sees them.
 
 This is the hot path of a pool: a frame costs no task and no queue, and a future only when the socket makes it wait.
-`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay.relay` carries what comes through here.
+`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay` carries the frames on.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, after, decode_header, encode_header
 
-# Enough for many small frames in one system call, small enough that little of a large one is read by it.
+# Enough for many small frames in one system call, small enough to read little of a large frame.
 _READ_AHEAD_BYTES = 64 * 1024
 
 _EMPTY = memoryview(b"")
@@ -23,7 +23,7 @@ class PeerClosedError(Exception):
 
 
 class Frame(NamedTuple):
-    """A received frame; the views are valid until the next `receive`."""
+    """Received frame; the views are valid until the next `receive`."""
 
     kind: FrameKind
     app_metadata: memoryview
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
 
 
 class FrameSender:
-    """Sends frames; a full socket holds the caller back."""
+    """Sender of frames; a full socket holds the caller back."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.is_held_back = False
@@ -64,7 +64,7 @@ class FrameSender:
 
 
 class FrameReceiver:
-    """Receives frames into one buffer, which grows to the largest frame of the exchange."""
+    """Receiver of frames into one buffer, which grows to the largest frame of the exchange."""
 
     def __init__(self, peer: socket.socket, *, max_payload_bytes: int) -> None:
         self._socket = peer
@@ -77,23 +77,23 @@ class FrameReceiver:
         self._waiter: asyncio.Future[None] | None = None
 
     def peer_is_gone(self) -> None:
-        """Tell that the peer has died: what it sent is still received, then PeerClosedError is raised.
+        """Record that the peer has died: what it sent is still received, then PeerClosedError is raised.
 
-        A process that the peer has left behind may hold its socket open, so that the end would never show there.
+        A process that the peer has left behind may hold its socket open, so that the socket would never show the end.
         """
         self._peer_gone = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def receive(self) -> Frame:
-        """The next frame; raises PeerClosedError, FrameError, or FrameTooLargeError for one beyond the limit."""
+        """Return the next frame; raises PeerClosedError, FrameError, or FrameTooLargeError for one beyond the limit."""
         if self._start == self._end:
             self._start = self._end = 0
         await self._have(HEADER_BYTES, _READ_AHEAD_BYTES)
         header = decode_header(memoryview(self._buffer)[self._start : self._start + HEADER_BYTES])
         if header.payload_bytes > self._max_payload_bytes:
             raise FrameTooLargeError(header.payload_bytes)
-        # Exactly this frame: what is read beyond it would have to be moved later.
+        # Read exactly this frame: anything beyond it would have to be moved later.
         whole = HEADER_BYTES + header.payload_bytes
         await self._have(whole, whole)
         position = self._start + HEADER_BYTES
@@ -113,7 +113,7 @@ class FrameReceiver:
         )
 
     async def _have(self, needed: int, wanted: int) -> None:
-        """Return once `needed` bytes stand at `_start`; reads up to `wanted` of them."""
+        """Return once `needed` bytes stand at `_start`; reads at most `wanted`."""
         self._make_room(wanted)
         while self._end - self._start < needed:
             room = memoryview(self._buffer)[self._end : self._start + wanted]
@@ -176,5 +176,5 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 
 def _rounded_up(size_bytes: int) -> int:
-    """The next power of two, so that slowly growing frames do not reallocate each time."""
+    """Return the next power of two, so that slowly growing frames do not reallocate each time."""
     return 1 << (size_bytes - 1).bit_length()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames that a pool's front and its workers exchange over a socketpair.
+"""Frames that a pool's front and its workers exchange over a socketpair.
 
-One frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays them
+A frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays them
 without looking inside; a worker (`updraft_server.worker`) reads and writes them with blocking calls. This module is
-sans-IO: it knows neither sockets nor Arrow. It is no public contract: both ends come from the same installation.
+sans-IO: it knows neither sockets nor Arrow. The format is private, since both ends come from the same installation.
 """
 
 import enum
@@ -16,13 +16,13 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _HEADER = struct.Struct("<BIIQ")
 HEADER_BYTES = _HEADER.size
 
-# What a field may hold at most, whatever the pool's limits are: a corrupt header must not make anybody allocate.
+# Most that a field may hold, whatever the pool's limits are: a corrupt header must not cause a huge allocation.
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 MAX_BODY_BYTES = 2**40
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame says; the comment names the side that sends it."""
+    """Kind of a frame; the comment names the sender."""
 
     READY = 1  # worker: it has set itself up and takes a COMMAND. Read by the pool, not by the exchange.
     COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = the payload.
@@ -35,12 +35,12 @@ class FrameKind(enum.IntEnum):
     )
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
     LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
-    LOADED = 10  # worker: it has come back from that, whatever came of it.
-    CRASHED = 11  # worker: as FAILED, and the rows of this exchange alone have ended a model process.
+    LOADED = 10  # worker: that load has ended, successfully or not.
+    CRASHED = 11  # worker: like FAILED, and the rows of this exchange alone have ended a model process.
 
 
 class FrameHeader(NamedTuple):
-    """A parsed header: the kind and the lengths of the fields that follow."""
+    """Parsed header: the kind and the lengths of the fields that follow."""
 
     kind: FrameKind
     metadata_bytes: int
@@ -49,7 +49,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def payload_bytes(self) -> int:
-        """All that follows the header."""
+        """Length of everything that follows the header."""
         return self.metadata_bytes + self.header_bytes + self.body_bytes
 
 
@@ -58,7 +58,7 @@ class FrameError(Exception):
 
 
 def encode_header(kind: FrameKind, metadata_bytes: int = 0, header_bytes: int = 0, body_bytes: int = 0) -> bytes:
-    """The bytes in front of a frame's fields; raises FrameError for a field that is too large."""
+    """Return the bytes in front of a frame's fields; raises FrameError for a field that is too large."""
     if metadata_bytes > MAX_METADATA_BYTES or header_bytes > MAX_METADATA_BYTES or body_bytes > MAX_BODY_BYTES:
         raise FrameError(f"a field is too large: {metadata_bytes}, {header_bytes}, {body_bytes} bytes")
     return _HEADER.pack(kind, metadata_bytes, header_bytes, body_bytes)
@@ -79,7 +79,7 @@ def decode_header(data: Buffer) -> FrameHeader:
 def encode(
     kind: FrameKind, app_metadata: bytes = b"", data_header: Buffer = b"", data_body: Buffer = b""
 ) -> list[Buffer]:
-    """A frame as the pieces for `sendmsg`: the large fields are not copied."""
+    """Return a frame as pieces for `sendmsg`, without copying the large fields."""
     header_view, body_view = memoryview(data_header), memoryview(data_body)
     header = encode_header(kind, len(app_metadata), header_view.nbytes, body_view.nbytes)
     pieces: list[Buffer] = [header + app_metadata]
@@ -88,7 +88,7 @@ def encode(
 
 
 def after(pieces: Iterable[Buffer], done_bytes: int) -> list[memoryview]:
-    """The pieces without their first `done_bytes`: what is left to send or to receive."""
+    """Return the pieces without their first `done_bytes`: what is left to send or to receive."""
     rest = []
     for piece in pieces:
         if done_bytes < len(piece):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registered functions of a zygote, on their way to a front: any number of them, in packets of bounded size."""
+"""Registered functions of a zygote on their way to a front: any number of them, in packets of bounded size."""
 
 import base64
 import dataclasses
@@ -8,27 +8,30 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.message import DecodeError
 
 from updraft.v1.control_pb2 import FunctionDescription
-from updraft_server.ipc.zygote_packets import Hello, MoreFunctions, PacketError
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.zygote_packets import Hello, MoreFunctions
 
 MAX_DESCRIPTION_BYTES = 24 * 1024
-"""Of one function. A packet holds it, and the rest of a Hello."""
+"""Largest description of one function. A packet holds it and the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
-"""Of a pool. What it says of itself would have no end otherwise."""
+"""Most functions of a pool, which bounds what it reports about itself."""
 UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
-"""Functions for Databend alone, which asks for them by name: they are called like any other, and shown to nobody."""
+"""Functions for Databend, which calls them by name; they run like any other, but are not shown to anybody."""
 DEATHS_IN_A_ROW = 3
-"""Of processes that run a function, with no success in between, that make it unhealthy. The kernel may have taken one
-or two."""
+"""Number of deaths of a function's processes, with no success in between, after which it counts as unhealthy.
+
+The kernel may have caused one or two of them.
+"""
 _PACKET_BYTES = 40 * 1024
 
 
 def encode_functions(functions: Iterable[FunctionDescription]) -> Sequence[str]:
-    """Descriptions as packets have them."""
+    """Return the descriptions as packets have them."""
     return [base64.b64encode(function.SerializeToString()).decode() for function in functions]
 
 
 def decode_functions(functions: Iterable[str]) -> Sequence[FunctionDescription]:
-    """The inverse; raises PacketError."""
+    """Return the descriptions that `encode_functions` has written; raises PacketError."""
     try:
         return [FunctionDescription.FromString(base64.b64decode(function, validate=True)) for function in functions]
     except (ValueError, DecodeError) as error:
@@ -36,7 +39,7 @@ def decode_functions(functions: Iterable[str]) -> Sequence[FunctionDescription]:
 
 
 def in_packets(hello: Hello) -> Sequence[Hello | MoreFunctions]:
-    """A greeting of any size as packets that can be sent."""
+    """Return a greeting of any size as packets that can be sent."""
     parts: list[list[str]] = [[]]
     size_bytes = 0
     for function in hello.functions:
@@ -51,7 +54,7 @@ def in_packets(hello: Hello) -> Sequence[Hello | MoreFunctions]:
 
 
 def joined(hello: Hello, packet: MoreFunctions) -> Hello:
-    """The greeting with some more of its functions; whole when none is missing any more. Raises PacketError."""
+    """Return the greeting with more of its functions, whole once none is missing; raises PacketError."""
     if not 0 < len(packet.functions) <= hello.more:
         raise PacketError(f"{len(packet.functions)} more functions came, and {hello.more} are missing")
     functions = [*hello.functions, *packet.functions]

@@ -19,7 +19,7 @@ _LONGEST_FAULT = 400
 
 
 class LoadingNote:
-    """Of one zygote; empty while it runs no code of an author."""
+    """Note of one zygote; empty while it runs no code of an author."""
 
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of the memory."""
@@ -29,17 +29,17 @@ class LoadingNote:
 
     @classmethod
     def made(cls) -> "LoadingNote":
-        """A new one; raises OSError."""
+        """Return a new note; raises OSError."""
         return cls(os.memfd_create("updraft-loading"))
 
     @classmethod
     def inherited(cls) -> "LoadingNote":
-        """The one that this process was started with."""
+        """Return the note that this process was started with."""
         return cls(int(os.environ.pop(NOTE_VARIABLE)))
 
     @contextlib.contextmanager
     def of(self, load: Load) -> Iterator[None]:
-        """Say that this code runs in the block."""
+        """Record that this code runs in the block."""
         self._write(load.encode())
         try:
             yield
@@ -47,7 +47,7 @@ class LoadingNote:
             self._write(b"")
 
     def read(self) -> Load | None:
-        """What runs now, or ran when the zygote ended; None if nothing does."""
+        """Return the load that runs now, or ran when the zygote ended; None if there is none."""
         try:
             return Load.decode(os.pread(self.descriptor, MOST_BYTES + 1, 0))
         except ValueError:
@@ -70,11 +70,11 @@ class LoadingNote:
             return {}
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Close the memory."""
         os.close(self.descriptor)
 
     def _write(self, data: bytes) -> None:
-        # Best effort: without a note, a death is told without its cause.
+        # Best effort: without a note, a death is reported without its cause.
         with contextlib.suppress(OSError):
             os.ftruncate(self.descriptor, 0)
             os.pwrite(self.descriptor, data, 0)

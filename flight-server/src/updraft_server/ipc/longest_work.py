@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long work that nobody has limited may take."""
+"""Time limit of work that has no other limit."""
 
 LONGEST_WORK_SECONDS = 86_400.0
-"""More than honest work takes, but a worker is not lost for ever."""
+"""Longer than honest work takes, and short enough that a worker is not lost for ever."""

@@ -1,63 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the zygote tells a front of its model processes: when they start and end, what they use and have done."""
+"""Packets with which the zygote tells a front about its model processes: starts, ends, usage and work."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MODEL_DESCRIPTORS = 2
-# They fit into one.
+# This many fit into one packet.
 FUNCTIONS_PER_PACKET = 8
 MAX_FAULT_BYTES = 500
 
 
 class ModelReplica(NamedTuple):
-    """A model process that lives."""
+    """Living model process."""
 
     model: str
-    """Its id, which no other process of this zygote has."""
+    """Id, unique among the processes of this zygote."""
     number: int
-    """Which of its function's replicas it is, from 0."""
+    """Number of the replica among those of its function, from 0."""
     pid: int
-    """On the zygote's side: for people to read, never to act on."""
+    """Process id on the zygote's side: for people to read, never to act on."""
     state: str
-    """loading, ready or retiring."""
+    """State: loading, ready or retiring."""
     memory_bytes: int
-    """Anonymous and shared memory of its processes above what the image has, when it was last measured."""
+    """Anonymous and shared memory of its processes above the image's, at the last measurement."""
     connections: int
-    """Exchanges that are connected to it."""
+    """Number of exchanges that are connected to it."""
 
 
 class ModelUsage(NamedTuple):
-    """What a batched function's processes are and have done since the zygote was started."""
+    """Processes of a batched function, and what they have done since the zygote was started."""
 
     name: str
     version: str
     replicas: Sequence[ModelReplica]
     loads: int
-    """Processes that have loaded the function."""
+    """Number of processes that have loaded the function."""
     evictions: int
-    """Processes that were ended to make room for another function's."""
+    """Number of processes that were ended to make room for another function's."""
     deaths: int
-    """Processes that ended otherwise, those that could not load it included."""
+    """Number of processes that ended otherwise, including those that could not load."""
     record: Sequence[Any]
     """Histograms of the rows in its batches, and of how long rows have waited for them: `BatchRecord.to_plain`."""
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> "ModelUsage":
-        """What JSON has made a list of."""
+        """Return the usage from the list that JSON has made of it."""
         usage = cls(*plain)
         return usage._replace(replicas=[ModelReplica(*replica) for replica in usage.replicas])
 
 
 def memory_bytes(usage: Sequence[ModelUsage]) -> int:
-    """Of all processes together."""
+    """Return the memory of all processes together."""
     return sum(replica.memory_bytes for each in usage for replica in each.replicas)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LimitModels:
-    """What a front allows each model process beside memory, with all that it has started: as much as a worker."""
+    """Limits of each model process beside memory, with all that it has started; the same as a worker's."""
 
     processes: int
     threads: int
@@ -69,52 +69,52 @@ class LimitModels:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelStarted:
-    """A model process was forked; comes with MODEL_DESCRIPTORS: the ends to read of its output and its stacks."""
+    """Start of a model process; comes with MODEL_DESCRIPTORS: the reading ends of its output and its stacks."""
 
     model: str
     name: str
-    """Of its function."""
+    """Name of its function."""
     version: str
     pid: int
-    """On the zygote's side: for people to read, never to act on."""
+    """Process id on the zygote's side: for people to read, never to act on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelEnded:
-    """A model process has ended."""
+    """End of a model process."""
 
     model: str
     how: str
-    """Goes on after "the model process"."""
+    """Verb phrase that follows "the model process" and says how it ended."""
     is_expected: bool
-    """Whether the zygote wanted its end."""
+    """Whether the zygote wanted the process to end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelFault:
-    """A batched function cannot be called any more, or can again."""
+    """Fault of a batched function that cannot be called any more, or its end."""
 
     name: str
     version: str
     fault: str
-    """Why it cannot be called; empty when it can again."""
+    """Why the function cannot be called; empty once it can be called again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureModels:
-    """The front asks what the model processes use and have done."""
+    """Request of the front for the usage and the work of the model processes."""
 
     request: int
     first: int = 0
-    """The number of the first function to tell of; FUNCTIONS_PER_PACKET at most are told of."""
+    """Number of the first function to report; one answer has FUNCTIONS_PER_PACKET at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasuredModels:
-    """The answer."""
+    """Answer to MeasureModels."""
 
     request: int
     functions: Sequence[Sequence[Any]]
-    """The fields of `ModelUsage`, of each function."""
+    """Fields of `ModelUsage` for each function."""
     are_last: bool
     """Whether there are no functions after these."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands the settings, which the supervisor has checked, to the front.
+"""Handover of the settings, which the supervisor has checked, to the front.
 
-A front that was killed must serve again at once, and loading the library that checks settings would take a third of
-its start: what arrives has the attributes of `FrontSettings` and none of its machinery.
+A front that was killed must serve again at once, and loading the library that checks settings would take a third of its
+start. The front gets a frozen dataclass with the fields of `FrontSettings` and nothing of that library.
 """
 
+import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from updraft.service.addresses import parse_tcp_address
@@ -15,7 +15,7 @@ from updraft.service.addresses import parse_tcp_address
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
 
-SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
+FRONT_SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
 ARTIFACTS_VARIABLE = "UPDRAFT_FRONT_ARTIFACTS"
 NEIGHBOURS_TOKEN_VARIABLE = "UPDRAFT_FRONT_NEIGHBOURS_TOKEN"  # noqa: S105 - a file's name
 
@@ -23,17 +23,18 @@ _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metr
 
 
 def hand_down(settings: "FrontSettings") -> str:
-    """Checked settings as text for the front's environment; files of secrets are named, not read."""
+    """Return checked settings as text for the front's environment; it names files of secrets without reading them."""
     paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
     return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
 
 
 def take_over(text: str) -> "FrontSettings":
-    """The inverse of `hand_down`."""
+    """Return the settings that `hand_down` has written."""
     handed = json.loads(text)
     # JSON has no tuples.
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in handed["values"].items()}
     values.update({name: Path(values[name]) for name in handed["paths"]})
     for name, source in _ADDRESSES.items():
         values[name] = parse_tcp_address(values[source]) if values[source] else None
-    return cast("FrontSettings", SimpleNamespace(**values))
+    frozen = dataclasses.make_dataclass("FrontSettings", values, frozen=True)
+    return cast("FrontSettings", frozen(**values))

@@ -7,8 +7,8 @@
     ...
     verdict       ------------>
 
-An unpacker starts for every archive, so this imports little. The front believes nothing of a verdict but what `decode`
-lets through: the process that wrote it has read a stranger's bytes.
+An unpacker starts for every archive, so this module imports little. The front believes only verdicts that `decode`
+accepts, because the process that wrote them has read a stranger's bytes.
 """
 
 import enum
@@ -23,19 +23,19 @@ _MAX_ERROR_NUMBER = 4095
 
 
 class UnpackBounds(NamedTuple):
-    """What one archive may be, and what its unpacker may take."""
+    """Bounds of one archive and of its unpacker."""
 
     total_bytes: int
-    """Of all members together, and so of each one."""
+    """Bytes of all members together, and so of each one."""
     members: int
     header_bytes: int
-    """Read before the data of one member, whatever headers that takes."""
+    """Bytes read before the data of one member, whatever headers that takes."""
     name_bytes: int
-    """Of one name or link target."""
+    """Bytes of one name or link target."""
     names_bytes: int
-    """Of all names and link targets together."""
+    """Bytes of all names and link targets together."""
     depth: int
-    """Names in one path."""
+    """Number of names in one path."""
     memory_bytes: int
     """Address space of the unpacker."""
     cpu_seconds: int
@@ -47,12 +47,12 @@ class UnpackBounds(NamedTuple):
     """Room on the disk that is granted from the start, for all entries together."""
 
     def encode(self) -> str:
-        """As an argument of a command line."""
+        """Return the bounds as an argument of a command line."""
         return ",".join(map(str, self))
 
     @classmethod
     def decode(cls, argument: str) -> "UnpackBounds":
-        """The inverse of `encode`."""
+        """Return the bounds in `argument`."""
         return cls(*map(int, argument.split(",")))
 
 
@@ -63,7 +63,7 @@ class RoomRequest(NamedTuple):
     """Total room, including what was granted before."""
 
     def encode(self) -> bytes:
-        """As a line."""
+        """Return the request as a line."""
         return b"%s%d\n" % (_ROOM, self.room_bytes)
 
     @classmethod
@@ -73,7 +73,7 @@ class RoomRequest(NamedTuple):
 
 
 class UnpackOutcome(enum.Enum):
-    """How an unpacker ended."""
+    """Outcome of an unpacker's work."""
 
     UNPACKED = "unpacked"
     REFUSED = "refused"
@@ -83,24 +83,24 @@ class UnpackOutcome(enum.Enum):
 
 
 class UnpackVerdict(NamedTuple):
-    """What an unpacker says about its archive."""
+    """Verdict of an unpacker on its archive."""
 
     outcome: UnpackOutcome
     reason: str = ""
-    """Goes on after the name of the artifact; set when refused."""
+    """Reason, worded to follow the name of the artifact; set when refused."""
     error_number: int = 0
-    """Set for a fault."""
+    """Error number of a fault."""
 
     def encode(self) -> bytes:
-        """At most MAX_VERDICT_BYTES."""
+        """Return the verdict in at most MAX_VERDICT_BYTES."""
         reason = self.reason[:_MAX_REASON_CHARACTERS].encode("utf-8", "backslashreplace").decode()
         return f"{self.outcome.value}\n{self.error_number}\n{reason}".encode()[:MAX_VERDICT_BYTES]
 
     @classmethod
     def decode(cls, encoded: bytes) -> "UnpackVerdict":
-        """Raises ValueError for anything that `encode` does not write."""
+        """Return the verdict; raises ValueError for anything that `encode` does not write."""
         outcome, number, reason = encoded.decode().split("\n", 2)
         error_number = int(number)
         if not 0 <= error_number <= _MAX_ERROR_NUMBER:
-            raise ValueError(f"{error_number} is no error number")
+            raise ValueError(f"unknown error number {error_number}")
         return cls(UnpackOutcome(outcome), reason[:_MAX_REASON_CHARACTERS], error_number)

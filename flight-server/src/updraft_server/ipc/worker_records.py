@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote leaves to its successor: which worker is which process. Workers outlive the zygote that forked them.
+"""Records that a zygote leaves to its successor: which worker is which process. Workers outlive their zygote.
 
-A file for each worker. A zygote that is killed between a fork and its record leaves a worker that no front has heard of
-and that ends by itself: the other end of its socket died with the zygote.
+Each worker has a file. If a zygote is killed between a fork and its record, no front has heard of that worker, and it
+ends by itself, because the other end of its socket died with the zygote.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _UNFINISHED = "."
 
 
 class Survivor(NamedTuple):
-    """A worker of an earlier zygote that lives."""
+    """Living worker of an earlier zygote."""
 
     worker: str
     pid: int
@@ -28,29 +28,29 @@ class Survivor(NamedTuple):
 
 
 class WorkerRecords:
-    """The records of one zygote after the other."""
+    """Records of one zygote after the other."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def add(self, worker: str, pid: int) -> None:
-        """Note a child that has just been forked; raises OSError."""
+        """Record a child that has just been forked; raises OSError."""
         # Tools that tidy temporary directories may have removed it.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # It appears in one step: a zygote may die, and the supervisor look here, while another one forks.
+        # The record appears in one step: a zygote may die, or the supervisor may read this, while another zygote forks.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
         unfinished.write_text(f"{pid} {start_ticks(pid)}")
         unfinished.rename(self._directory / worker)
 
     def forget(self, worker: str) -> None:
-        """The worker has ended."""
+        """Remove the record of a worker that has ended."""
         with contextlib.suppress(OSError):
             (self._directory / worker).unlink()
 
     def living(self) -> set[int]:
-        """The process ids of noted workers that live: to be acted on by their parent only, which reaps them."""
+        """Return the process ids of living workers. Only their parent, which reaps them, may act on these."""
         pids = set()
-        # Workers may write to the directory: nothing that they put there or in its place fails who looks.
+        # Workers may write to the directory: nothing that they put there, or in its place, may make a reader fail.
         with contextlib.suppress(OSError):
             for survivor in self.survivors():
                 os.close(survivor.pidfd)
@@ -58,15 +58,15 @@ class WorkerRecords:
         return pids
 
     def go_on(self) -> None:
-        """Continue workers of an earlier zygote that it has stopped: no front can say so before it has a successor."""
+        """Continue workers that an earlier zygote has stopped; without a successor no front can do it."""
         for survivor in self.survivors():
-            # It may have ended meanwhile.
+            # The worker may have ended meanwhile.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(survivor.pidfd, signal.SIGCONT)
             os.close(survivor.pidfd)
 
     def survivors(self) -> Iterator[Survivor]:
-        """Workers of earlier zygotes that live; the records of those that do not are removed."""
+        """Yield the living workers of earlier zygotes, and remove the records of the others."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
             if record.name.startswith(_UNFINISHED):
@@ -79,7 +79,7 @@ class WorkerRecords:
 
 
 def _read(record: Path) -> bytes:
-    """As much as a record can be, of whatever lies there: neither a pipe nor a huge file holds the reader up."""
+    """Read at most the size of a record; neither a pipe nor a huge file in its place holds the reader up."""
     descriptor = os.open(record, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         return os.read(descriptor, _MAX_RECORD_BYTES)
@@ -92,9 +92,9 @@ def _survivor(record: Path) -> Survivor | None:
         pid, started = map(int, _read(record).split())
         pidfd = os.pidfd_open(pid)
     except (ValueError, OverflowError, OSError):
-        # Cut short by the death of its writer, of a worker that is gone, or no record at all.
+        # The record was cut short by the death of its writer, its worker is gone, or it is not a record.
         return None
-    # In this order: a process that has the recorded start now is the one that the descriptor means.
+    # The order matters: if the process now has the recorded start time, the pidfd refers to the recorded process.
     if start_ticks(pid) != started:
         os.close(pidfd)
         return None

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker obeys. The zygote gets it as JSON (`updraft_server.zygote.process`) and every worker inherits it by
-fork."""
+"""Settings of workers: the zygote gets them as JSON (`updraft_server.zygote.process`); workers inherit them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,32 +10,33 @@ class WorkerSettings:
     """Limits and permissions of every worker of a pool."""
 
     allow_session_functions: bool = False
-    """Run what clients ship (cloudpickle), not only what is deployed."""
+    """Whether to run functions that clients ship (cloudpickle), not only deployed ones."""
     signed_functions_alone: bool = False
-    """Whether clients may send rows but no code: pickled rows are read without running any."""
+    """Whether clients may send rows but no code: pickled rows are then read without running any."""
     restricted_functions: Sequence[str] = ()
-    """Registered functions that run without network and subprocesses: the front says so with each exchange, and the
-    processes of batched ones are started so."""
+    """Registered functions that run without network and subprocesses.
+
+    The front says so with each exchange; the zygote starts the model processes of batched ones that way.
+    """
     load_timeout_seconds: float = 0.0
-    """How long a module may take to be imported, and a registered function to be loaded whose author has set no limit;
-    0 is no limit."""
+    """Time limit of an import, and of the load of a function whose author has set none; 0 means no limit."""
     max_message_bytes: int = 64 * 1024 * 1024
-    """Header and body of one message: a batch, or a part of one."""
+    """Largest header and body of one message, which is a batch or a part of one."""
     max_batch_rows: int = 16 * 1024 * 1024
-    """Rows of one request batch: columns without buffers can claim any number of them."""
+    """Most rows of one request batch: columns without buffers can claim any number of them."""
     max_command_bytes: int = 64 * 1024 * 1024
-    """The command of an exchange, pickled functions included."""
+    """Largest command of an exchange, pickled functions included."""
     max_reply_batch_bytes: int = 64 * 1024 * 1024
-    """One message of a reply, a batch or a part of one; a client may ask for less."""
+    """Largest message of a reply, which is a batch or a part of one; a client may ask for less."""
     max_exchanges_per_worker: int = 0
-    """Exchanges after which a worker is replaced; 0 is never."""
+    """Exchanges after which a worker is replaced; 0 means never."""
     worker_file_bytes: int = 64 * 1024**3
-    """Size of a file that a function writes."""
+    """Largest file that a function may write."""
     worker_descriptors: int = 65_536
-    """Open files, sockets and pipes of each process of a worker."""
+    """Most open files, sockets and pipes of each process of a worker."""
     hidden_paths: Sequence[str] = ()
     """Files and directories that session functions cannot read: the pool's secrets and its own state."""
     readable_paths: Sequence[str] = ()
-    """Beneath hidden paths, what they can read all the same."""
+    """Paths beneath hidden ones that session functions can read all the same."""
     writable_paths: Sequence[str] = ()
-    """Where session functions may write, beside the worker's own scratch directory."""
+    """Paths where session functions may write, beside the worker's own scratch directory."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front and the zygote say to each other over a Unix socket of whole packets.
+"""Packets between the front and the zygote, over a Unix socket of whole packets.
 
-The front asks for workers, kills them and asks for what they use; the zygote names each worker by an id, hands over two
-descriptors (the front's end of the worker's socketpair, and the end to read of its output) and reports exits. Only the
-zygote's side acts on process ids: the two sides may live in different PID namespaces.
+The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over three
+descriptors (the front's end of the worker's socketpair, and the reading ends of its output and its stacks) and reports
+exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces.
 
-A connection that closes takes its workers with it. A zygote that dies does not: its successor takes them over, and the
-front claims those that it still holds. The successor of one that died continues all workers before it loads anything:
-the front's next exchange does not wait for that. A zygote that retires continues its own.
+When a connection closes, its workers end. When a zygote dies, they live on: its successor takes them over, and the
+front claims those that it still holds. The successor of a dead zygote continues all workers before it loads anything,
+so that the front's next exchange does not wait for the load. A retiring zygote continues its own workers.
 """
 
 import dataclasses
@@ -24,58 +24,59 @@ from updraft_server.ipc.model_packets import (
     ModelFault,
     ModelStarted,
 )
+from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
 MAX_WORKERS_PER_PACKET = 256
-"""Workers that one packet may name, so that it and its answer fit."""
+"""Most workers that one packet may name, so that it and its answer fit."""
 FORKED_DESCRIPTORS = 3
 
-SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
-DOOR_VARIABLE = "UPDRAFT_ZYGOTE_DOOR"
+ZYGOTE_SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
+SUPERVISOR_VARIABLE = "UPDRAFT_ZYGOTE_DOOR"
 LIFELINE_VARIABLE = "UPDRAFT_ZYGOTE_LIFELINE"
 
 EXIT_IMAGE_BROKEN = 78
-"""The zygote cannot load what it was told to: starting it again would not help."""
+"""Exit code of a zygote that cannot load what it was told to: starting it again would not help."""
 EXIT_LAYER_MISSING = 79
-"""A required layer of the sandbox is off: starting the zygote again would not help."""
+"""Exit code of a zygote without a required layer of the sandbox: starting it again would not help."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ZygoteSettings:
-    """What a zygote loads and what its workers obey."""
+    """Settings of a zygote and of its workers."""
 
     function_modules: Sequence[str] = ()
-    """Modules to import; they register functions."""
+    """Modules to import, which register functions."""
     files_directory: str = "/nonexistent"
-    """An empty directory that stands for Spark's directory of distributed files."""
+    """Empty directory that replaces Spark's directory of distributed files."""
     workers_directory: str = "/nonexistent"
-    """Where a zygote notes its workers, for the zygote that follows it."""
+    """Directory where a zygote records its workers, for the zygote that follows it."""
     scratch_directory: str = "/nonexistent"
-    """Where each worker has a directory of its own, for as long as it lives."""
+    """Directory where each worker has a directory of its own, as long as it lives."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
     shared_memory: str = "own"
-    """Whose /dev/shm workers have: a worker's own where that is possible, the pool's alone, or the machine's."""
+    """Which /dev/shm workers have: a worker's own if possible, the pool's alone, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
-    """Layers of the sandbox without which it does not start."""
+    """Layers of the sandbox without which the zygote does not start."""
     model_memory_bytes: int = 0
-    """What all model processes may hold together; 0 sets no limit."""
+    """Memory that all model processes may hold together; 0 sets no limit."""
     generation: int = 0
-    """How often functions were loaded again before."""
+    """Number of times that functions were loaded again before."""
     is_successor: bool = False
-    """Whether it takes over from a zygote that lives."""
+    """Whether it takes over from a living zygote."""
     broken_loads: Sequence[tuple[Load, str]] = dataclasses.field(default_factory=list)
-    """What it leaves out, with the reason for those who call the functions."""
+    """Loads that it leaves out, with the reasons for those who call the functions."""
 
     def encode(self) -> str:
-        """As JSON, for the zygote's environment."""
+        """Return the settings as JSON, for the zygote's environment."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> "ZygoteSettings":
-        """The inverse of `encode`."""
+        """Return the settings in `text`."""
         fields = json.loads(text)
         # JSON has no tuples.
         broken_loads = [(Load(**load), fault) for load, fault in fields["broken_loads"]]
@@ -85,59 +86,59 @@ class ZygoteSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
-    """The zygote's first packet: what its workers are."""
+    """First packet of the zygote, which describes its workers."""
 
     pid: int
-    """Of the zygote on its own side: for people to read, never to act on."""
+    """Process id of the zygote on its own side: for people to read, never to act on."""
     python_version: str
     pyspark_version: str
     functions: Sequence[str]
-    """Each registered function, as `encode_functions` writes it; those that do not fit follow in MoreFunctions."""
+    """Registered functions, as `encode_functions` writes them; those that do not fit follow in MoreFunctions."""
     sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
-    """The fields of `SandboxLayer`, of each layer."""
+    """Fields of `SandboxLayer` for each layer."""
     memory_limit_bytes: int = 0
     """Memory of the container or machine that the zygote and all workers share."""
     more: int = 0
-    """The number of functions that follow."""
+    """Number of functions that follow."""
     generation: int = 0
-    """That of ZygoteSettings: workers of another one have loaded other code."""
+    """Generation from ZygoteSettings: workers of another one have loaded other code."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MoreFunctions:
-    """Some of the functions that did not fit into Hello."""
+    """Functions that did not fit into Hello."""
 
     functions: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """The front still holds these workers of an earlier zygote. Exited answers for each that is gone."""
+    """Claim of the front on workers of an earlier zygote. Exited answers for each that is gone."""
 
     workers: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fork:
-    """The front's request for one worker."""
+    """Request of the front for one worker."""
 
     request: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forked:
-    """A worker was forked; comes with FORKED_DESCRIPTORS."""
+    """Answer to Fork with a new worker; comes with FORKED_DESCRIPTORS."""
 
     request: int
     worker: str
-    """Names the worker from now on; no other worker of this or a later zygote has the same id."""
+    """Id of the worker, which no other worker of this or a later zygote has."""
     pid: int
-    """On the zygote's side: for people to read, never to act on."""
+    """Process id on the zygote's side: for people to read, never to act on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForkFailed:
-    """No worker could be forked."""
+    """Answer to Fork if no worker could be forked."""
 
     request: int
     reason: str
@@ -145,40 +146,40 @@ class ForkFailed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kill:
-    """The front wants a worker to end now; Exited follows."""
+    """Request of the front to end a worker now; Exited follows."""
 
     worker: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """The front wants a worker without an exchange to use no CPU until Continue; nothing answers."""
+    """Request of the front to stop a worker without an exchange until Continue; has no answer."""
 
     worker: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continue:
-    """The front has an exchange for a worker that it may have stopped; nothing answers."""
+    """Request of the front to continue a worker that it may have stopped; has no answer."""
 
     worker: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShowStack:
-    """The front wants a worker to write its stacks to its pipe (`worker_stack`); nothing answers beside that."""
+    """Request of the front that a worker write its stacks to its pipe (`worker_stack`); has no other answer."""
 
     worker: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """An owner's last exchange has ended: what nobody uses in a /dev/shm that is the pool's alone may be its own."""
+    """Request of the front to remove unused files from the pool's own /dev/shm, after an owner's last exchange."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The front asks what workers use: MAX_WORKERS_PER_PACKET of them at most."""
+    """Request of the front for the usage of workers, at most MAX_WORKERS_PER_PACKET of them."""
 
     request: int
     workers: Sequence[str]
@@ -186,33 +187,34 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """The answer: what is known of each worker that lives."""
+    """Answer to Measure, for the workers that live."""
 
     request: int
     usage: Mapping[str, tuple[Any, ...]]
-    """The fields of `WorkerUsage` by worker."""
+    """Fields of `WorkerUsage` by worker."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exited:
-    """A worker has ended."""
+    """End of a worker."""
 
     worker: str
     status: int | None
-    """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
+    """Exit code, or minus the signal that ended it; None if an earlier zygote forked the worker."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retired:
-    """The zygote has a successor, which the front finds next: it forks nothing more, and leaves its workers to that.
+    """Notice that the zygote has a successor, to which it leaves its workers; it forks nothing more.
 
-    It tells of model processes as long as it has workers that may use them.
+    The front connects to the successor next. This zygote reports on model processes as long as it has workers that may
+    use them.
     """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReloadRefused:
-    """The supervisor refused a reload; the code that this zygote has loaded serves on."""
+    """Notice that the supervisor refused a reload; the code that this zygote has loaded serves on."""
 
     fault: str
 
@@ -242,23 +244,5 @@ Packet: TypeAlias = (
     | MeasuredModels
 )
 
-_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
-
-
-class PacketError(Exception):
-    """Raised when a packet cannot be read: the two ends do not come from the same installation."""
-
-
-def encode(packet: Packet) -> bytes:
-    """A packet as it travels."""
-    return json.dumps([type(packet).__name__, dataclasses.asdict(packet)]).encode()
-
-
-def decode(data: bytes) -> Packet:
-    """Raises PacketError."""
-    try:
-        name, fields = json.loads(data)
-        packet: Packet = _PACKETS[name](**fields)
-    except (ValueError, KeyError, TypeError) as error:
-        raise PacketError(f"not a packet: {error}") from None
-    return packet
+_CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
+encode, decode = _CODEC.encode, _CODEC.decode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities, the parts of root's power: which this process holds, and how it gives them up for good."""
+"""Capabilities, the parts of root's power: which ones this process holds, and how it gives them up for good."""
 
 import ctypes
 import os
@@ -10,9 +10,9 @@ _PR_CAP_AMBIENT, _AMBIENT_IS_SET, _AMBIENT_CLEAR_ALL = 47, 1, 4
 _VERSION_3 = 0x20080522
 _SETPCAP = 8
 DAC_READ_SEARCH = 2
-"""To read files of others."""
+"""Capability to read files of other users."""
 SYS_ADMIN = 21
-"""To mount, among much else."""
+"""Capability to mount, among much else."""
 # Effective, permitted and inheritable: the lower halves, then the upper ones.
 _SETS = "=6I"
 _WORD = 0xFFFFFFFF
@@ -22,24 +22,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def held_capabilities() -> int:
-    """The capabilities that this process or a program that it starts could use, as bits."""
+    """Return the capabilities that this process, or a program that it starts, could use, as bits."""
     _, permitted, inheritable = _capabilities()
     return permitted | inheritable
 
 
 def holds_capability(capability: int) -> bool:
-    """Whether this process may use it now."""
+    """Return whether this process may use the capability now."""
     effective, _, _ = _capabilities()
     return bool(effective >> capability & 1)
 
 
 def close_bounding_set() -> None:
-    """Let no program that is started from here on gain capabilities, if this process may decide that.
+    """Keep programs that are started from here on from gaining capabilities, if this process may decide that.
 
-    What the process holds itself, it keeps.
+    The process keeps the capabilities that it holds itself.
     """
     if not holds_capability(_SETPCAP):
-        # Whoever may not drop them cannot use them either, once new privileges are forbidden.
+        # A process that may not drop them cannot use them either, once new privileges are forbidden.
         return
     for capability in _ALL:
         if _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:
@@ -48,16 +48,16 @@ def close_bounding_set() -> None:
 
 
 def give_up_capabilities(*, but: int | None = None) -> None:
-    """Give up every capability for good, or every one but one; raises OSError. The process must have given up new
-    privileges.
+    """Give up every capability for good, or every one except `but`; raises OSError.
 
-    An ordinary user holds none, unless somebody gave it some on purpose, as ambient ones: it keeps those.
+    The process must have given up new privileges. An ordinary user holds capabilities only if they were given on
+    purpose, as ambient ones; it keeps those.
     """
     if not held_capabilities():
         return
     kept = 0 if but is None else _capabilities()[1] & 1 << but
     if 0 in os.getresuid():
-        # A kernel before 4.3 has none of them.
+        # Kernels before 4.3 have no ambient capabilities.
         _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     else:
         kept = sum(1 << bit for bit in _ALL if _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_IS_SET, bit, 0, 0) == 1)
@@ -66,7 +66,7 @@ def give_up_capabilities(*, but: int | None = None) -> None:
 
 
 def _capabilities() -> tuple[int, int, int]:
-    """Effective, permitted and inheritable ones."""
+    """Return the effective, permitted and inheritable capabilities."""
     sets = ctypes.create_string_buffer(struct.calcsize(_SETS))
     _checked(_libc.capget(_header(), sets))
     words = struct.unpack(_SETS, sets.raw)

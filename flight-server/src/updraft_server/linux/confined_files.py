@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Confines a process that needs one directory: what lies elsewhere cannot be opened, made, moved or removed."""
+"""Confinement of a process to a few directories: files elsewhere cannot be opened, made, moved or removed."""
 
 import os
 from collections.abc import Iterable
@@ -28,16 +28,16 @@ _WRITE = WRITE_FILE | REMOVE_DIRECTORY | REMOVE_FILE | MAKE_DIRECTORY | MAKE_FIL
 
 
 def can_confine_files() -> bool:
-    """Whether this kernel has what `confine_files` needs."""
+    """Return whether this kernel has what `confine_files` needs."""
     return landlock_version() >= LEAST_VERSION
 
 
 def confine_files(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Confine this process for good; False: this kernel cannot. The process must have given up new privileges.
+    """Confine this process for good; returns False if the kernel cannot. New privileges must have been given up.
 
-    Links and plain files may be made in writable directories, devices, sockets and pipes nowhere. From version 4 of
-    Landlock the process cannot bind or connect TCP either, from version 6 it signals nobody but itself and what it
-    starts, and connects to no abstract socket of others. Descriptors that are open stay usable.
+    Links and plain files may be made in writable directories; devices, sockets and pipes nowhere. From version 4 of
+    Landlock the process cannot bind or connect TCP sockets either. From version 6 it signals only itself and what it
+    starts, and does not connect to abstract sockets of others. Open descriptors stay usable.
     """
     if not can_confine_files():
         return False

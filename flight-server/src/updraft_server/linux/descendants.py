@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The children of this process, those that it adopted among them, and their end.
+"""Children of this process, adopted ones included, and how to kill them.
 
-A child that has not been reaped keeps its number: only whoever reaps may act on the numbers given here.
+A child keeps its number until it is reaped, so only code that reaps may act on the numbers given here.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from updraft_server.linux.process_trees import parents
 
 
 def children() -> list[int]:
-    """The processes whose parent this one is, zombies included, whichever of its threads has started them."""
+    """Return the children of this process, zombies included, whichever of its threads has started them."""
     try:
         lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
         return [int(pid) for pid in " ".join(lists).split()]
@@ -24,6 +24,6 @@ def children() -> list[int]:
 
 
 def kill_child(pid: int) -> None:
-    """Send SIGKILL to a child that has not been reaped. One that runs as somebody else may not be ours to kill."""
+    """Send SIGKILL to a child that has not been reaped; ignored if the child runs as another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory no file stands behind in this container or on this machine: more than that nobody in it holds.
+"""Memory of this container or machine that is not backed by files: an upper bound for all processes in it.
 
-A page that a process shares with the children that it forked counts in each of them where processes are measured one by
-one, and the kernel shows nobody else's sharing to an ordinary user. This sum has each page once.
+A page that a process shares with its forked children counts in each of them if processes are measured one by one, and
+the kernel does not show sharing to ordinary users. This sum counts each page once.
 """
 
 import os
@@ -12,14 +12,14 @@ from pathlib import Path, PurePosixPath
 _MACHINE = ("AnonPages:", "Shmem:")
 _GROUP = ("anon", "shmem")
 _OLD_GROUP = ("total_rss", "total_shmem")
-# Where the kernel counts them.
+# Page tables, on kernels that count them.
 _PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 
 
 def held_bytes(root: Path = Path("/")) -> int | None:
-    """Anonymous and shared memory, swapped out or not, and page tables of all processes that this one's could be.
+    """Return the bytes of anonymous and shared memory, swapped out or not, and of page tables; None if unknown.
 
-    None: not known here.
+    The sum covers the machine or a cgroup that this user's processes cannot leave, whichever holds less.
     """
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
@@ -37,19 +37,20 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
         elif "memory" in controllers.split(","):
             groups.append((mounts / "memory" / relative, _OLD_GROUP))
     for group, names in groups:
-        # Outside of containers users may have groups of their own, to which a process could move and count there.
+        # Outside of containers, users may have cgroups of their own, to which a process could move to escape this
+        # count.
         if not os.access(group / "cgroup.procs", os.W_OK):
             yield group / "memory.stat", names
 
 
 def _sum(path: Path, names: tuple[str, ...]) -> int | None:
-    """Of the values of all these names, page tables and swap; None where one is missing, which could be the largest."""
+    """Return the sum of these names, page tables and swap; None if a name is missing, as it could be the largest."""
     lines = [words for line in _text(path).splitlines() if (words := line.split())]
     values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines}
     if not values.keys() >= set(names):
         return None
     held = sum(value for name, value in values.items() if name in _PAGE_TABLES.union(names))
-    # Of the machine, of an old group and of a new one, which has a file for it, each where there is any.
+    # Swap of the machine, of an old cgroup, and of a new one (which has a file for it), as far as they exist.
     swapped = values.get("SwapTotal:", 0) - values.get("SwapFree:", 0) + values.get("total_swap", 0)
     return held + swapped + int(_text(path.with_name("memory.swap.current")) or 0)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes what user code has left in directories, whatever shape that has.
+"""Removal of what user code has left in directories, whatever its shape.
 
-No link is followed, no path is longer than two names, and a descriptor or two are open at a time: directories are moved
-up one after the other and removed there, so that neither depth nor modes nor names stop it. Needs the memory of one
-directory entry.
+No link is followed, no path is longer than two names, and one or two descriptors are open at a time. Directories are
+moved up one after the other and removed there, so that neither depth nor modes nor names stop it. It needs the memory
+of one directory entry.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def move_into(trash: str, directory: str, name: str) -> None:
-    """Move an entry of a directory out of the way, in one step whatever is in it; raises OSError."""
+    """Move an entry of a directory out of the way in one step, whatever it contains; raises OSError."""
     parent = os.open(directory, _OPEN_DIRECTORY)
     try:
         _open_to_owner(name, parent)
@@ -27,11 +27,11 @@ def move_into(trash: str, directory: str, name: str) -> None:
 
 
 def empty_directory(path: str, *, within_seconds: float) -> bool:
-    """Remove all that lies in `path`; False when something is left: time is up, or it cannot be removed."""
+    """Remove everything in `path`; returns False if something is left because of the time limit or an error."""
     deadline_seconds = time.monotonic() + within_seconds
     root = os.open(path, _OPEN_DIRECTORY)
     try:
-        # Every pass takes the tree's first level away and moves the second up.
+        # Every pass removes the tree's first level and moves the second one up.
         while time.monotonic() < deadline_seconds:
             removed, left = _remove_level(root, deadline_seconds)
             if not removed:
@@ -42,9 +42,9 @@ def empty_directory(path: str, *, within_seconds: float) -> bool:
 
 
 def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
-    """How many entries are gone or were moved up, and how many are left."""
+    """Return how many entries were removed or moved up, and how many are left."""
     removed = left = 0
-    # Unlike any name that is there.
+    # Names that no existing entry has.
     names = map(f"{os.urandom(8).hex()}-{{}}".format, itertools.count())
     with os.scandir(root) as entries:
         for entry in entries:
@@ -63,7 +63,7 @@ def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
 
 
 def _raise_children(root: int, name: str, names: Iterator[str], deadline_seconds: float) -> int:
-    """Unlink the files of a directory in `root`, and move its directories into `root`: the number of both."""
+    """Unlink the files of a directory in `root`, and move its directories into `root`; returns the number of both."""
     _open_to_owner(name, root)
     parent = os.open(name, _OPEN_DIRECTORY, dir_fd=root)
     moved = 0
@@ -85,11 +85,11 @@ def _raise_children(root: int, name: str, names: Iterator[str], deadline_seconds
 
 
 def _open_to_owner(name: str, parent: int) -> None:
-    """Let this user read and write a directory; only then can it be emptied, or moved to another one."""
+    """Let this user read and write a directory; only then can it be emptied or moved."""
     with contextlib.suppress(OSError):
         entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            # By its descriptor: a name could mean something else meanwhile.
+            # By descriptor, because the name could refer to something else by now.
             Path(f"/proc/self/fd/{entry}").chmod(0o700)
         finally:
             os.close(entry)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landlock: a process allows itself paths, and loses every other one for good; its children inherit that.
+"""Landlock: a process allows itself some paths and loses all others for good; its children inherit that.
 
-Rules name what is allowed at and beneath a path. There is none that forbids: what has to stay out of reach may not lie
-beneath anything that is allowed. Descriptors that are open stay usable. `stat`, `chmod`, `chown`, and connecting to a
-socket by its path are not covered by any version so far.
+Rules name what is allowed at and beneath a path. Rules cannot forbid, so a path that has to stay out of reach must not
+lie beneath an allowed one. Open descriptors stay usable. No version so far covers `stat`, `chmod`, `chown`, or
+connecting to a socket by its path.
 """
 
 import ctypes
@@ -17,20 +17,20 @@ REFER, TRUNCATE = 1 << 13, 1 << 14
 """Rights over files. REFER moves and links a file from one directory to another."""
 
 TCP_RIGHTS = 0b11
-"""To bind and to connect; there are no rules for single ports here."""
+"""Rights to bind and to connect TCP sockets; rules for single ports are not supported here."""
 
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
-"""What stays among the process and its descendants: connections to abstract Unix sockets, and signals."""
+"""Scopes that keep connections to abstract Unix sockets, and signals, among the process and its descendants."""
 
 LEAST_VERSION = 2
-"""Of Landlock: version 1 lets nothing be moved or linked across directories, which honest code does."""
+"""Oldest supported Landlock version. Version 1 forbids moves and links across directories, which honest code makes."""
 
 SCOPES_SINCE = 6
-"""Of Landlock: below it signals and abstract sockets are not covered."""
+"""First version of Landlock that covers signals and abstract sockets."""
 
 _TCP_SINCE = 4
-# Every right over files that the first versions know: 14 of them, then TRUNCATE. Commands to devices, since version 5,
-# are left alone: a terminal is one.
+# Every right over files that the first versions know: 14 of them, then TRUNCATE. Commands to devices, a right since
+# version 5, stay allowed: a terminal is a device.
 _RIGHTS_OF_VERSION = {2: (1 << 14) - 1, 3: (1 << 15) - 1}
 _RIGHTS_OVER_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
@@ -51,15 +51,15 @@ class _PathRule(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """What this kernel has; 0 without Landlock. Needs no right and changes nothing."""
+    """Return the version of Landlock in this kernel; 0 without it. Needs no right and changes nothing."""
     return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)), 0)
 
 
 class Ruleset:
-    """Rules in the making. Files need rules; TCP and scopes are closed as a whole, where the kernel can do that."""
+    """Ruleset to be filled. Files need rules; TCP and scopes are closed as a whole, if the kernel can do that."""
 
     def __init__(self, *, tcp: int = 0, scopes: int = 0) -> None:
-        """Raises OSError on a kernel below LEAST_VERSION."""
+        """Create the ruleset; raises OSError on a kernel below LEAST_VERSION."""
         version = landlock_version()
         self._rights = _RIGHTS_OF_VERSION[min(max(version, LEAST_VERSION), max(_RIGHTS_OF_VERSION))]
         attributes = _Attributes(
@@ -88,8 +88,10 @@ class Ruleset:
             os.close(descriptor)
 
     def restrict_self(self) -> None:
-        """Hold to the rules from now on, with this thread alone: the process must have no other, and must have given
-        up new privileges."""
+        """Enforce the rules from now on, for this thread alone.
+
+        The process must have no other thread, and must have given up new privileges.
+        """
         _checked(_libc.syscall(_RESTRICT_SELF, self._descriptor, 0))
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of user ids and of mounts: how a process gets files in memory and terminals of its own, and no others to
-change.
+"""Namespaces of user ids and mounts: they give a process files in memory and terminals of its own, and read-only files.
 
-Whoever makes a directory in memory can look from outside how much it holds, which counts in no process until it is
+The maker of a directory in memory can measure from outside how much it holds, which counts in no process until it is
 mapped.
 """
 
@@ -24,28 +23,29 @@ _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 0x1, 0x2, 0x4, 0x8
 _OPEN_TREE_CLONE = 1
 _AT_RECURSIVE = 0x8000
-# struct mount_attr: what to set, what to clear, how it propagates, whose ids it maps.
+# struct mount_attr: attributes to set, attributes to clear, propagation, descriptor of the user namespace.
 _MOUNT_ATTR = struct.Struct("QQQQ")
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
-# Shared memory and semaphores are few; an inode costs the kernel a KiB.
+# Shared memory and semaphores are few, and an inode costs the kernel a KiB.
 _MOST_FILES = 65_536
-# All mounts of a machine but its own share some 3,000 (`kernel.pty.max` less `kernel.pty.reserve`), other containers'
-# among them.
+# All devpts mounts except the machine's own share some 3,000 terminals (`kernel.pty.max` less `kernel.pty.reserve`),
+# including those of other containers.
 _MOST_TERMINALS = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter_user_namespace_to_mount() -> bool:
-    """Let an ordinary user's process and its children mount for themselves, if this machine allows it; else nothing.
+    """Enter a user namespace, so that an ordinary user's process and its children may mount; returns whether they may.
 
-    Ids of other users than the process's own read as those of nobody from then on; what it may do with their files
-    stays as it was. Needs a process with one thread whose memory is not hidden yet. False: it may not mount.
+    If the machine does not allow it, nothing changes. From then on, ids of other users than the process's own read as
+    those of nobody; access to their files stays as it was. The process must have one thread, and its memory must not be
+    hidden yet.
     """
     if holds_capability(SYS_ADMIN):
         return True
-    # Whoever may do more with the files of others would lose that.
+    # A process with more rights over other users' files would lose them.
     if os.geteuid() == 0 or held_capabilities() or not _works_in_a_child():
         return False
     _enter_user_namespace()
@@ -53,22 +53,22 @@ def enter_user_namespace_to_mount() -> bool:
 
 
 def new_memory(limit_bytes: int) -> int:
-    """The descriptor of an empty directory in memory that is nowhere yet; raises OSError."""
+    """Return the descriptor of a new, empty directory in memory that is not mounted yet; raises OSError."""
     options = {"mode": "1777", "size": str(limit_bytes), "nr_inodes": str(_MOST_FILES)}
     return _new_file_system("tmpfs", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
 
 
 def mount_memory(memory: int, path: str) -> None:
-    """Mount what `new_memory` made over `path`, where only this process and its children see it; raises OSError."""
+    """Mount a directory from `new_memory` over `path`, for this process and its children only; raises OSError."""
     _mount_for_oneself(memory, path)
 
 
 def mount_terminals(path: str) -> None:
-    """Mount terminals of its own over `path`, /dev/pts, for this process and its children; raises OSError.
+    """Mount new terminals over `path`, /dev/pts, for this process and its children; raises OSError.
 
     The file /dev/ptmx makes terminals there from then on: the kernel looks for them in the directory beside it.
     """
-    # Every mount of it is an instance of its own since Linux 4.7.
+    # Since Linux 4.7 every mount of devpts is an instance of its own.
     options = {"mode": "600", "ptmxmode": "666", "max": str(_MOST_TERMINALS)}
     terminals = _new_file_system("devpts", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NOEXEC)
     try:
@@ -78,10 +78,10 @@ def mount_terminals(path: str) -> None:
 
 
 def mount_read_only(writable: Iterable[str]) -> None:
-    """Make all files read-only but those at and beneath the writable paths, for this process and its children.
+    """Make all files read-only for this process and its children, except at and beneath the writable paths.
 
-    Rights, owners, times and extended attributes of what is read-only cannot be changed either. What is opened already
-    stays as it is. A path that does not exist is left out. Raises OSError; Linux 5.12.
+    Rights, owners, times and extended attributes of read-only files cannot be changed either. Files that are open
+    already stay as they are. A path that does not exist is left out. Raises OSError; needs Linux 5.12.
     """
     with contextlib.ExitStack() as opened:
         _separate_mounts()
@@ -97,13 +97,13 @@ def mount_read_only(writable: Iterable[str]) -> None:
         _call("mount_setattr", _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, _MOUNT_ATTR.size)
         for path, mount in mounts:
             _move_mount(mount, path)
-    # It may be one of the writable, of which it sees what is beneath that mount.
+    # The working directory may be at or beneath a writable path, and then still refers to the read-only mount below.
     with contextlib.suppress(OSError):
         os.chdir(Path.cwd())
 
 
 def memory_used_bytes(memory: int) -> int:
-    """What lies in a directory that `new_memory` made."""
+    """Return the bytes used in a directory that `new_memory` made."""
     room = os.fstatvfs(memory)
     return (room.f_blocks - room.f_bfree) * room.f_frsize
 
@@ -126,7 +126,7 @@ def _mount_for_oneself(file_system: int, path: str) -> None:
 
 def _separate_mounts() -> None:
     _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
-    # Nothing that is mounted here reaches others.
+    # Mounts made here do not reach other processes.
     _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
 
 
@@ -136,7 +136,7 @@ def _move_mount(mount: int, path: str) -> None:
 
 def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    # What is nowhere yet can be made only by whoever may mount where it is.
+    # A file system that is not mounted yet can be made only with the right to mount in the current mount namespace.
     _checked(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
@@ -144,7 +144,10 @@ def _enter_user_namespace() -> None:
 
 
 def _works_in_a_child() -> bool:
-    """Some machines let anybody make a user namespace, and nobody mount in it: there is no way back from that."""
+    """Return whether a child can enter a user namespace and mount in it.
+
+    Some machines let anybody make a user namespace and nobody mount in it, and there is no way back.
+    """
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few things that Linux lets a process ask for itself and that Python's library does not wrap."""
+"""Process controls of Linux that Python's library does not wrap."""
 
 import contextlib
 import ctypes
@@ -26,15 +26,15 @@ def end_with_parent() -> None:
 
 
 def outlive_parent() -> None:
-    """Undo `end_with_parent`; a process that is stopped when its parent dies goes on, so that it can see that."""
+    """Undo `end_with_parent`; if this process is stopped when its parent dies, it goes on, so that it can notice."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def end_group_with(pipe: int) -> int:
-    """Let the kernel kill this process's group when the last writer of `pipe` is gone; the descriptor to keep open.
+    """Let the kernel kill this process's group when `pipe` has lost its last writer; returns a descriptor to keep.
 
-    Needs no thread and no turn of the interpreter, so that it also ends a process that is busy in a function. The pipe
-    is opened anew: who gets the signal belongs to the open file, which forked processes share.
+    This needs no thread and no turn of the interpreter, so it also ends a process that is busy in a function. The pipe
+    is opened anew because the receiver of the signal belongs to the open file, which forked processes share.
     """
     own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
@@ -54,12 +54,12 @@ def hide_memory() -> None:
 
 
 def is_memory_hidden() -> bool:
-    """Whether other processes of the same user are kept from reading this one's memory."""
+    """Return whether other processes of the same user are kept from reading this one's memory."""
     return bool(_libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
 
 
 def forbid_new_privileges() -> None:
-    """Let no exec of this process or its children gain privileges, by setuid bits or capabilities of a file."""
+    """Keep execs of this process or its children from gaining privileges by setuid bits or file capabilities."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -69,12 +69,12 @@ def name_process(name: str) -> None:
 
 
 def no_core_dumps() -> None:
-    """A crash of user code leaves no file behind."""
+    """Disable core dumps: a crash of user code leaves no file behind."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def kill_group(leader_pid: int) -> None:
-    """Kill a process group, if it is still there."""
+    """Kill a process group, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader_pid, signal.SIGKILL)
 

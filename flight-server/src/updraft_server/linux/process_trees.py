@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 Ticks = tuple[tuple[int, int], ...]
-"""Process id and processor time in clock ticks, that of ended children included, of each process of a tree."""
+"""Process id and CPU time, in clock ticks, of each process of a tree; the time includes ended children."""
 
-# Fields of /proc/PID/stat, counted behind the name, which may hold anything and ends with the last parenthesis.
+# Fields of /proc/PID/stat, counted after the name, which may hold anything and ends with the last parenthesis.
 _PARENT = 1
 _TIMES = slice(11, 15)
 _THREADS = 17
 _STARTED = 19
 _RESIDENT_PAGES = 21
 
-# Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
+# Fields of /proc/PID/status, which stays readable, unlike smaps, for processes that hide their memory.
 _COUNTED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
 
-# The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
+# The kernel lists the children of a process by thread: with more threads it is cheaper to read all of /proc once.
 _MOST_THREADS = 64
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -29,18 +29,18 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessTree(NamedTuple):
-    """A process and its descendants; empty once it has ended."""
+    """Process and its descendants; empty once it has ended."""
 
     ticks: Ticks
     """Equal in two measurements only if no process of the tree began, ended or used a tick in between."""
     memory_bytes: int
     """Resident memory; a page that several processes share counts in each."""
     own_bytes: int
-    """What no file stands behind: anonymous and shared memory, swapped out or not, and the page tables of it all."""
+    """Memory that is not backed by files: anonymous and shared memory, swapped out or not, and all page tables."""
     shared_bytes: int = 0
-    """The shared memory alone, files in memory included that are mapped."""
+    """Shared memory alone, including mapped files in memory."""
     threads: int = 0
-    """Of all its processes together."""
+    """Threads of all its processes together."""
 
     @property
     def processor_seconds(self) -> float:
@@ -57,23 +57,23 @@ class _Stat(NamedTuple):
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
-    """The tree of each process. Reads some files of each process in them, or of all where the kernel is old."""
+    """Return the tree of each process. Reads some files of each process in them, or of all on old kernels."""
     children = _Children()
     return {root: _tree(root, children) for root in roots}
 
 
 def own_bytes(process: Path = Path("/proc/self")) -> int:
-    """Anonymous and shared memory of a process, swapped out or not, and its page tables; 0 for one that has ended."""
+    """Return anonymous and shared memory of a process, swapped out or not, and its page tables; 0 if it has ended."""
     return sum(_private_and_shared(process))
 
 
 def parents() -> Mapping[int, int]:
-    """The parent of each process. Reads all of /proc."""
+    """Return the parent of each process. Reads all of /proc."""
     return {pid: stat.parent for pid, stat in _read_all().items()}
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid it names one process; None when there is none."""
+    """Return when a process started, in clock ticks since boot, or None if it is missing. Pid and start are unique."""
     stat = _read(Path(f"/proc/{pid}"))
     return stat.started_ticks if stat is not None else None
 
@@ -97,14 +97,14 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
 
 
 def _private_and_shared(process: Path) -> tuple[int, int]:
-    """In bytes, page tables and what is swapped out as anonymous memory; nothing for a process that has ended.
+    """Return private and shared memory in bytes; zero for a process that has ended.
 
-    Reading memory that was never written takes page tables and nothing else. A process can have its memory swapped out
-    itself (MADV_PAGEOUT).
+    Page tables and swapped-out memory count as private: reading memory that was never written takes page tables and
+    nothing else, and a process can have its memory swapped out itself (MADV_PAGEOUT).
     """
     found = _memory_of(process)
     if not found:
-        # Its first thread may have ended alone: the kernel shows the memory of the others in theirs.
+        # The first thread may have ended alone: the kernel shows the memory of the others in their own files.
         with contextlib.suppress(OSError):
             found = next(filter(None, map(_memory_of, (process / "task").iterdir())), found)
     anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in _COUNTED)
@@ -112,7 +112,7 @@ def _private_and_shared(process: Path) -> tuple[int, int]:
 
 
 def _memory_of(task: Path) -> Mapping[str, str]:
-    """What the status of a process or thread says of its memory, in KiB; nothing for one that has ended."""
+    """Return the memory fields of a process's or thread's status, in KiB; empty if it has ended."""
     try:
         lines = (task / "status").read_text(errors="replace").splitlines()
     except OSError:
@@ -121,7 +121,7 @@ def _memory_of(task: Path) -> Mapping[str, str]:
 
 
 class _Children:
-    """The children of processes, for one reading."""
+    """Children of processes, for one reading."""
 
     def __init__(self) -> None:
         self._of_all: Mapping[int, Iterable[int]] | None = None
@@ -140,9 +140,9 @@ def _lists_children() -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """Of all threads of a process."""
+    """Return the children of all threads of a process."""
     found: list[int] = []
-    # It may have ended, or one of its threads.
+    # The process, or one of its threads, may have ended.
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ def _read(process: Path) -> _Stat | None:
     try:
         fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        # It has just ended.
+        # The process has just ended.
         return None
     return _Stat(
         parent=int(fields[_PARENT]),

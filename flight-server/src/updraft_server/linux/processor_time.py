@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU time that a process and all that it has started use for a batch: only another batch begins a new count."""
+"""CPU time that a process and all that it has started use for one batch; each new batch starts a new count."""
 
 import math
 
 
 class ProcessorTime:
-    """Seconds of CPU time that a worker or a model process, with all that it has started, has used for a batch."""
+    """Counter of the CPU seconds that a worker or model process, with all that it has started, has used for a batch."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -14,10 +14,10 @@ class ProcessorTime:
         self._before_fall_seconds = math.inf
 
     def measured(self, taken: int, processor_seconds: float) -> float:
-        """The seconds so far; `processor_seconds` is what the process has used since it was forked.
+        """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        That falls for good when a process ends for which nobody waits: what it had used until then still counts. It
-        falls until the next measurement when a process ends during one.
+        That total falls for good when a process ends that nobody waits for; its earlier time still counts. It falls
+        until the next measurement when a process ends during one.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds
         before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf

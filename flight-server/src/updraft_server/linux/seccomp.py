@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """seccomp filters: system calls that the kernel refuses to this process and its descendants, for good.
 
-A filter compares numbers: it sees a call's arguments, but nothing that they point to, and no owner of a process id.
+A filter compares numbers. It sees a call's arguments, but neither the memory that they point to nor the owner of a
+process id.
 """
 
 import ctypes
@@ -22,18 +23,18 @@ _ARCHITECTURE_NUMBERS = dict(zip(ARCHITECTURES, (0xC000003E, 0xC00000B7), strict
 _X32 = 0x40000000
 _INSTRUCTION = "=HBBI"
 _VALUE_OFFSET = 4
-# Of struct seccomp_data: the number of the call, the architecture, and the arguments, 64 bits each.
+# Offsets in struct seccomp_data: number of the call, architecture, and the arguments of 64 bits each.
 _CALL_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALL_BITS = 0xFFFFFFFF
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 Value: TypeAlias = int | str
-"""A number, or the name of one that is known only where the filter is installed."""
+"""Number, or the name of one that is known only when the filter is installed."""
 
 
 class Test(NamedTuple):
-    """Looks at 32 bits of an argument. Both architectures keep the lower half of an argument first."""
+    """Test of 32 bits of an argument. Both architectures keep the lower half of an argument first."""
 
     argument: int
     kind: int
@@ -44,36 +45,36 @@ class Test(NamedTuple):
 
 
 def equals(argument: int, value: Value, *, mask: int = _ALL_BITS) -> Test:
-    """The lower half of the argument, masked, is the value."""
+    """Return a test that the lower half of the argument, masked, is the value."""
     return Test(argument, _EQUAL, value, mask)
 
 
 def differs(argument: int, value: Value) -> Test:
-    """The lower half of the argument is not the value."""
+    """Return a test that the lower half of the argument is not the value."""
     return Test(argument, _EQUAL, value, expected=False)
 
 
 def has_any_bit(argument: int, bits: int) -> Test:
-    """The lower half of the argument has one of the bits."""
+    """Return a test that the lower half of the argument has one of the bits."""
     return Test(argument, _ANY_BIT, bits)
 
 
 def lacks_bits(argument: int, bits: int) -> Test:
-    """The lower half of the argument has none of the bits."""
+    """Return a test that the lower half of the argument has none of the bits."""
     return Test(argument, _ANY_BIT, bits, expected=False)
 
 
 def is_pointer(argument: int) -> tuple["Refused", ...]:
-    """Whichever half of the argument is not zero."""
+    """Return alternative tests, one for each half of the argument, that this half is not zero."""
     return tuple((Test(argument, _EQUAL, 0, half=half, expected=False),) for half in (0, 1))
 
 
 Refused: TypeAlias = Sequence[Test]
-"""Tests that all have to hold for a call to be refused; none: it is refused whatever its arguments are."""
+"""Tests that all have to hold for a call to be refused; without tests, it is refused whatever its arguments are."""
 
 
 class Rule(NamedTuple):
-    """Refuses a call with an error."""
+    """Rule that refuses a call with an error."""
 
     call: str
     error: int
@@ -81,10 +82,10 @@ class Rule(NamedTuple):
 
 
 class Filter:
-    """Assembled once, and then filled in with what differs from process to process."""
+    """Filter, assembled once and then filled in with what differs from process to process."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """Rules for calls that this architecture does not have are left out. KeyError: nobody knows the call."""
+        """Assemble the rules, except for calls that this architecture lacks; raises KeyError for unknown calls."""
         foreign = _ERRNO | errno.ENOSYS
         self._program = bytearray()
         self._blanks: list[tuple[int, str]] = []
@@ -101,14 +102,14 @@ class Filter:
         self._add(_RETURN, _ALLOW)
 
     def filled(self, **values: int) -> bytes:
-        """The program, with the values that rules name."""
+        """Return the program, with the values that rules name."""
         program = bytearray(self._program)
         for offset, name in self._blanks:
             struct.pack_into("=I", program, offset, values[name] & _ALL_BITS)
         return bytes(program)
 
     def _add_call(self, number: int, rules: Sequence[Rule]) -> None:
-        # A program's jumps go forward, and their length is known once there is what they jump over.
+        # Jumps go forward, so their length is known only after the instructions that they skip.
         jump = self._add(_EQUAL, number)
         for rule in rules:
             self._add_rule(rule)
@@ -142,7 +143,7 @@ class Filter:
 
 
 def install(program: bytes) -> None:
-    """Installs a filled filter in the calling thread: call it before the process starts others; raises OSError.
+    """Install a filled filter in the calling thread, before the process starts others; raises OSError.
 
     The process must have given up new privileges.
     """
@@ -155,5 +156,5 @@ def install(program: bytes) -> None:
 
 
 def is_filtered() -> bool:
-    """Whether this thread has a filter."""
+    """Return whether this thread has a filter."""
     return bool(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _MODE_FILTER)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of system calls, for the architectures whose filters `updraft_server.linux.seccomp` can assemble."""
+"""Numbers of system calls, for the architectures whose filters `updraft_server.linux.seccomp` can assemble."""
 
 import os
 from collections.abc import Mapping
 
 ARCHITECTURES = ("x86_64", "aarch64")
 
-# From Linux's unistd_64.h of x86 and its generic unistd.h; None: the architecture has no such call.
+# From Linux's unistd_64.h of x86 and its generic unistd.h; None means that the architecture has no such call.
 _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "accept": (43, 202),
     "accept4": (288, 242),
@@ -133,5 +133,5 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
 
 
 def call_number(name: str) -> int | None:
-    """The number of a call on this machine; None where it has none. KeyError: not in the table."""
+    """Return the number of a call on this machine, or None if it has none; raises KeyError for unknown calls."""
     return _NUMBERS[name][ARCHITECTURES.index(os.uname().machine)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a directory tree that hostile code changes meanwhile takes on its disk.
+"""Size on disk of a directory tree that hostile code may change meanwhile.
 
 No link is followed, two descriptors are open at a time, and no path is longer than one name, so that neither depth nor
-names stop it. What it needs of memory is bounded by the number of entries that it looks at.
+names stop it. Its memory is bounded by the number of entries that it looks at.
 """
 
 import contextlib
@@ -13,30 +13,30 @@ from typing import NamedTuple
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_BY_NAME = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# What `st_blocks` counts, whatever the file system's own blocks are.
+# Unit of `st_blocks`, whatever the file system's own blocks are.
 _BLOCK_BYTES = 512
 
 _Identity = tuple[int, int]
 
 
 class TreeSize(NamedTuple):
-    """What lies in a directory, that itself excluded."""
+    """Size of a directory's contents, without the directory itself."""
 
     size_bytes: int = 0
-    """On the disk: holes count nothing, and a file with several names once."""
+    """Size on the disk: holes count nothing, and a file with several names counts once."""
     files: int = 0
-    """Entries of all kinds."""
+    """Number of entries of all kinds."""
 
 
 class _Level(NamedTuple):
     directory: _Identity
     unseen: list[str]
-    """Its directories that are still to be looked into."""
+    """Subdirectories that are still to be visited."""
 
 
 def tree_size(path: Path, *, most_files: int) -> TreeSize:
-    """Look at each entry once, and stop beyond `most_files`; all is zero where there is no such directory."""
-    # It means one directory after the other.
+    """Visit each entry once, and stop beyond `most_files`; returns zeros if there is no such directory."""
+    # This descriptor refers to one directory after the other.
     current = os.open(path.parent, _OPEN_DIRECTORY)
     try:
         return _walked(current, most_files) if _enter(current, path.name) else TreeSize()
@@ -75,14 +75,15 @@ def _walked(current: int, most_files: int) -> TreeSize:
                 look()
             continue
         levels.pop()
-        # Whoever moved a directory away meanwhile has changed what is above it: the next walk comes.
+        # A directory that was moved away meanwhile has another parent: this walk stops there, and the next one counts
+        # anew.
         if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
             break
     return TreeSize(size_bytes, files)
 
 
 def _enter(current: int, name: str) -> bool:
-    """Let the descriptor mean a directory in the one that it means now; False where that cannot be."""
+    """Make the descriptor refer to a directory in its current one; returns False if that is impossible."""
     try:
         try:
             inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
@@ -97,10 +98,10 @@ def _enter(current: int, name: str) -> bool:
 
 
 def _open_to_owner(name: str, parent: int) -> None:
-    """Nobody hides files by closing a directory to itself."""
+    """Let this user open a directory: functions cannot hide files by removing access to it."""
     entry = os.open(name, _OPEN_BY_NAME, dir_fd=parent)
     try:
-        # By its descriptor: a name could mean something else meanwhile.
+        # By descriptor, because the name could refer to something else by now.
         Path(f"/proc/self/fd/{entry}").chmod(0o700)
     finally:
         os.close(entry)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers as the front sees them: leased to one exchange each, watched, and replaced by the zygote."""
+"""Workers as the front sees them: leased to one exchange each, watched, and replaced by the zygote."""

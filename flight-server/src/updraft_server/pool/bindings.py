@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a worker is, for good, and which idle worker goes when none may serve the owner that comes.
+"""Binding of workers to owners, and choice of the idle worker that ends if none may serve a new owner.
 
 Policy alone. What an exchange leaves in a process (modules, memory, patched libraries) cannot be taken out again, so a
 worker serves one owner until it ends. Registered functions count as an owner of their own: rows of every client pass
-through their workers, and code that a session ships must not find them there.
+through their workers, and session code must not find them there.
 """
 
 from collections import Counter
@@ -14,55 +14,60 @@ from updraft_server.pool.leases import Owner
 
 
 class Binding(NamedTuple):
-    """What an exchange makes of its worker."""
+    """Binding that an exchange gives its worker."""
 
     owner: Owner | None
-    """Whose session function it runs; None: a registered function."""
+    """Owner of the session function; None for a registered function."""
     modules: str = ""
-    """Names the files and environment that a session's modules were imported with; empty for none of them."""
+    """Key of the files and environment that a session's modules were imported with; empty if there are none."""
     restricted: bool = False
-    """Whether a registered function runs without network and subprocesses: its worker never gets them back."""
+    """Whether a registered function runs without network and subprocesses; its worker never gets them back."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether a later exchange may have the same worker: a client that names no application cannot prove itself
-        to be the one that came before."""
+        """Whether a later exchange may have the same worker.
+
+        A client that names no application cannot prove that it is the one that came before.
+        """
         return self.owner is None or self.owner.application_id != ""
 
     def can_serve(self, wanted: "Binding") -> bool:
-        """Whether a worker that this has been made of may be made `wanted`."""
+        """Return whether a worker with this binding may get the binding `wanted`."""
         is_alike = self.owner == wanted.owner and self.restricted == wanted.restricted
         return self.is_lasting and is_alike and self.modules in ("", wanted.modules)
 
 
 REGISTERED = Binding(None)
-"""What a registered function makes of its worker."""
+"""Binding that a registered function gives its worker."""
 
 
 class Bound(NamedTuple):
-    """An idle worker, as a choice between several sees it."""
+    """Idle worker, as seen by the choice between several."""
 
     binding: Binding | None
-    """None: it has not served yet."""
+    """None if the worker has not served yet."""
     used: int
-    """Grows with each use of any worker; 0: it has not served yet."""
+    """Number that grows with each use of any worker; 0 if this one has not served yet."""
 
 
 Key = TypeVar("Key")
 
 
 def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
-    """The worker that has most of what the exchange needs loaded, of equals the one used last; None: no one may."""
+    """Return the worker that has most of what the exchange needs loaded, or None if no worker may serve it.
+
+    Among equals the worker used last wins.
+    """
     fitting = [(key, bound) for key, bound in idle if bound.binding is None or bound.binding.can_serve(wanted)]
     if not fitting:
         return None
-    # Of equals the last: that is the one that has started last.
+    # Among equals the last one wins: it has started last.
     fitting.reverse()
     return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].used))[0]
 
 
 def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
-    """The worker to give up: the least recently used of the owner that has most of them; None where there is none.
+    """Return the worker to give up: the least recently used of the owner with most idle workers; None without any.
 
     An owner with one idle worker keeps it as long as another has two: owners that take turns do not rob each other.
     """

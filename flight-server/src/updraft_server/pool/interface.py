@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool as the front uses it. `updraft_server.pool.pool` is one, `updraft_server.pool.testing` another for tests."""
+"""Pool as the front uses it: implemented in `updraft_server.pool.pool`, and in `updraft_server.pool.testing`."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,27 +21,27 @@ class WorkerPool(Protocol):
     busy: int
     """Workers that an exchange holds."""
     starting: int
-    """Workers that will be idle or have an exchange that waits for them."""
+    """Workers that will be idle, or that a waiting exchange will get."""
     fresh: int
-    """Workers that have served nobody, beyond the configured number: not counted in any of the above."""
+    """Workers that have served nobody, beyond the configured number; the counts above leave them out."""
     functions: Sequence[FunctionDescription]
-    """Empty, as are the versions, until the zygote has told."""
+    """Empty, like the versions, until the zygote has reported."""
     unlisted: Sequence[FunctionDescription]
-    """Those that can be called and are shown to nobody."""
+    """Functions that can be called but are not shown to anybody."""
     generation: int
-    """Of the functions that new workers have; another one when they were loaded again."""
+    """Generation of the functions that new workers have; it changes when the functions are loaded again."""
     python_version: str
     pyspark_version: str
     memory_limit_bytes: int
-    """Memory of the workers' container or machine; 0 until the zygote has told."""
+    """Memory of the workers' container or machine; 0 until the zygote has reported."""
     zygote_pid: int
-    """On the workers' side: for people to read, never to act on."""
+    """Process id on the workers' side: for people to read, never to act on."""
     sandbox: Sequence[SandboxLayer]
-    """Layers of the workers' sandbox; empty until the zygote has told."""
+    """Layers of the workers' sandbox; empty until the zygote has reported."""
     exits: dict[str, int]
-    """Workers that ended, by what ended them."""
+    """Numbers of workers that ended, by cause."""
     resting: RestingWorkers[Any]
-    """Workers between two exchanges; it judges each measurement."""
+    """Workers between two exchanges; judges each measurement."""
 
     @property
     def reload_fault(self) -> str:
@@ -49,38 +49,37 @@ class WorkerPool(Protocol):
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:
-        """What the processes of each batched function were and had done when they were last measured. May be read from
-        any thread."""
+        """Last measurement of each batched function's processes. May be read from any thread."""
 
     @property
     def model_faults(self) -> Mapping[tuple[str, str], str]:
-        """Why batched functions cannot be called now, by name and version; of those that can, nothing."""
+        """Why batched functions cannot be called now, by name and version; callable functions are left out."""
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:
-        """The workers that live. May be read from any thread."""
+        """Living workers. May be read from any thread."""
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError."""
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
-        """A worker at once; raises NoIdleWorker when the caller has to wait for one, and PoolError."""
+        """Return a worker at once; raises NoIdleWorker if the caller has to wait for one, and PoolError."""
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """What each of these workers uses now; nothing of one that cannot be measured."""
+        """Return what each of these workers uses now, without those that cannot be measured."""
 
     async def stack(self, worker: str) -> str | None:
-        """Where the Python of a worker is, in each thread; empty when it does not answer, None when it has ended."""
+        """Return the Python stacks of all threads of a worker; empty if it does not answer, None if it has ended."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
+        """Call `callback` after every change of idle, busy or starting; the returned function ends that."""
 
     async def close(self, grace_seconds: float) -> None:
-        """Start nothing more, wait for leases to end, then kill what is left."""
+        """Start nothing more, wait for leases to end, then kill the remaining workers."""
 
 
 async def until(pool: WorkerPool, condition: Callable[[], bool]) -> None:
-    """Wait for a state of the pool, woken by its changes."""
+    """Wait until `condition` is true; every change of the pool checks it again."""
     changed = asyncio.Event()
     unsubscribe = pool.subscribe(changed.set)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of a pool: what is asked for, leased and given back. `updraft_server.pool.pool` does the work."""
+"""Vocabulary of a pool: what is requested, leased and given back. `updraft_server.pool.pool` does the work."""
 
 import asyncio
 import dataclasses
@@ -21,44 +21,44 @@ class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers 
 
 
 class Owner(NamedTuple):
-    """Whose code and data an exchange brings."""
+    """Owner of the code and data that an exchange brings."""
 
     tenant: str
-    """Whose share of the pool the exchange takes."""
+    """Tenant used for fair scheduling."""
     application_id: str
     """Spark's application id; empty for other clients."""
     session_id: str
-    """The Spark Connect session; empty in a classic application."""
+    """Spark Connect session; empty in a classic application."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaskKey:
-    """The Spark task on whose behalf an exchange runs."""
+    """Spark task on whose behalf an exchange runs."""
 
     application_id: str
     stage_id: int
     task_attempt_id: int
     tenant: str = ""
-    """Whose it is: nobody's exchanges pass for those of another tenant's task."""
+    """Tenant of the task, so that exchanges of another tenant cannot pass for this task's."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker that lives."""
+    """Living worker."""
 
     worker: str
-    """Its id."""
+    """Id of the worker."""
     pid: int
-    """On the workers' side: for people to read, never to act on."""
+    """Process id on the workers' side: for people to read, never to act on."""
     state: str
     memory_bytes: int | None
-    """Of all its processes, when it was last measured; None before that."""
+    """Memory of all its processes at the last measurement; None before the first."""
     scratch_bytes: int | None = None
-    """Of its temporary files, likewise."""
+    """Size of its temporary files at the last measurement; None before the first."""
 
 
 class LeaseOutcome(enum.Enum):
-    """How an exchange left its worker."""
+    """State in which an exchange left its worker."""
 
     CLEAN = "clean"  # after DONE: the worker is reused
     RETIRED = "retired"  # after RETIRED
@@ -68,36 +68,36 @@ class LeaseOutcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """What the front decides about its pool; what the workers obey travels with the zygote (`ZygoteSettings`)."""
+    """Front's settings for its pool; the workers' own settings travel with the zygote (`ZygoteSettings`)."""
 
     workers: int
     zygotes: ZygoteSource
     start_timeout_seconds: float = 60.0
     fork_timeout_seconds: float = 10.0
-    """How long a new worker may take until it is ready."""
+    """Longest time until a new worker is ready."""
     fresh_workers: int = 0
-    """Workers beyond `workers` that have served nobody: an owner that comes to a pool of others' workers gets one."""
+    """Workers beyond `workers` that have served nobody, for a new owner who finds only other owners' workers."""
     workers_per_task: int = 8
     extra_workers: int | None = None
-    """Workers beside `workers` for tasks that need several; None: as many as all tasks together may need."""
+    """Workers beyond `workers` for tasks that need several; None means as many as all tasks together may need."""
     idle_seconds: float = 600.0
-    """How long a worker of a session, or an extra one of a task that has ended, is kept for the next exchange."""
+    """Time for which a session's worker, or an extra one of a task that has ended, is kept for the next exchange."""
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
     model_limits: LimitModels | None = None
-    """What each process of a batched function may take beside memory; None sets no limit."""
+    """Limits of each model process beside memory; None sets no limit."""
 
     @property
     def most_extra_workers(self) -> int:
-        """The number that `extra_workers` means."""
+        """Number of extra workers that `extra_workers` allows."""
         return self.workers * (self.workers_per_task - 1) if self.extra_workers is None else self.extra_workers
 
 
 class Lease(Protocol):
-    """A worker held by one exchange. Every lease ends with exactly one effective `release`."""
+    """Worker held by one exchange. Every lease ends with exactly one effective `release`."""
 
     worker: str
-    """Its id, which the zygote gave it."""
+    """Id that the zygote gave the worker."""
     socket: socket.socket
     death: asyncio.Future[WorkerDeath]
     log_context: dict[str, str]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What owners leave in a /dev/shm that all workers of a pool share: whose it is, and who has to be gone first.
+"""Files that owners leave in a /dev/shm shared by all workers: when to sweep it, and which workers must end before.
 
-The zygote removes what nobody uses (`updraft_server.zygote.shared_memory`). Policy alone.
+Policy alone. The zygote removes unused files (`updraft_server.zygote.shared_memory`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
 
 def share_memory(sandbox: Iterable[SandboxLayer]) -> bool:
-    """Whether all workers have one /dev/shm."""
+    """Return whether all workers share one /dev/shm."""
     return any(layer.name == SHARED_MEMORY and not layer.is_on for layer in sandbox)
 
 
 def may_sweep(behind: PooledWorker, running: Iterable[PooledWorker]) -> bool:
-    """Whether a worker served a session that has no exchange any more."""
+    """Return whether a worker served a session that has no running exchange."""
     binding = behind.bound.binding
     if binding is None or binding.owner is None:
         return False
@@ -28,9 +28,9 @@ def may_sweep(behind: PooledWorker, running: Iterable[PooledWorker]) -> bool:
 def leaving(
     ending: Iterable[PooledWorker], running: Iterable[PooledWorker], binding: Binding
 ) -> Sequence[PooledWorker]:
-    """The ending workers that an exchange of `binding` has to wait for.
+    """Return the ending workers that an exchange of `binding` has to wait for.
 
-    It waits for none while another owner is at work: that one sees the same memory anyway.
+    There are none while another owner is at work, because that one sees the same memory anyway.
     """
     if any(_is_anothers(worker, binding) for worker in running):
         return ()
@@ -38,6 +38,6 @@ def leaving(
 
 
 def _is_anothers(worker: PooledWorker, binding: Binding) -> bool:
-    """Whether a worker has served a session that is not known to be the one of `binding`."""
+    """Return whether a worker has served a session other than that of `binding`, or one that may be another."""
     own = worker.bound.binding
     return own is not None and own.owner is not None and (own.owner != binding.owner or not own.is_lasting)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model processes of a pool: those of the zygote that serves, and of retired ones whose exchanges go on."""
+"""Model processes of a pool: those of the current zygote, and those of retired ones with running exchanges."""
 
 import functools
 import socket
@@ -13,7 +13,7 @@ from updraft_server.pool.zygote_models import FunctionKey, ZygoteModels
 
 
 class PooledModels:
-    """Of all zygotes of a pool."""
+    """Model processes of all zygotes of a pool."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class PooledModels:
         on_drop: Callable[[DroppedOutput], None],
         on_fault: Callable[[], None],
     ) -> None:
-        """No process yet; the arguments are those of `ZygoteModels`."""
+        """Start without processes; the arguments are those of `ZygoteModels`."""
         self._make = functools.partial(ZygoteModels, lines_per_second, on_output, on_drop, on_fault)
         self._current = self._make()
         self._retired: list[RetiredZygote] = []
@@ -34,49 +34,49 @@ class PooledModels:
 
     @property
     def usage(self) -> Sequence[ModelUsage]:
-        """Of each batched function, when it was measured last."""
+        """Last measurement of each batched function."""
         return _together(self._current.usage, (each for zygote in self._retired for each in zygote.usage))
 
     @property
     def faults(self) -> Mapping[FunctionKey, str]:
-        """Why functions cannot be called, of those that cannot."""
+        """Why functions cannot be called; callable functions are left out."""
         return self._current.faults
 
     def take(self, packet: ModelPacket, descriptors: Sequence[int]) -> None:
-        """What the zygote tells."""
+        """Handle a packet from the zygote."""
         self._current.take(packet, descriptors)
 
     def measured(self, usage: Sequence[ModelUsage]) -> None:
-        """What the zygote's processes use; retired ones are asked, for the next time."""
+        """Take the measurement of the zygote's processes, and ask retired zygotes for theirs, for the next time."""
         self._current.usage = usage
         for zygote in self._retired:
             zygote.measure()
 
     def lost(self) -> None:
-        """The zygote has gone away, and its processes with it."""
+        """Drop the processes of a zygote that has gone away."""
         self._current.lost()
 
     def retire(self, zygote: socket.socket) -> None:
-        """The zygote serves its processes to exchanges that have begun, and nobody else; `zygote` leads there."""
+        """Keep the processes of a zygote that serves only exchanges that have begun; `zygote` is a connection to it."""
         self._retired.append(RetiredZygote(zygote, self._current, self._retired.remove))
         self._current = self._make()
 
     async def stack(self, model: str, show_stack: Callable[[str], None]) -> str | None:
-        """Where the Python of a process is; None where there is no such process."""
+        """Return the Python stacks of a process; None if the process is unknown."""
         for zygote in self._retired:
             if (stack := await zygote.stack(model)) is not None:
                 return stack
         return await self._current.stack(model, show_stack)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close the connections to all zygotes."""
         self._current.lost()
         for zygote in list(self._retired):
             zygote.close()
 
 
 def _together(current: Sequence[ModelUsage], retired: Iterable[ModelUsage]) -> Sequence[ModelUsage]:
-    """Processes of retired zygotes are on their way out, whatever these say of them."""
+    """Add the processes of retired zygotes to those of the current one, all as retiring."""
     found = {(each.name, each.version): each for each in current}
     for each in retired:
         leaving = [replica._replace(state="retiring") for replica in each.replicas]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool as the front sees it: workers that are leased to exchanges, one each, and healed by the zygote.
+"""Pool as the front sees it: workers that are leased to one exchange each, and replaced by the zygote.
 
-`updraft_server.front.queue.admission` queues in front of it; `updraft_server.zygote.process` forks what it asks for;
-`worker` is one of them. Nothing here knows gRPC or Arrow.
+`updraft_server.front.queue` queues in front of it; `updraft_server.zygote.process` forks its workers; `worker` is
+one of them. Nothing here knows gRPC or Arrow.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _MODELS_MEASUREMENT_SECONDS = 2.0
 
 
 class Pool:
-    """The workers of one environment, as one front holds them. Used from one event loop."""
+    """Workers of one environment, as one front holds them. Used from one event loop."""
 
     def __init__(
         self,
@@ -95,19 +95,19 @@ class Pool:
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
-        # Those that are being started: several exchanges of a task may ask at once.
+        # Extra workers that are being started: several exchanges of a task may ask at once.
         self._extra_of_tasks: Counter[TaskKey | None] = Counter()
         self._closing = False
         self.generation = 0
 
     async def start(self) -> None:
-        """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
+        """Return when all workers are warm; raises PoolError if the zygote cannot start them."""
         keepers = self._keep(), self._keep_measuring_models()
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
         left_seconds = limit_seconds
         while not await self._are_there_within(left_seconds):
-            # However long a zygote loads: the supervisor ends one that hangs.
+            # A zygote may take any time to load: the supervisor ends one that hangs.
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
@@ -118,7 +118,7 @@ class Pool:
             raise PoolError(f"workers do not start: {self._starts.last_failure}")
 
     async def _are_there_within(self, seconds: float) -> bool:
-        """Wait for the configured number of workers, or until there is no hope for them; False if that takes longer."""
+        """Wait for the configured number of workers, or until there is no hope for them; returns False on a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await until(self, lambda: self.idle + self.busy >= self._settings.workers or self._starts.are_hopeless)
@@ -132,7 +132,7 @@ class Pool:
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:
-        """The workers that live. May be read from any thread."""
+        """Living workers. May be read from any thread."""
         return tuple(
             WorkerInfo(
                 worker.id,
@@ -145,7 +145,7 @@ class Pool:
         )
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """What each of these workers uses now; nothing of one that has ended or that the zygote cannot tell about."""
+        """Return what each of these workers uses now, without those that have ended or cannot be measured."""
         try:
             async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
                 usage = await self._zygote.measure(workers)
@@ -157,8 +157,10 @@ class Pool:
         return usage
 
     async def stack(self, worker: str) -> str | None:
-        """Where the Python of a worker or model process is, in each thread; empty when it does not answer, None when it
-        has ended."""
+        """Return the Python stacks of all threads of a worker or model process.
+
+        The text is empty if it does not answer; None means that it has ended.
+        """
         found = self._workers.get(worker)
         if found is None:
             return await self._models.stack(worker, self._zygote.show_stack)
@@ -166,7 +168,7 @@ class Pool:
         return await found.stack()
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
-        """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
+        """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
         served nobody are left for others, as far as the pool keeps more than that.
@@ -196,17 +198,18 @@ class Pool:
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
         except ZygoteLostError as error:
-            # Its successor may start one.
+            # The lost zygote's successor may start one.
             raise NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
-            # Tasks come and go for ever.
+            # Drop the zero counts: tasks come and go for ever.
             self._extra_of_tasks += Counter()
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
-        """A fresh worker for an idle one of another owner, which ends; raises NoIdleWorker where either is lacking.
+        """Return a fresh worker and end another owner's idle one; raises NoIdleWorker if either is missing.
 
-        Where no fresh one is there or on its way the idle one is replaced: waiters are notified when that is ready.
+        If no fresh worker is there or on its way, the idle one is replaced, and waiters are notified when the
+        replacement is ready.
         """
         if other is None:
             raise NoIdleWorker("all workers are busy")
@@ -221,7 +224,7 @@ class Pool:
         raise NoIdleWorker("no idle worker can serve the owner")
 
     async def _gone(self, workers: Sequence[PooledWorker], lease: WorkerLease) -> None:
-        """Wait until workers have ended and what they kept in memory that all share is swept; raises NoIdleWorker."""
+        """Wait until workers have ended and the shared memory is swept; raises NoIdleWorker."""
         if not workers:
             return
         try:
@@ -234,12 +237,12 @@ class Pool:
             raise
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
+        """Call `callback` after every change of idle, busy or starting; the returned function ends that."""
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
     async def close(self, grace_seconds: float) -> None:
-        """Start nothing more, wait for leases to end, then kill what is left."""
+        """Start nothing more, wait for leases to end, then kill the remaining workers."""
         self._closing = True
         self._wake.set()
         with contextlib.suppress(TimeoutError):
@@ -259,7 +262,7 @@ class Pool:
         self._models.close()
 
     async def _keep(self) -> None:
-        """Keep the configured number of workers alive: the only place that starts them unasked."""
+        """Keep the configured number of workers alive; nothing else starts workers unasked."""
         while not self._closing:
             self._wake.clear()
             if self._zygote.hello is None:
@@ -267,7 +270,7 @@ class Pool:
             while self._missing():
                 await self._starts.pace()
                 if self._zygote.hello is None:
-                    # First a successor: it ends the workers that this front does not claim in time.
+                    # Connect to a successor first: it ends the workers that this front does not claim in time.
                     break
                 if self._missing():
                     self._starts.begin()
@@ -281,7 +284,7 @@ class Pool:
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:
-        """Of each batched function, when it was last measured."""
+        """Last measurement of each batched function."""
         return self._models.usage
 
     @property
@@ -290,7 +293,7 @@ class Pool:
         return self._models.faults
 
     async def measure_models(self) -> Sequence[ModelUsage]:
-        """What the model processes use and have done; as it was, where the zygote cannot tell."""
+        """Measure the model processes; returns the last measurement if the zygote does not answer."""
         with contextlib.suppress(ZygoteError, TimeoutError):
             async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
                 self._models.measured(await self._zygote.measure_models())
@@ -298,11 +301,11 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
-        # A zygote that retires continues its stopped workers; the successor of a dead one does.
+        # A retiring zygote continues its stopped workers; those of a dead zygote are continued by its successor.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
-            # No model can be reached from them any more. They must not notice by themselves: an exchange may be on its
-            # way to them.
+            # These workers cannot reach models any more. The pool ends them, because an exchange may be on its way to
+            # one before the worker notices by itself.
             self._give_up(worker for worker in self._waiting() if worker.may_call_models)
         self._wake.set()
         self._changed()
@@ -313,7 +316,7 @@ class Pool:
         if self._settings.model_limits is not None:
             self._zygote.limit_models(self._settings.model_limits)
         for worker in self._workers.values():
-            # The new zygote did not hear what this front said meanwhile.
+            # Repeat what this front said while there was no zygote.
             if worker.was_killed:
                 self._zygote.kill(worker.id)
             elif worker.state is WorkerState.BUSY:
@@ -332,8 +335,7 @@ class Pool:
         self._changed()
 
     def _renew(self, generation: int) -> None:
-        """The functions were loaded again: end the workers that have them as they were, those with an exchange after
-        it."""
+        """End the workers that have older functions; busy ones end after their exchange."""
         self.generation = generation
         self._give_up(self._waiting())
 
@@ -345,23 +347,23 @@ class Pool:
             self._discard(worker)
 
     def _surplus(self) -> int:
-        """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
+        """Return how many workers (extra ones of tasks) exceed the configured number; negative if some are missing."""
         living = self._in(WorkerState.IDLE, WorkerState.BUSY)
         return sum(worker.generation == self.generation for worker in living) - self._settings.workers
 
     def _missing(self) -> int:
-        """Workers to start, fresh ones included."""
+        """Return the number of workers to start, fresh ones included."""
         fresh = sum(1 for _ in self._in(WorkerState.FRESH))
         wanted = max(0, -self._surplus()) + self._settings.fresh_workers
         return max(0, wanted - fresh - self._starts.unasked)
 
     def _has_one_for_each_task(self) -> bool:
-        """Whether as many tasks run, or find an idle worker, as the pool has workers; what else they hold is extra."""
+        """Return whether running tasks and idle workers add up to the pool's size; all other workers are extra."""
         tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self.generation}
         return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
 
     def _fill_up(self) -> None:
-        """Let spare and fresh workers take the places of those that are missing, as far as there are any."""
+        """Let spare and fresh workers take the places of missing ones, as far as there are any."""
         while not self._has_one_for_each_task():
             fresh = next(self._in(WorkerState.FRESH), None) if self._surplus() < 0 else None
             spare = max(self._in(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
@@ -438,10 +440,13 @@ class Pool:
         self._heal()
 
     def _replace(self, worker: PooledWorker, reason: str) -> None:
-        """End a worker between exchanges for what one of them has left behind."""
+        """End a worker between exchanges because of what one of them has left behind."""
         owner = worker.owner._asdict() if worker.owner is not None else {}
         _log.warning(
-            "a worker was ended for what an exchange has left behind in it", worker=worker.id, reason=reason, **owner
+            "a worker was ended because of what an exchange has left behind in it",
+            worker=worker.id,
+            reason=reason,
+            **owner,
         )
         worker.has_leftovers = True
         self._expire(worker)
@@ -453,7 +458,7 @@ class Pool:
         worker.close_socket()
 
     def _ended(self, worker: PooledWorker) -> None:
-        """A worker is gone; how will be known in a moment, but its replacement need not wait."""
+        """Start a replacement for a worker that has ended; its exit status follows."""
         self.resting.forget(worker)
         if not any(lease.held is worker for lease in self._leases):
             worker.close_socket()
@@ -475,7 +480,7 @@ class Pool:
             worker.exited(WorkerDeath(packet.status))
 
     def _heal(self) -> None:
-        """After a change that may leave a worker missing."""
+        """Fill gaps after a change that may leave a worker missing."""
         self._fill_up()
         self._wake.set()
         self._changed()
@@ -484,7 +489,7 @@ class Pool:
         self.idle = sum(1 for _ in self._in(WorkerState.IDLE))
         self.fresh = sum(1 for _ in self._in(WorkerState.FRESH))
         self.busy = len(self._leases)
-        # Those that will be fresh add nothing to what the pool can run.
+        # Starting workers that will be fresh add nothing to what the pool can run.
         self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
-No limit of time, fairness or audit counts a thread that a function leaves behind. A stopped worker uses no CPU, and its
-next exchange continues it. Policy alone, with a clock handed in: the front measures
-(`updraft_server.front.limits.running_exchanges`), and the zygote stops and continues.
+A thread that a function leaves behind escapes every limit of time, fairness and audit. A stopped worker uses no CPU,
+and its next exchange continues it. Policy alone, with a clock handed in: the front measures
+(`updraft_server.front.limits`), and the zygote stops and continues.
 """
 
 import enum
@@ -13,11 +13,12 @@ from typing import Generic, Protocol, TypeVar
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# Between two looks, or in all while a worker is stopped. Threads that end their work use less; so do timers.
+# Most CPU time of a quiet worker: between two looks, or in total while it is stopped. Ending threads and timers use
+# less.
 _QUIET_SECONDS = 0.05
 # Libraries that compute with several threads let them spin for some 0.2 seconds before they sleep.
 _MOST_BUSY_LOOKS = 4
-# After a worker was stopped: its scratch directory is measured about once a second.
+# Looks at a stopped worker before it is at rest: its scratch directory is measured about once a second.
 _LOOKS_WHEN_STOPPED = 8
 
 
@@ -33,7 +34,7 @@ Worker = TypeVar("Worker", bound=_Worker)
 
 
 class Phase(enum.Enum):
-    """AWAKE -> STOPPED -> AT_REST; AWAKE again whenever somebody has continued the worker."""
+    """Phases of a rest: AWAKE -> STOPPED -> AT_REST; AWAKE again whenever the worker is continued."""
 
     AWAKE = "awake"  # it may compute: measured at each look, and stopped once it does not
     STOPPED = "stopped"  # measured for a while longer
@@ -46,18 +47,18 @@ class _Rest(Generic[Worker]):
     since_seconds: float
     phase: Phase = Phase.AWAKE
     looks: int = 0
-    """In this phase."""
+    """Looks in this phase."""
     busy_looks: int = 0
-    """In a row, at which it had computed."""
+    """Looks in a row at which it had computed."""
     processor_seconds: float = 0.0
-    """At the look before; of a stopped worker, at the first look."""
+    """CPU time at the look before; for a stopped worker, at the first look."""
 
     def enter(self, phase: Phase) -> None:
         self.phase, self.looks, self.busy_looks = phase, 0, 0
 
 
 class RestingWorkers(Generic[Worker]):
-    """The workers of a pool that have had an exchange and wait for another one."""
+    """Workers of a pool that have had an exchange and wait for another one."""
 
     def __init__(
         self,
@@ -73,13 +74,13 @@ class RestingWorkers(Generic[Worker]):
         """Start without workers.
 
         Args:
-            stop: Makes a worker use no CPU.
-            go_on: Undoes that.
+            stop: Stops a worker, which then uses no CPU.
+            go_on: Continues a stopped worker.
             replace: Ends a worker for what its exchanges have left behind, which the text says.
             expire: Ends a worker that has been idle for too long.
-            is_kept: Whether a worker stays however long it is idle.
-            idle_seconds: How long the others stay.
-            clock: Of the machine, in seconds.
+            is_kept: Returns whether a worker stays however long it is idle.
+            idle_seconds: How long other workers stay.
+            clock: Returns the machine's time in seconds.
         """
         self._stop = stop
         self._go_on = go_on
@@ -102,12 +103,12 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def usage(self) -> Mapping[str, WorkerUsage]:
-        """The last measurement of each worker that has one."""
+        """Last measurement of each worker that has one."""
         return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
 
     @property
     def computing(self) -> int:
-        """Workers that used CPU at the last look."""
+        """Number of workers that used CPU at the last look."""
         return sum(rest.busy_looks > 0 for rest in self._rests.values())
 
     def state(self, worker: str) -> str | None:
@@ -120,30 +121,30 @@ class RestingWorkers(Generic[Worker]):
         return None if rest.phase is Phase.AWAKE else "stopped"
 
     def begin(self, worker: Worker) -> bool:
-        """Take a worker whose exchange has ended; False for one that is not to be kept at all."""
+        """Take a worker whose exchange has ended; returns False if the worker is not to be kept."""
         if self._idle_seconds <= 0 and not self._is_kept(worker):
             return False
         self._rests[worker.id] = _Rest(worker, self._clock())
         return True
 
     def end(self, worker: Worker) -> None:
-        """Let a worker go on for an exchange."""
+        """Continue a worker for an exchange."""
         self.wake(worker)
         self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Take note that a worker is gone, or is to end: a stopped process can be killed as it is. Idempotent."""
+        """Forget a worker that is gone or about to be killed; a stopped one is killed as it is. Idempotent."""
         self._rests.pop(worker.id, None)
 
     def wake(self, worker: Worker) -> None:
-        """Let a worker go on for a moment, for what is not an exchange."""
+        """Continue a worker for a moment, for something other than an exchange."""
         rest = self._rests.get(worker.id)
         if rest is not None and rest.phase is not Phase.AWAKE:
             rest.enter(Phase.AWAKE)
             self._go_on(worker)
 
     def all_go_on(self) -> None:
-        """Take note that somebody else continues all workers."""
+        """Record that the zygote side has continued all workers."""
         for rest in self._rests.values():
             rest.enter(Phase.AWAKE)
 
@@ -156,7 +157,7 @@ class RestingWorkers(Generic[Worker]):
                 self._expire(rest.worker)
 
     def measured(self, usage: Mapping[str, WorkerUsage], excess: Callable[[WorkerUsage], str]) -> None:
-        """Judge workers by a new measurement; `excess` says which limit one is beyond, or nothing."""
+        """Judge workers by a new measurement; `excess` returns the limit that a worker exceeds, or an empty text."""
         for name in usage.keys() & self._rests.keys():
             rest, used = self._rests[name], usage[name]
             reason = excess(used) or _unrest(rest, used)
@@ -166,7 +167,7 @@ class RestingWorkers(Generic[Worker]):
                 self._looked(rest)
 
     def replace(self, worker: str, reason: str) -> None:
-        """End a worker between exchanges for what it takes, which the reason says."""
+        """End a worker between exchanges for what it uses, as `reason` says."""
         self._replace(self._rests.pop(worker).worker, reason)
 
     def _looked(self, rest: _Rest[Worker]) -> None:
@@ -179,7 +180,7 @@ class RestingWorkers(Generic[Worker]):
 
 
 def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
-    """Why a worker is not fit for another exchange; empty for one that may be. Counts CPU time."""
+    """Return why a worker is unfit for another exchange, or an empty text; counts its CPU time."""
     if used.processes > 1:
         return f"it runs {used.processes} processes"
     seconds = used.processor_seconds - rest.processor_seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zygote that has a successor, and whose model processes answer the exchanges that have begun with them."""
+"""Retired zygote: it has a successor, but its model processes still answer exchanges that have begun with them."""
 
 import asyncio
 import os
@@ -15,15 +15,16 @@ from updraft_server.ipc.model_packets import (
     ModelStarted,
     ModelUsage,
 )
-from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, PacketError, ShowStack, decode, encode
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
 from updraft_server.pool.zygote_models import ZygoteModels
 
-# The answer to a question that nobody waits for.
+# Request number of a question whose answer nobody awaits.
 _UNASKED = 0
 
 
 class RetiredZygote:
-    """The front's end of the connection; it ends with the zygote, which ends with its last worker."""
+    """Front's end of the connection. It ends with the zygote, which ends with its last worker."""
 
     def __init__(
         self, connection: socket.socket, models: ZygoteModels, on_end: Callable[["RetiredZygote"], None]
@@ -31,9 +32,9 @@ class RetiredZygote:
         """Take over a connection.
 
         Args:
-            connection: To the zygote.
+            connection: Connection to the zygote.
             models: Its processes.
-            on_end: Hears that it has gone away.
+            on_end: Called when the zygote has gone away.
         """
         self._connection = connection
         self._models = models
@@ -45,20 +46,20 @@ class RetiredZygote:
 
     @property
     def usage(self) -> Sequence[ModelUsage]:
-        """Of its processes, when they were measured last."""
+        """Last measurement of its processes."""
         return self._models.usage
 
     def measure(self) -> None:
-        """Ask what the processes use; `usage` has it once the zygote has answered."""
+        """Ask what the processes use; `usage` has the answer once the zygote has sent it."""
         self._measured = []
         self._send(MeasureModels(_UNASKED))
 
     async def stack(self, model: str) -> str | None:
-        """Where the Python of a process is; None where it is not this zygote's."""
+        """Return the Python stacks of a process; None if the process is not this zygote's."""
         return await self._models.stack(model, lambda name: self._send(ShowStack(name)))
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """Close the connection. Idempotent."""
         if self._connection.fileno() < 0:
             return
         self._loop.remove_reader(self._connection.fileno())
@@ -83,7 +84,7 @@ class RetiredZygote:
                 self._take_usage(packet)
             case None:
                 self.close()
-        # Its functions' faults are those of code that new exchanges do not get.
+        # Faults of its functions are ignored: new exchanges get newer code.
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -95,6 +96,6 @@ class RetiredZygote:
             self._send(MeasureModels(_UNASKED, len(self._measured)))
 
     def _send(self, packet: Packet) -> None:
-        # One that is gone or busy is not waited for.
+        # Do not wait for a zygote that is gone or busy.
         with suppress(OSError):
             self._connection.send(encode(packet))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads where a worker's Python is, from the pipe on which it says so when the zygote asks it to."""
+"""Reader of a worker's Python stacks, from the pipe to which the worker writes them when the zygote asks."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from updraft_server.ipc.worker_stack import MAX_BYTES
 
 _FIRST_SECONDS = 2.0
-# What has a first part comes in one go: nothing says where it ends.
+# After the first part the rest comes at once; the text has no end mark.
 _NEXT_SECONDS = 0.1
 
 
 class StackReader:
-    """The front's end of the pipe. A function that writes there itself lies about its own stack, and no other."""
+    """Front's end of the pipe. A function that writes to it falsifies its own stacks only."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -21,7 +21,7 @@ class StackReader:
         os.set_blocking(descriptor, False)
 
     async def read(self, ask: Callable[[], None]) -> str:
-        """The stacks of all threads, the innermost call first; empty from a worker that does not answer.
+        """Return the stacks of all threads, the innermost call first; empty if the worker does not answer.
 
         Args:
             ask: Makes the worker write them.
@@ -39,7 +39,7 @@ class StackReader:
             return text[:MAX_BYTES].decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Let go of the pipe. Idempotent."""
+        """Close the pipe. Idempotent."""
         if self._descriptor >= 0:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -61,7 +61,7 @@ class StackReader:
         return True
 
     def _read_what_is_there(self) -> bytes:
-        """At most MAX_BYTES, however fast a function writes on."""
+        """Read at most MAX_BYTES, however fast a function writes on."""
         if self._descriptor < 0:
             return b""
         try:

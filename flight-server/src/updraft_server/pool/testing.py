@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool without processes, for tests of everything in front of the workers.
+"""Pool without processes, for tests of everything in front of the workers.
 
 `FakePool` is a `WorkerPool` whose workers are coroutines at the other end of real socketpairs: they speak the frames
 that workers speak, and a test can make them misbehave in every way that a process can.
@@ -32,7 +32,7 @@ _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 
 
 class FakeWorker:
-    """The worker's end of a lease, for a script to drive."""
+    """Worker's end of a lease, driven by a script."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -41,7 +41,7 @@ class FakeWorker:
         self.send = self._sender.send
 
     async def receive(self) -> Frame:
-        """The next frame from the front."""
+        """Return the next frame from the front."""
         return await self._receiver.receive()
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ Script = Callable[[FakeWorker], Awaitable[None]]
 
 
 async def echo(worker: FakeWorker) -> None:
-    """A worker that sends every batch back, byte for byte."""
+    """Send every batch back, byte for byte."""
     command = await worker.receive()
     await worker.send(FrameKind.MESSAGE, b"", bytes(command.data_header))
     while (frame := await worker.receive()).kind is FrameKind.BATCH:
@@ -62,7 +62,7 @@ async def echo(worker: FakeWorker) -> None:
 
 
 class FakeLease(Lease):
-    """A lease whose worker is a running script."""
+    """Lease whose worker is a running script."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class FakeLease(Lease):
             self.death.set_result(death)
 
     def release(self, outcome: LeaseOutcome) -> None:
-        """Record the outcome; the first counts."""
+        """Record the outcome; only the first counts."""
         if self.outcome is not None:
             return
         self.outcome = outcome
@@ -106,13 +106,13 @@ class FakeLease(Lease):
 
 
 class FakePool:
-    """A pool of `workers` scripts; `leases` has every lease that was given."""
+    """Pool of `workers` scripts; `leases` has every lease that was given."""
 
     def __init__(self, workers: int = 1, script: Script = echo) -> None:
         self.script = script
         self.stopped: list[Any] = []
         self.replaced: list[tuple[str, str]] = []
-        """Workers between exchanges that were ended, and why."""
+        """Workers that were ended between exchanges, with the reasons."""
         self.usage: Callable[[], WorkerUsage] = lambda: WorkerUsage(0, "")
         self.leases: list[FakeLease] = []
         self.idle = workers
@@ -146,22 +146,22 @@ class FakePool:
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:
-        """Those of the leases that were not released."""
+        """Workers of the leases that were not released."""
         return tuple(WorkerInfo(lease.worker, 0, "busy", None, self.usage().scratch_bytes) for lease in self._held)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """What `usage` says of each."""
+        """Return `usage` for each worker."""
         return {worker: self.usage() for worker in workers}
 
     async def stack(self, worker: str) -> str | None:
-        """As many words as it takes."""
+        """Return a made-up stack, or None for a worker without a lease."""
         return f"the stack of {worker}" if worker in {lease.worker for lease in self._held} else None
 
     async def start(self) -> None:
-        """Nothing has to be started."""
+        """Do nothing: all workers are there."""
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
-        """An idle worker, or an extra one for a task that holds one."""
+        """Return a lease of an idle worker, or of an extra one for a task that holds one."""
         is_extra = task is not None and any(held.task == task for held in self._held)
         if self.idle == 0 and not is_extra:
             raise NoIdleWorker("all workers are busy")
@@ -177,12 +177,12 @@ class FakePool:
         return lambda: self._subscribers.remove(callback)
 
     async def close(self, grace_seconds: float) -> None:
-        """Kill what is left."""
+        """Release all leases as broken."""
         for lease in self.leases:
             lease.release(LeaseOutcome.BROKEN)
 
     def changed(self) -> None:
-        """Tell the subscribers; for tests that set `idle` themselves."""
+        """Notify the subscribers; for tests that set `idle` themselves."""
         for subscriber in list(self._subscribers):
             subscriber()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker process as the front's pool holds it: its socket, its output, and what the zygote tells of it."""
+"""Worker process as the front's pool holds it: its socket, its output, and what the zygote reports about it."""
 
 import asyncio
 import dataclasses
@@ -17,12 +17,13 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, Worker
 from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ForkedWorker
 
-# The socket says at once that an idle worker has ended, the zygote a moment later how; a dead zygote says nothing.
+# The socket shows at once that an idle worker has ended. The zygote reports the status a moment later, unless it is
+# dead.
 _STATUS_TIMEOUT_SECONDS = 1.0
 
 
 class WorkerState(enum.Enum):
-    """STARTING -> FRESH -> IDLE <-> BUSY <-> SPARE -> IDLE, FRESH -> BUSY; DEAD from anywhere, and for ever."""
+    """States of a worker: STARTING -> FRESH -> IDLE <-> BUSY <-> SPARE -> IDLE, FRESH -> BUSY; DEAD from any state."""
 
     STARTING = "starting"
     FRESH = "fresh"
@@ -39,7 +40,7 @@ EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
 class PooledWorker:
-    """A forked worker and all its descriptors."""
+    """Forked worker and all its descriptors."""
 
     def __init__(
         self,
@@ -54,20 +55,20 @@ class PooledWorker:
     ) -> None:
         self.id = forked.id
         self.pid = forked.pid
-        """On the zygote's side: for people to read, never to act on."""
+        """Process id on the zygote's side: for people to read, never to act on."""
         self.generation = generation
-        """Of the functions that it has: `Hello.generation`."""
+        """Generation of the functions that it has: `Hello.generation`."""
         self.usage: WorkerUsage | None = None
-        """The last measurement; None before the first."""
+        """Last measurement; None before the first."""
         self.was_killed = False
-        """Whether the pool wanted its end."""
+        """Whether the pool has killed it."""
         self.has_leftovers = False
         """Whether the pool ended it because of what an exchange left behind."""
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
-        """Whose it is, and when it was used last."""
+        """Binding of the worker, and its last use."""
         self._context: dict[str, str] = {}
-        """Whose exchange it works on, for its output."""
+        """Log context of its exchange, for its output."""
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
         self.socket = socket.socket(fileno=forked.socket_fd)
@@ -84,12 +85,12 @@ class PooledWorker:
 
     @property
     def state(self) -> WorkerState:
-        """What the pool uses it for."""
+        """State of the worker in the pool."""
         return self._state
 
     @state.setter
     def state(self, state: WorkerState) -> None:
-        """Between exchanges its socket is watched: nothing but its end shows there."""
+        """Set the state, and watch the socket between exchanges, when nothing but its end shows there."""
         before, self._state = self._state, state
         if self.socket.fileno() < 0:
             return
@@ -100,26 +101,26 @@ class PooledWorker:
 
     @property
     def may_call_models(self) -> bool:
-        """Whether it has a way to model processes: one that serves a session has none."""
+        """Whether it can reach model processes; a worker that serves a session cannot."""
         return self.owner is None
 
     @property
     def owner(self) -> Owner | None:
-        """The session that it serves; None before its first exchange, or if it serves registered functions."""
+        """Owner of the session that it serves; None before its first exchange, or if it serves registered functions."""
         return self.bound.binding.owner if self.bound.binding is not None else None
 
     @property
     def is_the_operators(self) -> bool:
-        """Whether it stays however long it waits: it has no session, and is one of the configured number."""
+        """Whether it stays however long it is idle: it serves no session and belongs to the configured number."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: dict[str, str]) -> None:
-        """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
+        """Attribute its output from now on to the exchange of `context`; an empty context means no exchange."""
         self._output.next_exchange()
         self._context = context
 
     async def ready(self) -> None:
-        """Wait for the worker's READY frame; raises PoolError when it dies first or says something else."""
+        """Wait for the worker's READY frame; raises PoolError if it dies first or sends something else."""
         if self.state is WorkerState.STARTING:
             self._loop.add_reader(self.socket.fileno(), self._read_ready)
         try:
@@ -129,22 +130,22 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+        """Send SIGKILL; whoever reaps the worker ends what it has started."""
         self.was_killed = True
         self._kill(self.id)
 
     async def stack(self) -> str:
-        """Where its Python is, of all its threads; empty when it does not answer, as one that was stopped."""
+        """Return the Python stacks of all its threads; empty if it does not answer, like a stopped worker."""
         return await self._stack.read(lambda: self._show_stack(self.id))
 
     def reason_of(self, death: WorkerDeath) -> str:
-        """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
+        """Return which of EXIT_REASONS a death has; a worker that crashed first was not ended by the pool's kill."""
         if self.was_killed and death.signal in (None, signal.SIGKILL):
             return "leftover" if self.has_leftovers else "pool"
         return "exit" if death.signal is None else "signal"
 
     def exited(self, death: WorkerDeath) -> None:
-        """Note how the worker ended."""
+        """Record how the worker ended."""
         if self.death.done():
             return
         if self._status_timer is not None:
@@ -153,12 +154,12 @@ class PooledWorker:
         self._stack.close()
         if not self._ready.done():
             self._ready.set_exception(PoolError(f"the worker {death} before it was ready"))
-            self._ready.exception()  # it may be that nobody waits
+            self._ready.exception()  # perhaps nobody waits
         self.death.set_result(dataclasses.replace(death, stack=self._output.crash.text))
         self._end()
 
     def close_socket(self) -> None:
-        """Hang up; a worker that is alive then ends. Idempotent."""
+        """Close the socket, which ends a living worker. Idempotent."""
         number = self.socket.fileno()
         if number < 0:
             return
@@ -185,7 +186,7 @@ class PooledWorker:
         except (OSError, FrameError) as error:
             self._loop.remove_reader(self.socket.fileno())
             if not data:
-                # How it has ended is on its way.
+                # Its exit status is on its way.
                 self._ended()
             elif not self._ready.done():
                 self._ready.set_exception(PoolError(f"the worker did not start: {error}"))
@@ -194,7 +195,7 @@ class PooledWorker:
             self._ready.set_result(None)
 
     def _stirred(self) -> None:
-        """An idle worker has nothing to say: it has ended, or is of no more use."""
+        """Kill an idle worker that sends something: it has ended, or is unusable."""
         self._kill(self.id)
         self._ended()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool tells about its workers."""
+"""Events of a pool's workers."""
 
 import dataclasses
 import re
 
 from updraft.service.child import describe_exit
 
-# One frame of `faulthandler`, which writes the innermost first.
+# One frame in the output of `faulthandler`, which writes the innermost first.
 _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,9}) in (?P<function>.{1,100})$', re.MULTILINE
 )
@@ -15,16 +15,16 @@ _LIBRARY = re.compile(r"/lib/python3[^/]*/(?!site-packages/)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerDeath:
-    """How a worker process ended."""
+    """End of a worker process."""
 
     status: int | None = None
-    """Its exit code, or less than zero the signal that ended it; None when nobody could say."""
+    """Exit code, or minus the signal that ended it; None if unknown."""
     stack: str = ""
-    """Where Python was when it crashed, in its own words."""
+    """Stacks at the time of the crash, as Python wrote them."""
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it; None where none did or nobody could say."""
+        """Signal that ended it; None if there was none, or if it is unknown."""
         return -self.status if self.status is not None and self.status < 0 else None
 
     @property
@@ -35,16 +35,16 @@ class WorkerDeath:
         return f"{found['function']} ({found['file']}:{found['line']})" if found else ""
 
     def __str__(self) -> str:
-        """In words: "was killed by SIGSEGV", "exited with code 3"."""
+        """Return the end in words: "was killed by SIGSEGV", "exited with code 3"."""
         return "ended" if self.status is None else describe_exit(self.status)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerOutput:
-    """A line that a worker printed or logged."""
+    """Line that a worker printed or logged."""
 
     worker: str
-    """Its id."""
+    """Id of the worker."""
     line: str
     context: dict[str, str]
     """`Lease.log_context` of the exchange that the worker held when the line was read; empty when it held none."""
@@ -52,11 +52,11 @@ class WorkerOutput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DroppedOutput:
-    """Output of a worker that was read and forgotten: more than an exchange may have logged."""
+    """Output of a worker that was read and dropped, because an exchange may not log more."""
 
     worker: str
-    """Its id."""
+    """Id of the worker."""
     lines: int
     bytes: int
     context: dict[str, str]
-    """As that of `WorkerOutput`."""
+    """Log context, as in `WorkerOutput`."""

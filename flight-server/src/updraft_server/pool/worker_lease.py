@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lease of a real worker."""
+"""Lease of a real worker."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from updraft_server.pool.worker import PooledWorker
 
 
 class WorkerLease:
-    """A `Lease` that tells the pool of its release, once."""
+    """`Lease` that reports its release to the pool once."""
 
     def __init__(
         self, held: PooledWorker, task: TaskKey | None, on_release: Callable[["WorkerLease", LeaseOutcome], None]
@@ -24,7 +24,7 @@ class WorkerLease:
         self._is_released = False
 
     def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back to the pool; the first outcome counts."""
+        """Give the worker back to the pool; only the first outcome counts."""
         if not self._is_released:
             self._is_released = True
             self._on_release(self, outcome)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a worker prints, so that it never waits for long in a print; passes on the lines that its budget allows.
+"""Reader of a worker's output, so that printing never blocks for long; passes on lines as far as the budget allows.
 
-Whatever a worker prints, one look at its pipe reads 64 KiB at most and passes on no more lines than the budget holds.
-The rest is searched for a crash report, counted and forgotten.
+One read of the pipe takes 64 KiB at most and passes on no more lines than the budget holds. The rest is searched for a
+crash report, counted and dropped.
 """
 
 import asyncio
@@ -13,14 +13,38 @@ import termios
 import time
 from collections.abc import Callable
 
-from updraft_server.pool.token_bucket import TokenBucket
+
+class TokenBucket:
+    """Tokens up to `capacity`, refilled by `per_second`; full at the start."""
+
+    def __init__(self, per_second: float, capacity: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._capacity = capacity
+        self._clock = clock
+        self.refill()
+
+    def refill(self) -> None:
+        """Fill the bucket up at once."""
+        self._tokens = self._capacity
+        self._looked_seconds = self._clock()
+
+    def take(self, tokens: float) -> bool:
+        """Take all of the tokens or none; returns False if there are too few."""
+        now = self._clock()
+        self._tokens = min(self._capacity, self._tokens + (now - self._looked_seconds) * self._per_second)
+        self._looked_seconds = now
+        if tokens > self._tokens:
+            return False
+        self._tokens -= tokens
+        return True
+
 
 MAX_LINE_BYTES = 8 * 1024
 
 _READ_BYTES = 64 * 1024
 _BYTES_PER_TOKEN = 1024
 _BURST_SECONDS = 2.0
-# Or the longest line would never be passed on.
+# Otherwise the longest line would never be passed on.
 _MIN_BURST_LINES = 2 * MAX_LINE_BYTES / _BYTES_PER_TOKEN
 _REPORT_SECONDS = 10.0
 _CRASH_START = b"Fatal Python error: "
@@ -28,14 +52,14 @@ _MAX_CRASH_LINES = 200
 
 
 class CrashReport:
-    """What Python says about its own crash (`faulthandler`), out of the lines that a worker prints."""
+    """Python's report of its own crash (`faulthandler`), found in the lines that a worker prints."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     @property
     def text(self) -> str:
-        """Empty when there was no crash."""
+        """Text of the report; empty if there was no crash."""
         return "\n".join(self._lines)
 
     def take(self, lines: bytes) -> None:
@@ -50,10 +74,10 @@ class CrashReport:
 
 
 class OutputReader:
-    """Owns the reading end of a worker's output pipe and closes it at its end.
+    """Owner of the reading end of a worker's output pipe, which it closes when the output ends.
 
-    Calls `on_line` with each line that is passed on, and `on_drop` with the lines and bytes that were not: after each
-    ten seconds, and when `report_drops` is called.
+    It calls `on_line` with each line that is passed on, and `on_drop` with the numbers of lines and bytes that were
+    not: every ten seconds, and when `report_drops` is called.
     """
 
     def __init__(
@@ -78,7 +102,8 @@ class OutputReader:
     def next_exchange(self) -> None:
         """Pass on and report what the pipe holds now; later output has a budget of its own.
 
-        It reads no more than that, however large a function has made its pipe and however fast the worker writes on.
+        This reads only what the pipe holds now, however large a function has made its pipe and however fast the worker
+        writes on.
         """
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():
@@ -93,13 +118,13 @@ class OutputReader:
         return int.from_bytes(answer, sys.byteorder)
 
     def report_drops(self) -> None:
-        """Call `on_drop`, if there is anything to tell."""
+        """Call `on_drop` if anything was dropped."""
         if self._dropped_bytes:
             self._on_drop(self._dropped_lines, self._dropped_bytes)
         self._dropped_lines = self._dropped_bytes = 0
 
     def close(self) -> None:
-        """Pass on and report the rest, and close. Idempotent."""
+        """Pass on and report the rest, and close the pipe. Idempotent."""
         self.next_exchange()
         self._close()
         self.report_drops()
@@ -117,7 +142,7 @@ class OutputReader:
             self._close()
             return False
         self._take(data)
-        # A worker that prints faster than this reads must not keep the front from everything else.
+        # A worker that prints faster than this reads must not keep the front from its other work.
         return len(data) == _READ_BYTES
 
     def _take(self, data: bytes) -> None:

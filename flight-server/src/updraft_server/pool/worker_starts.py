@@ -1,27 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The starts of a pool's workers: how many are under way, when the next may begin, why the last one failed."""
+"""Starts of a pool's workers: how many are under way, when the next may begin, why the last one failed."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
 
-from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import PooledWorker, WorkerState
 from updraft_server.pool.zygote_client import ZygoteLostError
+
+FIRST_RETRY_SECONDS = 0.05
+MAX_RETRY_SECONDS = 2.0
+MAX_FAILURES = 5
+# A pool may lose all its workers twice in a second, and a few more, without being slowed down.
+_SPARE_STARTS_PER_SECOND = 20
+
+
+class StartPace:
+    """Starts of one pool; policy alone, with the time handed in."""
+
+    def __init__(self, workers: int) -> None:
+        self._recent_starts: deque[float] = deque(maxlen=2 * workers + _SPARE_STARTS_PER_SECOND)
+        self._failures = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether so many starts in a row have failed that a pool that is starting gives up."""
+        return self._failures >= MAX_FAILURES
+
+    def succeeded(self) -> None:
+        """Record that a worker has become ready."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """Record that a worker has failed to start."""
+        self._failures += 1
+
+    def next_start_after(self, now_seconds: float) -> float:
+        """Record one more start and return the seconds that it has to wait."""
+        delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS) if self._failures else 0.0
+        if len(self._recent_starts) == self._recent_starts.maxlen:
+            delay = max(delay, self._recent_starts[0] + 1.0 - now_seconds)
+        self._recent_starts.append(now_seconds + delay)
+        return delay
+
 
 _log = structlog.get_logger(__name__)
 
 
 class WorkerStarts:
-    """Calls `start` for each worker and `changed` whenever a start begins or ends. What has started is fresh."""
+    """Worker starts: calls `start` for each, and `changed` when one begins or ends. A started worker is fresh."""
 
     def __init__(
         self, workers: int, start: Callable[[], Coroutine[Any, Any, PooledWorker]], changed: Callable[[], None]
     ) -> None:
         self.extra = 0
-        """Starts under way that a task waits for, beside the configured number of workers."""
+        """Starts under way that a task waits for, beyond the configured number of workers."""
         self.last_failure = ""
         self._tasks: set[asyncio.Task[PooledWorker]] = set()
         self._pace = StartPace(workers)
@@ -30,7 +66,7 @@ class WorkerStarts:
 
     @property
     def unasked(self) -> int:
-        """Starts under way that restore the configured numbers."""
+        """Number of starts under way that restore the configured numbers."""
         return len(self._tasks)
 
     @property
@@ -48,14 +84,14 @@ class WorkerStarts:
             await asyncio.sleep(delay)
 
     def begin(self) -> None:
-        """Begin to start a worker that nobody waits for yet."""
+        """Begin to start a worker in the background."""
         task = asyncio.create_task(self._start())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         self._changed()
 
     async def start_extra(self) -> PooledWorker:
-        """A worker beside the configured number, at once; raises PoolError."""
+        """Start a worker beyond the configured number, at once; raises PoolError."""
         self.extra += 1
         self._changed()
         try:
@@ -64,7 +100,7 @@ class WorkerStarts:
             self.extra -= 1
 
     async def stop(self) -> None:
-        """Cancel what `begin` has begun."""
+        """Cancel the starts that `begin` has begun."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -80,7 +116,7 @@ class WorkerStarts:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.FRESH
         else:
-            # That a zygote is gone says nothing about workers: its successor may start them.
+            # The loss of a zygote says nothing about workers: its successor may start them.
             if not isinstance(error, ZygoteLostError):
                 self._pace.failed()
             self.last_failure = str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front's connection to the zygote: forks, kills and measurements on demand, exits as they happen."""
+"""Front's connection to the zygote: forks, kills and measures on demand, and receives exits as they happen."""
 
 import asyncio
 import contextlib
@@ -23,6 +23,7 @@ from updraft_server.ipc.model_packets import (
     ModelStarted,
     ModelUsage,
 )
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     FORKED_DESCRIPTORS,
@@ -40,7 +41,6 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     MoreFunctions,
     Packet,
-    PacketError,
     ReloadRefused,
     Retired,
     ShowStack,
@@ -57,38 +57,38 @@ ModelPacket = ModelStarted | ModelEnded | ModelFault
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
-# When a front first says that it waits for the workers' side, and how often then. A supervisor that ends for want of a
-# zygote has said why by the first one.
+# Time until a front first logs that it waits for the workers' side, and the interval after that. A supervisor that ends
+# for want of a zygote has logged the reason by then.
 _PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
-# What the zygote's hello answers, though nobody has to ask for it.
+# Request number of the zygote's hello, which comes unasked.
 _GREETING = 0
 
 
 class ZygoteError(PoolError):
-    """Raised when the zygote is not there, goes away, or cannot fork."""
+    """Raised when the zygote is missing, goes away, or cannot fork."""
 
 
 class ZygoteLostError(ZygoteError):
-    """Raised when a zygote is not there to answer, or has not answered before it went away."""
+    """Raised when there is no zygote to answer, or it goes away before its answer."""
 
     def __init__(self) -> None:
         super().__init__("the zygote has gone away")
 
 
 class ForkedWorker(NamedTuple):
-    """A new worker process and the descriptors that belong to it; the receiver closes them."""
+    """New worker process and its descriptors; the receiver closes them."""
 
     id: str
     pid: int
-    """On the zygote's side: for people to read, never to act on."""
+    """Process id on the zygote's side: for people to read, never to act on."""
     socket_fd: int
     output_fd: int
     stack_fd: int
 
 
 class ZygoteClient:
-    """The connection to whichever zygote serves now: one after the other. Used from one event loop."""
+    """Connection to the current zygote; zygotes follow one another. Used from one event loop."""
 
     def __init__(
         self,
@@ -99,28 +99,28 @@ class ZygoteClient:
         on_retirement: Callable[[socket.socket], None],
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
-        """Not connected yet.
+        """Start without a connection.
 
         Args:
-            zygotes: Whom to connect to.
-            on_exit: Hears of workers that have ended.
-            on_lost: Hears that there is no connection any more.
-            on_model: Hears of model processes; gets their descriptors with it, to close.
-            on_retirement: Hears that the zygote has a successor, and gets a connection of its own to it, to close.
+            zygotes: Source of connections.
+            on_exit: Called for each worker that has ended.
+            on_lost: Called when the connection has ended.
+            on_model: Called for packets about model processes, with their descriptors to close.
+            on_retirement: Called when the zygote has a successor, with another connection to the zygote to close.
             on_refusal: Called when `reload_fault` has changed.
         """
         self.hello: Hello | None = None
-        """What the zygote is; None while there is no connection."""
+        """Hello of the zygote; None while there is no connection."""
         self.functions: Sequence[FunctionDescription] = ()
-        """Of the last zygote that has said hello."""
+        """Functions of the last zygote that has said hello."""
         self.reload_fault = ""
         """Why the last reload was refused; empty after a good one."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
         self._greeting: Hello | None = None
-        """What has come of a greeting so far."""
+        """Incomplete greeting received so far."""
         self._has_retired = False
-        """Whether the zygote that was greeted last has a successor."""
+        """Whether the zygote greeted last has a successor."""
         self._zygotes = zygotes
         self._on_exit = on_exit
         self._on_lost = on_lost
@@ -129,22 +129,22 @@ class ZygoteClient:
         self._on_refusal = on_refusal
         self._loop = asyncio.get_running_loop()
         self._loading_seconds = self._loop.time()
-        """When a zygote was last waited for that had not loaded everything yet."""
+        """Last time when a zygote was still loading."""
         self._socket: socket.socket
         self._connection = contextlib.ExitStack()
-        """Ends the connection when it is closed."""
+        """Ends the connection when closed."""
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._requests = itertools.count(_GREETING + 1)
         self._unsent: deque[bytes] = deque()
 
     @property
     def seconds_since_loading(self) -> float:
-        """How long no zygote has been there that was still loading; 0 while one is."""
+        """Time since a zygote was last seen loading; 0 while one is."""
         is_loading = self.hello is None and _GREETING in self._answers
         return 0.0 if is_loading else self._loop.time() - self._loading_seconds
 
     async def connect(self) -> Hello:
-        """Try again and again until a zygote has loaded and says hello."""
+        """Retry until a zygote has loaded and says hello."""
         next_complaint_seconds = self._loop.time() + _PATIENCE_SECONDS
         while self.hello is None:
             try:
@@ -161,28 +161,28 @@ class ZygoteClient:
         return self.hello
 
     async def _greeted(self) -> Hello:
-        """The hello of a zygote that is connected to now; raises ZygoteError."""
+        """Connect to a zygote and return its hello; raises ZygoteError."""
         with contextlib.ExitStack() as connection:
             try:
                 self._socket = await self._zygotes.next()
             except OSError as error:
-                raise ZygoteError(f"there is no zygote: {error.strerror or error}") from error
+                raise ZygoteError(f"cannot reach the zygote: {error.strerror or error}") from error
             connection.enter_context(self._socket)
             self._socket.settimeout(0)
             self._has_retired = False
-            # Before the reader: the hello may be there already.
+            # Before the reader, because the hello may have come already.
             greeting = self._answers[_GREETING] = self._loop.create_future()
             connection.callback(self._greeting_ended)
             self._loop.add_reader(self._socket.fileno(), self._readable)
             connection.callback(self._loop.remove_reader, self._socket.fileno())
             connection.callback(self._loop.remove_writer, self._socket.fileno())
             while not (await asyncio.wait([greeting], timeout=_COMPLAINT_SECONDS))[0]:
-                # Kept: nobody hands over this zygote again. One that hangs is the supervisor's to end.
-                self.trouble = "the zygote still loads what workers start with: the workers' side says what that is"
+                # Keep the connection, because this zygote is handed over only once. The supervisor ends one that hangs.
+                self.trouble = "the zygote is still loading what workers start with: see the log of the workers' side"
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: Hello = greeting.result()
             if self._has_retired:
-                # Both came at once, from a zygote that took longer to load than its successor.
+                # Hello and retirement came at once, from a zygote that took longer to load than its successor.
                 raise ZygoteLostError()
             self._greeting_ended()
             self._connection = connection.pop_all()
@@ -193,28 +193,28 @@ class ZygoteClient:
             self._loading_seconds = self._loop.time()
 
     async def fork(self) -> ForkedWorker:
-        """A new worker; raises ZygoteError. The caller bounds the wait."""
+        """Fork a worker; raises ZygoteError. The caller limits the wait."""
         forked: ForkedWorker = await self._ask(Fork(next(self._requests)))
         return forked
 
     def claim(self, workers: Sequence[str]) -> None:
-        """Keep these workers of an earlier zygote; the exit of each that is gone is reported."""
+        """Keep these workers of an earlier zygote; the zygote reports the exit of each that is gone."""
         for some in _parts(workers):
             self._send(Claim(some))
 
     def kill(self, worker: str) -> None:
-        """End a worker; its exit is reported. A worker that has ended already is no mistake.
+        """End a worker; the zygote reports its exit. A worker that has ended already is ignored.
 
-        Without a connection nothing happens: who connects has to say it again.
+        Without a connection nothing happens, and the caller repeats it after the next `connect`.
         """
         self._send(Kill(worker))
 
     def stop(self, worker: str) -> None:
-        """Let a worker use no CPU until `go_on`; without a connection nothing happens."""
+        """Stop a worker, which uses no CPU until `go_on`; without a connection nothing happens."""
         self._send(Stop(worker))
 
     def go_on(self, worker: str) -> None:
-        """Continue a worker; without a connection nothing happens: who connects has to say it again."""
+        """Continue a worker; without a connection nothing happens, and the caller repeats it after `connect`."""
         self._send(Continue(worker))
 
     def show_stack(self, worker: str) -> None:
@@ -222,15 +222,15 @@ class ZygoteClient:
         self._send(ShowStack(worker))
 
     def sweep(self) -> None:
-        """Remove what nobody uses in a /dev/shm that is the pool's alone; without a connection nothing happens."""
+        """Remove unused files from a /dev/shm that only this pool uses; without a connection nothing happens."""
         self._send(Sweep())
 
     def limit_models(self, limits: LimitModels) -> None:
-        """Let model processes take no more than this; without a connection nothing happens."""
+        """Limit what model processes may use; without a connection nothing happens."""
         self._send(limits)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""
+        """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
             measured: Measured = await self._ask(Measure(next(self._requests), some))
@@ -238,8 +238,10 @@ class ZygoteClient:
         return usage
 
     async def measure_models(self) -> Sequence[ModelUsage]:
-        """What the processes of each batched function use and have done; raises ZygoteError. The caller bounds the
-        wait."""
+        """Return what the processes of each batched function use and have done; raises ZygoteError.
+
+        The caller limits the wait.
+        """
         usage: list[ModelUsage] = []
         while True:
             measured: MeasuredModels = await self._ask(MeasureModels(next(self._requests), len(usage)))
@@ -268,7 +270,7 @@ class ZygoteClient:
             self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """A zygote that does not read is the supervisor's to end; until then its packets wait here."""
+        """Send waiting packets. They stay here while the zygote does not read; the supervisor ends one that hangs."""
         while self._unsent:
             try:
                 self._socket.send(self._unsent[0])
@@ -276,14 +278,14 @@ class ZygoteClient:
                 self._loop.add_writer(self._socket.fileno(), self._send_unsent)
                 return
             except OSError:
-                # Its end of file is noticed by the reader.
+                # The reader notices the end of file.
                 break
             self._unsent.popleft()
         self._unsent.clear()
         self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
-        """Let go; the zygote then ends the workers that it forked for this connection. Idempotent."""
+        """Close the connection, whereupon the zygote ends the workers that it forked for it. Idempotent."""
         self.hello = None
         self._unsent.clear()
         self._connection.close()
@@ -328,7 +330,7 @@ class ZygoteClient:
                 self._retired()
 
     def _retired(self) -> None:
-        """Leave the connection to whoever follows what the zygote still does."""
+        """Hand a duplicate of the connection to the handler of retired zygotes, and drop this one."""
         self._has_retired = True
         self._loop.remove_reader(self._socket.fileno())
         try:
@@ -337,7 +339,7 @@ class ZygoteClient:
             self._lose()
 
     def _greet(self, packet: Hello | MoreFunctions) -> None:
-        """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""
+        """Take a part of the zygote's greeting; deliver the greeting once it is complete."""
         try:
             if isinstance(packet, MoreFunctions):
                 if self._greeting is None:
@@ -354,12 +356,12 @@ class ZygoteClient:
     def _forked(self, packet: Forked, descriptors: list[int]) -> None:
         is_whole = len(descriptors) == FORKED_DESCRIPTORS
         if not is_whole or not self._answered(packet.request, ForkedWorker(packet.worker, packet.pid, *descriptors)):
-            # Nobody waits any more: without its socket the worker ends by itself.
+            # The caller has given up: without its socket the worker ends by itself.
             for descriptor in descriptors:
                 os.close(descriptor)
 
     def _answered(self, request: int, answer: Any) -> bool:
-        """Hand an answer, or the error instead of one, to whoever waits for it; False when nobody does."""
+        """Deliver an answer, or an error instead of one, to its waiter; returns False if there is none."""
         waiting = self._answers.get(request)
         if waiting is None or waiting.done():
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model processes of a zygote as the front knows them: what they print and use, which functions are at fault.
+"""Model processes of a zygote as the front knows them: their output, their usage, and which functions are at fault.
 
 The zygote starts, measures and ends them; nothing here acts on them.
 """
@@ -18,11 +18,11 @@ from updraft_server.pool.zygote_client import ModelPacket
 _log = structlog.get_logger(__name__)
 
 FunctionKey = tuple[str, str]
-"""Name and version."""
+"""Name and version of a function."""
 
 
 class _Process:
-    """What is read of one process."""
+    """Pipes of one model process."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class _Process:
 
 
 class ZygoteModels:
-    """Of one zygote, or of several that died, one after the other."""
+    """Model processes of the current zygote and its dead predecessors."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class ZygoteModels:
         on_drop: Callable[[DroppedOutput], None],
         on_fault: Callable[[], None],
     ) -> None:
-        """No process yet.
+        """Start without processes.
 
         Args:
-            lines_per_second: Lines that each may print, in the long run.
-            on_output: Hears of each.
-            on_drop: Hears of what was too much.
-            on_fault: Hears that `faults` has changed.
+            lines_per_second: Lines that each process may print, in the long run.
+            on_output: Called for each line.
+            on_drop: Called for output beyond the limit.
+            on_fault: Called when `faults` has changed.
         """
         self.usage: Sequence[ModelUsage] = ()
-        """Of each batched function, when it was measured last."""
+        """Last measurement of each batched function."""
         self.faults: dict[FunctionKey, str] = {}
-        """Why functions cannot be called, of those that cannot."""
+        """Why functions cannot be called; callable functions are left out."""
         self._lines_per_second = lines_per_second
         self._on_output = on_output
         self._on_drop = on_drop
@@ -82,7 +82,7 @@ class ZygoteModels:
         return bool(self._processes or self.usage or self.faults)
 
     def take(self, packet: ModelPacket, descriptors: Sequence[int]) -> None:
-        """What the zygote tells."""
+        """Handle a packet from the zygote."""
         match packet:
             case ModelStarted() if len(descriptors) == MODEL_DESCRIPTORS:
                 self._processes[packet.model] = _Process(
@@ -98,7 +98,7 @@ class ZygoteModels:
                 self._set_fault((packet.name, packet.version), packet.fault)
 
     def lost(self) -> None:
-        """The zygote has gone away, and its processes with it."""
+        """Drop the processes of a zygote that has gone away."""
         for process in self._processes.values():
             process.close()
         self._processes.clear()
@@ -106,7 +106,7 @@ class ZygoteModels:
         self.faults.clear()
 
     async def stack(self, model: str, show_stack: Callable[[str], None]) -> str | None:
-        """Where the Python of a process is; None where there is no such process."""
+        """Return the Python stacks of a process; None if the process is unknown."""
         process = self._processes.get(model)
         return await process.stack.read(lambda: show_stack(model)) if process is not None else None
 

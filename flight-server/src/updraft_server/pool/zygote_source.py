@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the front gets its connections to zygotes from: PID 1 of the workers' side hands them over, one each.
+"""Source of the front's connections to zygotes: PID 1 of the workers' side hands over one for each zygote.
 
-The front's side owns the address. It takes one control connection at a time, the first of which is made before any
-user code runs on the workers' side. Whoever connects beside it is hung up on; who connects after it, as to the next
-front, has to know the secret that the first one told.
+The front's side owns the address. It takes one control connection at a time; the first is made before any user code
+runs on the workers' side. The front closes any second connection beside it. A later connection, for example to the next
+front, must send the secret that the first one told.
 """
 
 import asyncio
@@ -13,49 +13,50 @@ from typing import Protocol
 
 import structlog
 
-from updraft_server.ipc.control import MAX_HANDOVER_BYTES, SECRET_BYTES, KnownSide, take
+from updraft_server.ipc.control import MAX_HANDOVER_BYTES, SECRET_BYTES, WorkersSecret, take
 
 _log = structlog.get_logger(__name__)
 
 _PATIENCE_SECONDS = 0.5
 _GREETING_SECONDS = 1.0
 _MOST_STRANGERS = 16
-# Many times what the workers' side takes to notice that its front is lost, to end what runs there, and to connect.
+# Many times what the workers' side needs to notice that its front is lost, to end what runs there, and to connect.
 _KNOWN_SECONDS = 5.0
 
 
 class ZygoteSource(Protocol):
-    """Gives one connection after the other."""
+    """Source of one connection after the other."""
 
     async def next(self) -> socket.socket:
-        """The connection to the next zygote; raises OSError when none comes soon, to be asked again."""
+        """Return the connection to the next zygote; raises OSError if none comes soon, and can then be called again."""
 
 
 class ControlConnection:
-    """The connection to PID 1 of the workers' side: an inherited one, or the one that a listener accepts.
+    """Connection to PID 1 of the workers' side: an inherited one, or the one that a listener accepts.
 
-    It is watched all the time: with PID 1 goes the zygote that it handed over, and a successor may connect.
+    The loop watches it all the time: when PID 1 ends, so does the zygote that it handed over, and a successor may
+    connect.
     """
 
-    def __init__(self, inherited: socket.socket, known: KnownSide | None = None) -> None:
-        """Use it from the running event loop.
+    def __init__(self, inherited: socket.socket, known: WorkersSecret | None = None) -> None:
+        """Watch the connection or listener from the running event loop.
 
         Args:
-            inherited: The connection itself, or the listener for it.
-            known: Whom the listener's front believes; None for a connection.
+            inherited: Connection, or listener that accepts it.
+            known: Workers' side that a listener accepts; None for a connection.
         """
         self._loop = asyncio.get_running_loop()
         self._control: socket.socket | None = None
         self._coming: socket.socket | None = None
-        """The newest zygote's, until it is asked for."""
+        """Connection to the newest zygote, until `next` returns it."""
         self._given: socket.socket | None = None
         self._has_come = asyncio.Event()
         inherited.settimeout(0)
         self._known = known
         self._strangers: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Who has connected and not yet said a secret, and until when."""
+        """Peers that have connected and not yet sent a secret, with their timeouts."""
         self._believing: asyncio.TimerHandle | None = None
-        """When anybody is believed, if the known side does not come; None while it is here, or anybody is."""
+        """Timer after which any peer is accepted if the known side does not come; None unless it is running."""
         self._is_listening = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
         if self._is_listening:
             self._loop.add_reader(inherited.fileno(), self._accept, inherited)
@@ -64,7 +65,7 @@ class ControlConnection:
             self._take(inherited)
 
     async def next(self) -> socket.socket:
-        """The next zygote's; raises OSError when none comes soon."""
+        """Return the connection to the next zygote; raises OSError if none comes soon."""
         if self._control is None and not self._is_listening:
             raise ConnectionResetError("the supervisor has gone away")
         try:
@@ -82,7 +83,7 @@ class ControlConnection:
         return given
 
     def close(self) -> None:
-        """Let go of everything but what was inherited. Idempotent."""
+        """Close everything but the inherited socket. Idempotent."""
         for stranger in list(self._strangers):
             self._turn_away(stranger)
         if self._control is not None:
@@ -93,12 +94,12 @@ class ControlConnection:
 
     def _accept(self, listener: socket.socket) -> None:
         if self._control is not None:
-            # Of two events in one turn of the loop, the end of the predecessor may come second.
+            # The end of the predecessor may be the second of two events in one turn of the loop.
             self._read()
         try:
             connection, _ = listener.accept()
         except OSError:
-            # Who came has gone again.
+            # The peer has gone again.
             return
         if self._control is not None or len(self._strangers) >= _MOST_STRANGERS:
             _log.warning("a second connection to the front was refused")
@@ -110,7 +111,7 @@ class ControlConnection:
         self._greet(connection)
 
     def _greet(self, stranger: socket.socket) -> None:
-        """Take who says the right secret."""
+        """Accept a peer that sends the right secret."""
         try:
             secret = stranger.recv(SECRET_BYTES + 1)
         except BlockingIOError:
@@ -129,13 +130,13 @@ class ControlConnection:
         self._take(stranger)
 
     def _turn_away(self, stranger: socket.socket) -> None:
-        _log.warning("a connection to the front was refused: it is not from the workers' side that is known")
+        _log.warning("a connection to the front was refused: it is not from the known workers' side")
         self._strangers.pop(stranger).cancel()
         self._loop.remove_reader(stranger.fileno())
         stranger.close()
 
     def _wait_for_the_known(self) -> None:
-        """Believe anybody again when the known side has had the time to come, and so to end whatever ran beside it."""
+        """Accept any peer again once the known side has had time to come, and so to end whatever ran beside it."""
         if self._known is not None and not self._known.is_anybody:
             self._believing = self._loop.call_later(_KNOWN_SECONDS, self._known.forget)
 
@@ -152,7 +153,7 @@ class ControlConnection:
             except BlockingIOError:
                 return
             except OSError:
-                # It lives perhaps; so does what runs beside it.
+                # The workers' side may still live, and so may what runs beside it.
                 data, descriptors = b"?", []
             if not data or not descriptors:
                 self._lose(self._control, has_ended=not data)
@@ -164,7 +165,7 @@ class ControlConnection:
     def _lose(self, control: socket.socket, *, has_ended: bool) -> None:
         _log.warning("the workers' side has gone away")
         if self._known is not None and has_ended:
-            # With PID 1 all that ran there.
+            # Everything that ran there has ended with PID 1.
             self._known.forget()
         else:
             self._wait_for_the_known()
@@ -173,8 +174,8 @@ class ControlConnection:
         self._control = None
         self._forget_coming()
         if self._given is not None:
-            # A zygote without its PID 1 is of no use, even one that does not notice; its user has closed it, or sees
-            # its end now.
+            # A zygote without its PID 1 is useless, even if it does not notice. The user of this connection has closed
+            # it, or sees its end now.
             with contextlib.suppress(OSError):
                 self._given.shutdown(socket.SHUT_RDWR)
             self._given = None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker gives up before user code runs in it."""
+"""Rights that a worker gives up before user code runs in it."""

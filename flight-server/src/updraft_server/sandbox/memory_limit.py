@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits this process's address space for one exchange: an allocation beyond it raises MemoryError in the function."""
+"""Limit of this process's address space for one exchange: allocations beyond it raise MemoryError."""
 
 import contextlib
 import resource
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def address_space(limit_bytes: int) -> Iterator[None]:
-    """Hold the limit for the block; 0 is none. The hard limit stays, or the next exchange could not have another."""
+    """Hold the limit for the block; 0 means no limit. The hard limit stays: the next exchange may have another."""
     soft, hard = before = resource.getrlimit(resource.RLIMIT_AS)
     tighter = soft == resource.RLIM_INFINITY or limit_bytes < soft
     if limit_bytes <= 0 or not tighter:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a worker can use once it runs what a session ships: Landlock rules, laid down once and for good.
+"""Files that a worker can use once it runs session code: Landlock rules, set once and for good.
 
-Everything stays readable but what the pool hides: models and data lie anywhere, and functions read them as in Spark's
-own worker. The scratch directory is writable, where it also is the working directory, as an executor's directory is for
-Spark's workers; so are the operator's `writable_paths`, /dev/shm and devices. /tmp is not, although it is on stock: it
-belongs to everybody, so that owners would meet there. An operator who knows better names it writable. Terminals are a
-worker's own or none: at those of the pool's user somebody may be typing.
+Everything stays readable except what the pool hides: models and data lie anywhere, and functions read them as in
+Spark's own worker. Writable are the scratch directory, which is also the working directory (like an executor's
+directory for Spark's workers), the operator's `writable_paths`, /dev/shm and devices. /tmp is not writable, although it
+is on stock: everybody uses it, so owners would meet there. An operator who accepts that can name it. A worker's
+terminals are its own or none, because somebody may be typing at those of the pool's user.
 
-Rules allow and never forbid, so what surrounds a hidden path is allowed piece by piece, as it is when the worker is
-bound: the directories above a hidden path cannot be listed, nor can be read what is put into them later.
+Rules allow and never forbid, so everything around a hidden path is allowed piece by piece, as it is when the worker is
+bound. The directories above a hidden path cannot be listed, and files put into them later cannot be read.
 """
 
 import contextlib
@@ -48,27 +48,27 @@ _READ = EXECUTE | READ_FILE | READ_DIRECTORY
 _MAKE = MAKE_DIRECTORY | MAKE_FILE | MAKE_SOCKET | MAKE_PIPE | MAKE_LINK
 _WRITE = _READ | WRITE_FILE | TRUNCATE | _MAKE | REMOVE_DIRECTORY | REMOVE_FILE | REFER
 _DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
-# Semaphores and shared memory are plain files with names that nobody guesses: they are found by name only.
+# Semaphores and shared memory are plain files with unguessable names, and can be found by name only.
 _SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 
 _DEVICES = "/dev"
-# Whoever may write to it can map it: as shared memory that counts in no process once it is unmapped.
+# /dev/zero: whoever may write to it can map it, as shared memory that counts in no process once it is unmapped.
 _ZEROS = os.makedev(1, 5)
-# The machine's own, by their numbers: consoles, serial lines and what they show, keyboards and mice; memory, ports and
-# the kernel's log.
+# Devices of the machine itself, by number: consoles, serial lines and their screens, keyboards and mice; memory, ports
+# and the kernel's log.
 _REFUSED_MAJORS = frozenset({4, 7, 13})
 _REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
 # /dev/ptmx, which makes terminals.
 _NEW_TERMINALS = os.makedev(5, 2)
-# Watchdogs, which restart the machine, made-up keyboards, page faults and virtual machines. What functions use, such as
-# GPUs, has major numbers of its own; beneath a directory of its own (RDMA) it is left alone.
+# Watchdogs, which restart the machine, made-up keyboards, page faults and virtual machines. Devices that functions use,
+# such as GPUs, have major numbers of their own; beneath a directory of its own (RDMA) this number is allowed.
 _MISCELLANEOUS_MAJOR = 10
 _PROJECTED = "..data"
-"""A link in each Kubernetes volume of a secret: what is beside it is the secret too, under its next name."""
+"""Link in each Kubernetes volume of a secret: its neighbours are the secret too, under its next name."""
 
 
 class SharedMemoryUse(enum.Enum):
-    """Which session functions may use /dev/shm."""
+    """Session functions that may use /dev/shm."""
 
     ALL = enum.auto()
     OF_NO_TENANT = enum.auto()
@@ -77,7 +77,7 @@ class SharedMemoryUse(enum.Enum):
 
 
 class OwnerFiles:
-    """The rules of a pool's workers, prepared once, in the zygote."""
+    """Rules of a pool's workers, prepared once, in the zygote."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class OwnerFiles:
         """Prepare the rules.
 
         Args:
-            settings: What is hidden, readable and writable.
-            shared_memory: Who may use /dev/shm.
-            terminals: Whether those in /dev/pts are a worker's own, and can be used.
+            settings: Hidden, readable and writable paths.
+            shared_memory: Session functions that may use /dev/shm.
+            terminals: Whether the terminals in /dev/pts are a worker's own, and can be used.
         """
         self._settings = settings
         self._shared_memory = shared_memory
@@ -102,11 +102,12 @@ class OwnerFiles:
         ]
 
     def confine(self, scratch: Path, artifacts: str = "", tenant: str = "") -> bool:
-        """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
+        """Confine this process for good, with `scratch` as its working directory; returns False without Landlock.
 
-        `artifacts` is readable although the pool hides it; a directory that takes its place later is another one.
-        Needs no right; raises OSError if the process has more than one thread, of which the others would stay free.
-        Its signals and abstract sockets reach its own descendants only, where the kernel can do that (version 6).
+        `artifacts` is readable although the pool hides it; a directory that takes its place later is not. This needs no
+        right. It raises OSError if the process has more than one thread, since the others would stay free. If the
+        kernel can do it (version 6 of Landlock), the process's signals and abstract sockets reach only its own
+        descendants.
         """
         _keep_relative_imports()
         scratch = scratch.resolve()
@@ -137,20 +138,20 @@ class OwnerFiles:
 
 
 def out_of_reach(paths: Iterable[str]) -> str | None:
-    """The first of these paths that the rules of this process keep from it."""
+    """Return the first of these paths that the rules of this process keep from it, or None."""
     for path in filter(None, paths):
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except PermissionError:
             return path
         except OSError:
-            # Whoever reads it says so better.
+            # The code that reads this path reports the error better.
             continue
     return None
 
 
 def surroundings(hidden: Iterable[str]) -> Iterator[str]:
-    """The fewest paths that cover the whole file system but what lies at or beneath a hidden path."""
+    """Yield the fewest paths that cover the whole file system except for what lies at or beneath a hidden path."""
     real = {os.path.realpath(_whole_secret(path)) for path in hidden}
     above = {str(parent) for path in real for parent in Path(path).parents}
     unseen = ["/"]
@@ -158,12 +159,12 @@ def surroundings(hidden: Iterable[str]) -> Iterator[str]:
         try:
             entries = os.scandir(unseen.pop())
         except OSError:
-            # Nobody can list it, nor say what there is to be allowed.
+            # Without a listing, the entries to allow are unknown.
             continue
         with entries:
             for entry in entries:
                 if entry.path in real or entry.is_symlink():
-                    # A link is no way around: what it leads to has to be allowed.
+                    # A link is no way around: its target has to be allowed itself.
                     continue
                 if entry.path in above:
                     unseen.append(entry.path)
@@ -177,7 +178,7 @@ def _whole_secret(path: str) -> str:
 
 
 def _usable_devices() -> Iterator[tuple[str, os.stat_result]]:
-    """Null, random numbers, terminals, GPUs and the like: no disks, whose bytes are everybody's files."""
+    """Yield null, random numbers, terminals, GPUs and the like, but no disks, whose bytes are other users' files."""
     for path, found in _found_in(_DEVICES):
         if path != SHARED_MEMORY_PATH and _is_usable(path, found):
             yield path, found
@@ -204,13 +205,13 @@ def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _allow(rules: Ruleset, path: str, rights: int) -> None:
-    # Gone since it was seen, out of this user's reach anyway, or a mount that does not answer: others serve on.
+    # The path is gone since it was seen, out of this user's reach anyway, or a mount that does not answer.
     with contextlib.suppress(OSError):
         rules.allow(path, rights)
 
 
 def _keep_relative_imports() -> None:
-    """Let what Python is told to import from mean the same in another working directory, for child processes too."""
+    """Make Python's import paths absolute, so that they hold in another working directory and in child processes."""
     if path := os.environ.get("PYTHONPATH"):
         os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in path.split(os.pathsep))
     sys.path[:] = [str(Path(entry).absolute()) if entry else entry for entry in sys.path]

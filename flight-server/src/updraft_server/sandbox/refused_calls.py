@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system calls that workers are refused, and all that functions start, with the reason for each group.
+"""System calls that the kernel refuses to workers and all that functions start, with the reason for each group.
 
-What honest functions need stays: processes and threads of their own and signals to them, sockets to anywhere, shared
-memory and semaphores in /dev/shm (where `shared_mappings` lets `mmap.mmap` take it), one's own priority and limits.
-EPERM is the kernel's own answer to a process without privileges; ENOSYS stands where libraries try an older call then,
-EINVAL where they copy instead, and EAFNOSUPPORT where they do without a socket.
+Honest functions keep what they need: processes and threads of their own and signals to them, sockets to anywhere,
+shared memory and semaphores in /dev/shm (where `shared_mappings` lets `mmap.mmap` take it), their own priority and
+limits. EPERM is the kernel's own answer to a process without privileges. ENOSYS makes libraries try an older call,
+EINVAL makes them copy instead, and EAFNOSUPPORT makes them do without a socket.
 
-What a filter cannot do: it sees the number of a process, not whose process that is. Signals are refused to the
-processes of the pool that are known when a worker is forked. A process of the same user that is not among them can be
-signalled, so can a pool's front by the number of one of its threads, and other workers. Those are for Landlock's
-scopes (Linux 6.12), or for containers of their own. Threads cannot be told from strangers either, so that one's own
-processor affinity and scheduling can be set with the number 0 or the worker's own only.
+Limits of a filter: it sees the number of a process, not whose process that is. It refuses signals to the processes of
+the pool that are known when a worker is forked. A worker could still signal other processes of the same user, a pool's
+front by the number of one of its threads, and other workers; Landlock's scopes (Linux 6.12) or separate containers
+prevent that. A filter cannot tell own threads from strangers either, so a worker can set processor affinity and
+scheduling only with the number 0 or its own.
 """
 
 import errno
@@ -22,41 +22,41 @@ from collections.abc import Iterator
 from updraft_server.linux.seccomp import Refused, Rule, differs, equals, has_any_bit, is_pointer, lacks_bits
 
 OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_pid", "zygote_pid", "supervisor", "group"
-"""What `updraft_server.linux.seccomp.Filter.filled` has to be given; the group as `kill` names it, less than zero."""
+"""Values that `updraft_server.linux.seccomp.Filter.filled` needs; the group is negative, as `kill` names it."""
 
 _ALWAYS = {
-    # Other processes' memory and descriptors, whatever their own protection is worth.
+    # Memory and descriptors of other processes, however well those protect themselves.
     "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp": errno.EPERM,
-    # What the mount table of a container hides. Handles open files by their number, past all directories.
+    # Files that a container's mount table hides. Handles open files by their number, past all directories.
     "mount umount2 pivot_root chroot open_by_handle_at quotactl quotactl_fd acct swapon swapoff": errno.EPERM,
     "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr": errno.EPERM,
-    # Another process's namespaces. New ones are below.
+    # Namespaces of other processes. New ones are handled below.
     "setns": errno.EPERM,
-    # Parts of the kernel with a history of holes, which no function needs: programs in the kernel, page faults handled
-    # in user space, and calls made past this filter.
+    # Parts of the kernel with a history of holes that functions do not need: programs in the kernel, page faults
+    # handled in user space, and calls made past this filter.
     "bpf perf_event_open userfaultfd": errno.EPERM,
     "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
-    # Keys belong to the user: one function's Kerberos ticket would be the next one's.
+    # Keys belong to the user: the next function would have this one's Kerberos ticket.
     "add_key request_key keyctl": errno.EPERM,
-    # Files in memory that have no name: what is written to them counts in no process until it is mapped. Shared memory
-    # has names in /dev/shm.
+    # Files in memory without a name: data written to them counts in no process until it is mapped. Shared memory has
+    # names in /dev/shm.
     "memfd_create memfd_secret": errno.ENOSYS,
-    # Pages that pipes and sockets hold without a copy: they count in no process once it has unmapped or truncated what
-    # they come from, and one byte of a huge page keeps all of it. Libraries copy instead when they read EINVAL.
+    # Pages that pipes and sockets hold without a copy: they count in no process once the source is unmapped or
+    # truncated, and one byte of a huge page keeps all of it. Libraries copy instead when they get EINVAL.
     "sendfile splice tee vmsplice": errno.EINVAL,
-    # What happens to files of others, their names included: Landlock does not cover it.
+    # Events of other users' files, including their names: Landlock does not cover them.
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
-    # Notes on files of others, and rights to them, neither of which Landlock covers. Copying a file goes on without.
+    # Extended attributes and rights of other users' files, which Landlock does not cover. Copying a file works without.
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.ENOTSUP,
     "file_setattr": errno.ENOTSUP,
-    # Named by numbers that all containers of a pod can guess, and left behind by whoever made them.
+    # Objects with numbers that all containers of a pod can guess, and that outlive their maker.
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
-    # The machine's: modules, boot, clock, names, ports, terminal and log.
+    # Machine-wide calls: modules, boot, clock, names, ports, terminal and log.
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
-    # A pidfd does not show a filter whose it is. What knows it also knows the older call.
+    # A filter cannot see whose process a pidfd is. Programs that know this call also know the older one.
     "pidfd_send_signal": errno.ENOSYS,
-    # Its flags lie in memory, where a filter cannot look: the C library then falls back to clone.
+    # Its flags lie in memory, which a filter cannot read: the C library then falls back to clone.
     "clone3": errno.ENOSYS,
 }
 
@@ -66,7 +66,7 @@ _NAMESPACES, _TIME_NAMESPACE, _CLONE_PARENT = 0x7E020000, 0x80, 0x8000
 _PRIO_PROCESS, _PRIO_PROCESS_GROUP = 0, 1
 _IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP = 1, 2
 
-# As the container runtimes' default profiles have it: Linux's own personality, 32 bits, and the question for it.
+# Same values as in the container runtimes' default profiles: Linux's own personality, 32 bits, and the query.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
@@ -75,8 +75,8 @@ _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = fcntl.F_SETLEASE, fcntl.F_NOTIFY, 1040
 # FIOSETOWN and SIOCSPGRP; TIOCSTI and TIOCLINUX type into a terminal.
 _OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
 
-# FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, ext4's own of the last, FS_IOC_ENABLE_VERITY and
-# FS_IOC_SET_ENCRYPTION_POLICY; of the first and third what programs of 32 bits call too.
+# FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION and ext4's variant of that, FS_IOC_ENABLE_VERITY and
+# FS_IOC_SET_ENCRYPTION_POLICY; the first and third also in the form of 32-bit programs.
 _FILE_IOCTLS = (
     *(0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602, 0x40086604),
     *(0x40806685, 0x800C6613),
@@ -94,7 +94,7 @@ _FAMILIES = (socket.AF_UNIX, *_INTERNET, socket.AF_NETLINK)
 _NETLINK_ROUTE = 0
 
 _SO_ZEROCOPY = 60
-# The call does nothing and says that it did.
+# Error 0: the call does nothing and reports success.
 _IGNORED = 0
 
 _CLONE_THREAD = 0x10000
@@ -103,7 +103,7 @@ _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 
 
 def refused_calls() -> Iterator[Rule]:
-    """The rules of every worker's filter."""
+    """Yield the rules of every worker's filter."""
     for calls, error in _ALWAYS.items():
         yield from (Rule(call, error) for call in calls.split())
     yield from _new_namespaces()
@@ -116,10 +116,10 @@ def refused_calls() -> Iterator[Rule]:
 
 
 def shared_mappings() -> Iterator[Rule]:
-    """Shared memory that has no file: what a process no longer maps of it stays, and counts nowhere.
+    """Refuse shared memory that has no file: after a process unmaps it, it stays and counts nowhere.
 
-    MAP_SHARED_VALIDATE has the bit of MAP_SHARED, and no other type of mapping has. The answer is not ENOMEM, which
-    would send whoever reads it looking for memory.
+    MAP_SHARED_VALIDATE has the bit of MAP_SHARED; other types of mapping do not. The error is not ENOMEM, which would
+    suggest a lack of memory.
     """
     unnamed = _MAP_SHARED | _MAP_ANONYMOUS
     yield Rule("mmap", errno.EPERM, [equals(3, unnamed, mask=unnamed)])
@@ -136,10 +136,10 @@ def new_terminals() -> Iterator[Rule]:
 
 
 def restricted_calls() -> Iterator[Rule]:
-    """What the profile `restricted` refuses beside these: sockets to anybody, processes and programs.
+    """Yield the rules that the profile `restricted` adds: no sockets to others, no processes, no programs.
 
-    Threads stay, and pairs of connected sockets, of which event loops are made. A pair of datagram sockets does not:
-    one can send to any address.
+    Threads stay, and so do pairs of connected sockets, which event loops use. Pairs of datagram sockets are refused,
+    because such a socket can send to any address.
     """
     for call in ("socket", "connect", "bind", "listen", "accept", "accept4"):
         yield Rule(call, errno.EPERM)
@@ -160,13 +160,13 @@ def _others_priorities_and_limits() -> Iterator[Rule]:
     for call in (*scheduling, "move_pages"):
         yield Rule(call, errno.EPERM, _not_own(0))
     for new_limit in is_pointer(2):
-        # Without one the call only asks.
+        # Without a new limit the call only asks.
         yield Rule("prlimit64", errno.EPERM, [*_not_own(0), *new_limit])
     for call, kinds in (
         ("setpriority", (_PRIO_PROCESS, _PRIO_PROCESS_GROUP)),
         ("ioprio_set", (_IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP)),
     ):
-        # Not those of a user, who has all workers.
+        # Priorities of a user are refused, because all workers have the same user.
         yield Rule(call, errno.EPERM, [differs(0, kind) for kind in kinds])
         yield Rule(call, errno.EPERM, _not_own(1))
 
@@ -176,10 +176,10 @@ def _signals_to_the_pool() -> Iterator[Rule]:
     for call in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
         for pid in known:
             yield Rule(call, errno.EPERM, [equals(0, pid)])
-    # -1 is every process that may be signalled.
+    # -1 means every process that may be signalled.
     for several in (-1, POOL_GROUP):
         yield Rule("kill", errno.EPERM, [equals(0, several)])
-    # Readiness of a descriptor can be a signal too, to whom the descriptor's owner chooses.
+    # A descriptor can also report readiness by a signal, to a process that its owner chooses.
     for pid in (*known, POOL_GROUP):
         yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN), equals(2, pid)])
     yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN_EX)])
@@ -188,7 +188,7 @@ def _signals_to_the_pool() -> Iterator[Rule]:
 
 
 def _own_protection() -> Iterator[Rule]:
-    """A worker stays hidden, and the parent of daemons that its functions start."""
+    """Keep a worker hidden, and the parent of daemons that its functions start."""
     yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_DUMPABLE), differs(1, 0)])
     yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_CHILD_SUBREAPER), equals(1, 0)])
     for number in _TYPING_IOCTLS:
@@ -196,7 +196,7 @@ def _own_protection() -> Iterator[Rule]:
 
 
 def _claims_on_files() -> Iterator[Rule]:
-    """A lease makes everybody else wait, for 45 seconds each time, to open a file that can only be read here."""
+    """Refuse leases: each lets others wait 45 seconds to open a file, even one that is only readable here."""
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
         yield Rule("fcntl", errno.EPERM, [equals(1, command)])
 
@@ -210,9 +210,9 @@ def _attributes_of_files() -> Iterator[Rule]:
 
 
 def _sockets() -> Iterator[Rule]:
-    """Raw packets, and the families beside Unix and the internet.
+    """Refuse raw packets, and socket families other than Unix and the internet.
 
-    Routing stays: there the C library reads this machine's addresses.
+    Netlink's routing stays: through it the C library reads this machine's addresses.
     """
     for call in ("socket", "socketpair"):
         yield Rule(call, errno.EAFNOSUPPORT, [differs(0, family) for family in _FAMILIES])
@@ -220,10 +220,11 @@ def _sockets() -> Iterator[Rule]:
     for family in _INTERNET:
         for kind in (socket.SOCK_RAW, _SOCK_PACKET):
             yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
-    # What waits in a socket counts in no process either. The kernel too sets another size where one is too large.
+    # Data that waits in a socket counts in no process either. The kernel itself silently sets another size if one is
+    # too large.
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         yield Rule("setsockopt", _IGNORED, [equals(1, socket.SOL_SOCKET), equals(2, option)])
-    # As `sendfile`: an unsent message would hold the sender's pages.
+    # Like `sendfile`: an unsent message would hold the sender's pages.
     yield Rule("setsockopt", errno.ENOPROTOOPT, [equals(1, socket.SOL_SOCKET), equals(2, _SO_ZEROCOPY)])
 
 
@@ -232,5 +233,5 @@ def _not_own(argument: int) -> Refused:
 
 
 def pool_processes() -> dict[str, int]:
-    """What a zygote knows of the values that the rules name; the front's and the worker's number come with a fork."""
+    """Return the values in the rules that a zygote knows; the numbers of front and worker come with a fork."""
     return {ZYGOTE_PID: os.getpid(), SUPERVISOR_PID: os.getppid(), POOL_GROUP: -os.getpgrp()}

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits that the kernel holds for a worker and all that it starts, and that none of them can raise again.
 
-Memory is not among them. RLIMIT_DATA counts private memory that is reserved, whether it is used or not: measured were
-143 MiB for 49 in use after importing pandas, 1192 for 295 after freeing a table of ten million rows, 2797 for 298 with
-200 threads and 5288 for 295 with an untouched `np.zeros` of 4 GiB. What would let those pass is more than a container
-has. It holds each process for itself, and counts nothing that is shared (`mmap`, `memfd_create`): no limit of a worker.
+Memory is not among them. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB for 49 in use after
+importing pandas, 1192 for 295 after freeing a table of ten million rows, 2797 for 298 with 200 threads, and 5288 for
+295 with an untouched `np.zeros` of 4 GiB. A limit that lets these pass exceeds the memory of a container. It also
+applies to each process by itself and does not count shared memory (`mmap`, `memfd_create`), so it cannot limit a
+worker.
 
-Nor is there one for what waits in sockets. The kernel says what all of a network namespace hold (NETLINK_SOCK_DIAG) and
-what they take of a container (`sock` in memory.stat), but not whose a socket is: descriptors of a hidden process
-cannot be listed, and one in flight is in no table, so that the sizes of those tables (`FDSize`) bound nothing. Whoever
-charged each worker what its table could hold would let one function have its neighbours ended.
+Data that waits in sockets has no limit either. The kernel reports what all sockets of a network namespace hold
+(NETLINK_SOCK_DIAG) and what they take of a container (`sock` in memory.stat), but not whose a socket is: descriptors of
+a hidden process cannot be listed, and one in flight is in no table, so that the sizes of those tables (`FDSize`) bound
+nothing. If each worker were charged for what its table could hold, one function could have its neighbours ended.
 """
 
 import resource
@@ -18,7 +19,7 @@ from updraft_server.linux.descriptors_in_flight import limit_of_workers
 
 
 def limit_resources(*, file_bytes: int, descriptors: int) -> None:
-    """Hold the limits in this process for good; what is tighter already stays.
+    """Set the limits in this process for good; tighter ones stay.
 
     Raising a hard limit takes CAP_SYS_RESOURCE, which a worker gives up.
     """

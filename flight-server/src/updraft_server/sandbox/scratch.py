@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points libraries to a worker's scratch directory, where they would otherwise write to a place that all share."""
+"""Redirection of libraries to a worker's scratch directory, away from places that all workers share."""
 
 import contextlib
 import os
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _TEMPORARY = ("TMPDIR", "TEMP", "TMP", "JOBLIB_TEMP_FOLDER")
-# Libraries that fail, rather than do without, where they cannot write their cache.
+# Libraries that fail if they cannot write their cache.
 _CACHES = {"NUMBA_CACHE_DIR": "numba", "TRITON_CACHE_DIR": "triton"}
 
 
 def use_scratch(scratch: Path) -> None:
-    """Let temporary files of this process and its children lie in `scratch`, and caches that have no other place.
+    """Put temporary files of this process and its children into `scratch`, and caches that have no other place.
 
-    HOME stays where it is a directory: models and settings that the operator has put there are found. The same goes
-    for its cache directory.
+    HOME stays if it is a directory, so that models and settings which the operator has put there are found. Its cache
+    directory stays too if it exists.
     """
     path = str(scratch)
     home = os.environ.get("HOME", "")
@@ -27,24 +27,24 @@ def use_scratch(scratch: Path) -> None:
     if not Path(home, ".cache").is_dir():
         changes["XDG_CACHE_HOME"] = f"{path}/cache"
     os.environ.update(changes)
-    # It remembers what it found first, in the zygote perhaps.
+    # tempfile remembers the directory that it found first, perhaps in the zygote.
     tempfile.tempdir = None
 
 
 # Directories of a home that several programs share; each program makes its own part when it needs it.
 _SHARED_BY_PROGRAMS = ("", ".cache", ".config", ".local", ".local/share", ".local/state")
-# Hidden: a worker begins in a directory in which functions see nothing.
+# Hidden, so that a worker's directory looks empty to functions at the start.
 _OWN_HOME = ".home"
 _CACHE_HOME = "XDG_CACHE_HOME"
-# A link costs 25 microseconds, and another file in the scratch directory.
+# A link costs 25 microseconds, and one more file in the scratch directory.
 _MOST_ENTRIES = 256
 
 
 def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
     """Give this process and its children a home below `scratch`, for libraries that keep caches in one.
 
-    Links in it lead to all that lies in the user's own, which can be read. The user's stays where it may be written,
-    has too much in it, or cannot be listed.
+    Links in it lead to everything in the user's own home, which can be read. The user's home stays in place if it is
+    writable, has too many entries, or cannot be listed.
     """
     users = Path(os.environ.get("HOME", ""))
     is_writable = any(users.resolve().is_relative_to(os.path.realpath(path)) for path in writable_paths)
@@ -64,7 +64,7 @@ def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
         except OSError:
             if not name:
                 return
-            # It stays a link.
+            # The directory stays a link.
             continue
         directory = f"{own}/{name}".rstrip("/")
         if name and directory.rpartition("/")[0] not in directories:

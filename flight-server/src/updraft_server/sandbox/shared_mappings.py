@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets `mmap.mmap(-1, length)` share memory in workers, whose filter refuses shared memory that has no file.
+"""Replacement of `mmap.mmap` that can share memory in workers, whose filter refuses shared memory without a file.
 
-What a process no longer maps of such memory stays and counts in no process. A file without a name in /dev/shm does the
-same for a function and the children that it forks, and counts there. Programs, children of multiprocessing's `spawn`
-among them, have Python's own class, which fails there unless it is told MAP_PRIVATE.
+After a process unmaps such memory, it stays and counts in no process. A file without a name in /dev/shm does the same
+for a function and the children that it forks, and counts there. Other programs, including children of multiprocessing's
+`spawn`, have Python's own class, which fails there unless it is told MAP_PRIVATE.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from typing import IO, Any
 
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
-# NVIDIA's driver library may map host memory so: what a GPU could need goes before a limit.
+# NVIDIA's driver library may map host memory this way, and the needs of a GPU come before a limit.
 _DRIVER_THAT_NEEDS_THEM = Path("/dev/nvidiactl")
 
 
 class _Keeping(enum.Enum):
-    """Where shared memory without a file is kept."""
+    """Place where shared memory without a file is kept."""
 
     BY_THE_KERNEL = enum.auto()
     IN_FILES = enum.auto()
     PRIVATELY = enum.auto()
-    """Where there is nobody to share it with."""
+    """For a process that has nobody to share it with."""
 
 
 class SharedMapping(mmap.mmap):
-    """As `mmap.mmap`, but for shared memory without a file once this process is a worker."""
+    """Same as `mmap.mmap`, except for shared memory without a file once this process is a worker."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class SharedMapping(mmap.mmap):
         offset: int = 0,
         **newer: Any,
     ) -> "SharedMapping":
-        """Take what the `mmap.mmap` of this Python takes; raises OSError where no directory has room."""
+        """Take the arguments of this Python's `mmap.mmap`; raises OSError if no directory has room."""
         is_shared = flags & mmap.MAP_SHARED and access != mmap.ACCESS_COPY
         if fileno != -1 or not is_shared or length <= 0 or SharedMapping.keeping is _Keeping.BY_THE_KERNEL:
             return super().__new__(cls, fileno, length, flags, prot, access, offset, **newer)
@@ -64,31 +64,31 @@ class SharedMapping(mmap.mmap):
                     named = flags & ~mmap.MAP_ANONYMOUS
                     return super().__new__(cls, file.fileno(), length, named, prot, access, offset, **newer)
             except OSError as error:
-                # There is none, or no room, or it is not for this worker, or nothing in it may be executed.
+                # The directory is missing, full, closed to this worker, or mounted without execution.
                 problem = error
         explained = f"{length} bytes of shared memory: {problem.strerror}; private memory (MAP_PRIVATE) needs no file"
         raise OSError(problem.errno, explained) from problem
 
 
 def are_shared_mappings_refused() -> bool:
-    """Whether workers of this machine can do without shared memory that has no file."""
+    """Return whether workers of this machine can do without shared memory that has no file."""
     return not _DRIVER_THAT_NEEDS_THEM.exists()
 
 
 def replace_mmap() -> None:
-    """Put the class in the place of Python's own, before anything imports that by name; it does the same so far."""
+    """Replace Python's own class before anything imports it by name; for now it behaves the same."""
     SharedMapping.__name__ = SharedMapping.__qualname__ = "mmap"
     SharedMapping.__module__ = "mmap"
     vars(mmap)["mmap"] = SharedMapping
 
 
 def keep_in_files() -> None:
-    """Let shared memory be files without a name in /dev/shm, or in the directory of temporary files, from here on."""
+    """Keep shared memory from here on in files without a name, in /dev/shm or in the directory of temporary files."""
     SharedMapping.keeping = _Keeping.IN_FILES
 
 
 def keep_private() -> None:
-    """Let shared memory be private in this process, which starts no others."""
+    """Make shared memory private in this process, which starts no others."""
     SharedMapping.keeping = _Keeping.PRIVATELY
 
 

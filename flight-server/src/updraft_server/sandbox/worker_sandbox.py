@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every worker gives up in its first moments: new privileges, capabilities, and calls to the kernel.
+"""Sandbox that every worker enters in its first moments: it gives up new privileges, capabilities, and system calls.
 
 The zygote makes it once and lets a child try it, since kernels, container runtimes and their own sandboxes differ in
-ways that no version tells. A layer that the trial found is applied in every worker, which does not live without it.
+ways that no version tells. A layer that worked in the trial is applied in every worker, which ends if it fails.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ _INIT_PID = 1
 
 
 class WorkerSandbox:
-    """Made in the zygote; entered in each worker."""
+    """Sandbox that is made in the zygote and entered in each worker."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class WorkerSandbox:
         shared_memory: str = "machine",
         writable_paths: Sequence[str] | None = None,
     ) -> None:
-        """Find out which layers there are.
+        """Find out which layers are available.
 
         Args:
-            restricted: With neither network nor subprocesses.
+            restricted: Whether workers have neither network nor subprocesses.
             shared_memory: Which /dev/shm workers have, as the setting of that name says.
-            writable_paths: Whose files workers may change, beside their own; None: everybody's.
+            writable_paths: Paths that workers may change, beside their own; None allows all.
         """
         self._pool = pool_processes()
         self._shared_memory = shared_memory
         self._writable_paths = writable_paths
-        # As much as the kernel gives a /dev/shm of its own accord, but of the container's memory.
+        # Half of the container's memory, as the kernel by default gives /dev/shm half of the machine's.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
         rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
@@ -87,8 +87,8 @@ class WorkerSandbox:
     def shared_memory(self) -> SharedMemoryUse:
         """Session functions that may use /dev/shm.
 
-        Where a pool alone uses the one of its pod it removes what functions leave there; that of a machine is full of
-        files of others.
+        A pool that alone uses the /dev/shm of its pod removes what functions leave there; that of a machine is full of
+        other users' files.
         """
         if self.has_own_shared_memory or self._shared_memory == "machine":
             return SharedMemoryUse.ALL
@@ -103,25 +103,25 @@ class WorkerSandbox:
 
     @property
     def terminals(self) -> bool:
-        """Whether each worker has terminals of its own: functions may use no others."""
+        """Whether each worker has terminals of its own; functions may not use any others."""
         return self._has(TERMINALS)
 
     @property
     def refuses_shared_mappings(self) -> bool:
-        """Whether shared memory of workers needs a file: `shared_mappings` gives it one."""
+        """Whether shared memory of workers needs a file, which `shared_mappings` provides."""
         return are_shared_mappings_refused() and any(layer.name == SECCOMP and layer.is_on for layer in self.layers)
 
     def new_shared_memory(self) -> int | None:
-        """The descriptor of what will be one worker's /dev/shm; None where it has none of its own; raises OSError."""
+        """Return the descriptor of one worker's future /dev/shm, or None if it has none of its own; raises OSError."""
         return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
 
     def enter(self, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
         """Confine this process, a worker that was just forked, for good; raises OSError.
 
         Args:
-            front_pid: The front that the worker is for, or 0 where its number means nothing here.
-            shared_memory: From `new_shared_memory`.
-            scratch: The directory that is the worker's own.
+            front_pid: Process id of the worker's front, or 0 if it means nothing here.
+            shared_memory: Descriptor from `new_shared_memory`.
+            scratch: The worker's own directory.
         """
         forbid_new_privileges()
         for layer in self.layers:
@@ -134,11 +134,11 @@ class WorkerSandbox:
                 keep_in_files()
 
     def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
-        """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`).
+        """Apply one layer. Landlock is missing here: a worker confines itself when it gets its owner (`owner_files`).
 
         The restricted profile is a part of the filter.
         """
-        # Mounts come first, since they take a capability; of these what is written to goes over what is read only.
+        # Mounts come first, since they take a capability. Among them, writable mounts go over read-only ones.
         if layer == READ_ONLY_FILES:
             writable = [*(self._writable_paths or ()), SHARED_MEMORY_PATH]
             mount_read_only(writable if scratch is None else [*writable, str(scratch)])
@@ -164,7 +164,7 @@ class WorkerSandbox:
         seccomp.install(self._filter.filled(**self._pool, **own))
 
     def _try_layers(self) -> Mapping[str, str]:
-        """What each layer lacks, in a child that is for this only."""
+        """Try every layer in a child that exists only for this, and return what each one lacks."""
         forbid_new_privileges()
         return {layer.name: self._lack(layer.name) for layer in self.layers}
 
@@ -192,12 +192,12 @@ def restrict() -> None:
 
 def _calls_problem() -> str:
     if not seccomp.is_filtered():
-        return "the kernel took the filter and does not use it"
+        return "the kernel accepted the filter but does not use it"
     number = call_number("pidfd_send_signal")
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without a filter it is a bad descriptor, or a call that this kernel does not know.
+    # Without a filter the error is a bad descriptor, or a call that this kernel does not know.
     libc.syscall(number, -1, 0, None, 0)
-    return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel took the filter and does not obey it"
+    return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel accepted the filter but does not enforce it"
 
 
 def _capabilities_problem() -> str:
@@ -210,13 +210,13 @@ def _memory_problem() -> str:
 
 
 def _files_problem() -> str:
-    return "" if landlock.landlock_version() >= landlock.LEAST_VERSION else "this kernel has no Landlock of use"
+    return "" if landlock.landlock_version() >= landlock.LEAST_VERSION else "this kernel has no usable Landlock"
 
 
 def _scopes_problem() -> str:
     if landlock.landlock_version() >= landlock.SCOPES_SINCE:
         return ""
-    return "this kernel's Landlock does not know signals and abstract sockets"
+    return "this kernel's Landlock does not cover signals and abstract sockets"
 
 
 def _restriction_problem() -> str:
@@ -228,15 +228,15 @@ def _restriction_problem() -> str:
 
 
 def _read_only_files_problem() -> str:
-    return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "what was made read-only is not"
+    return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "the file system is still writable"
 
 
 def _shared_memory_problem() -> str:
-    return "" if os.path.ismount(SHARED_MEMORY_PATH) else "what was mounted is not there"
+    return "" if os.path.ismount(SHARED_MEMORY_PATH) else f"{SHARED_MEMORY_PATH} is not mounted"
 
 
 def _terminals_problem() -> str:
-    return "" if os.path.ismount(TERMINALS_PATH) else "what was mounted is not there"
+    return "" if os.path.ismount(TERMINALS_PATH) else f"{TERMINALS_PATH} is not mounted"
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
@@ -253,7 +253,7 @@ _PROBLEMS: Mapping[str, Callable[[], str]] = {
 
 
 def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """What the trial returns in a child process; raises RuntimeError when the child does not answer."""
+    """Return what the trial returns in a child process; raises RuntimeError if the child does not answer."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -268,6 +268,6 @@ def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, st
         answer = pipe.read()
     os.waitpid(child, 0)
     if not answer:
-        raise RuntimeError("the trial of the workers' sandbox failed: without it nobody knows which layers are on")
+        raise RuntimeError("the trial of the workers' sandbox failed: the pool cannot tell which layers are on")
     lacks: Mapping[str, str] = json.loads(answer)
     return lacks

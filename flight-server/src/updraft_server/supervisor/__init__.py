@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts, watches and replaces the front and the zygote. Imports `ipc` and `linux`, never what it watches."""
+"""Supervisor: starts, watches and replaces front and zygote. Imports `ipc` and `linux`, never what it watches."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules and functions that end or hang the process that loads them: a pool goes on without them."""
+"""Loads that end or hang their process: a pool goes on without those modules and functions."""
 
 import dataclasses
 import json
@@ -9,34 +9,38 @@ from collections.abc import Mapping
 from updraft.service.child import describe_exit
 from updraft_server.ipc.load import Load
 
-# Whoever is short of memory may kill a zygote that does nothing wrong; not twice at the same place.
+# A kill may come from outside, for want of memory, although the zygote did nothing wrong, but not twice at the same
+# place.
 _OTHERS_KILL = -signal.SIGKILL
-# A zygote is told of them in its environment, where a variable holds 128 KiB. More deaths are deaths as any other.
+# A zygote gets the faults in its environment, where a variable holds 128 KiB. Further deaths count like any others.
 _MOST_BYTES = 64 * 1024
 
 
 class BrokenLoads:
-    """Those of one pool, until its functions are loaded again."""
+    """Broken loads of one pool, until its functions are loaded again."""
 
     def __init__(self) -> None:
         self._faults: dict[Load, str] = {}
         self._size_bytes = 0
         self._ended: set[Load] = set()
-        """Those of the faults with which a zygote has ended: no other one can, unless its code lies."""
+        """Broken loads that have ended a zygote. They can end another one only by falsifying its loading note."""
         self._suspect: Load | None = None
-        """Ran when the last zygote was killed, maybe by others."""
+        """Load that ran when the last zygote was killed, perhaps from outside."""
 
     @property
     def faults(self) -> Mapping[Load, str]:
-        """Why each of them is left out, for whoever calls its functions."""
+        """Why each load is left out, for callers of its functions."""
         return self._faults
 
     def exceeded(self, load: Load, reason: str) -> None:
-        """Leave out what takes more time or memory than it may, from now on."""
+        """Leave out, from now on, a load that takes more time or memory than it may."""
         self._leave_out(load, reason)
 
     def ended(self, load: Load | None, code: int) -> str:
-        """Leave out what has ended its zygote; its fault, or nothing where it is not to blame or there are too many."""
+        """Leave out the load that has ended its zygote; returns its fault.
+
+        The fault is empty if the load is not to blame, or if there are too many faults.
+        """
         is_certain = code != _OTHERS_KILL or load == self._suspect or load in self._faults
         self._suspect = load
         if load is None or not is_certain or load in self._ended:
@@ -48,7 +52,7 @@ class BrokenLoads:
         return fault
 
     def forget(self) -> None:
-        """Functions are loaded as they are now."""
+        """Forget all faults, because functions are loaded as they are now."""
         self._faults.clear()
         self._ended.clear()
         self._size_bytes = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a pool's processes are started: which environment each gets, and that none outlives its parent."""
+"""Start of a pool's processes: the environment of each, and the pipe whose end ends workers with their supervisor."""
 
 import functools
 import os
@@ -7,11 +7,16 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+from updraft_server.ipc.zygote_packets import (
+    LIFELINE_VARIABLE,
+    SUPERVISOR_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
+    ZygoteSettings,
+)
 from updraft_server.linux.descriptors_in_flight import allow_more_than
 from updraft_server.supervisor.zygote_child import ZygoteChild
 
-# What a zygote and its workers inherit of the environment: nothing that could be a secret.
+# Variables that a zygote and its workers inherit: none that could hold a secret.
 _KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -27,7 +32,7 @@ _KEPT_VARIABLES = (
 _WORKER_VARIABLES = {
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
-    # Or importing pyarrow starts a thread, in a process whose threads forks would lose.
+    # Otherwise importing pyarrow starts a thread, which forks would lose.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 # One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
@@ -37,35 +42,35 @@ _GROUP_MAY_CONNECT = 0o660
 
 
 def control_listener(path: Path) -> socket.socket:
-    """The socket at which the workers' side reaches every front, one after the other: it outlives each of them."""
+    """Return the socket at which the workers' side reaches every front, one after the other; it outlives them."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # A predecessor that was killed has left it.
+    # A predecessor that was killed has left its socket behind.
     path.unlink(missing_ok=True)
     listener.bind(str(path))
-    # The workers' side may be another user of the same group; the first to come is the only one to be taken.
+    # The workers' side may be another user of the same group; only the first to connect is accepted.
     path.chmod(_GROUP_MAY_CONNECT)
     listener.listen(_BACKLOG)
     return listener
 
 
-def start_zygote(settings: ZygoteSettings, door: socket.socket) -> ZygoteChild:
-    """Start a zygote that serves the fronts that come over `door`."""
+def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
+    """Start a zygote that serves the fronts that come over `zygote_socket`."""
     allow_more_than(settings.worker.worker_descriptors)
     environment = zygote_environment(os.environ)
-    environment[SETTINGS_VARIABLE] = settings.encode()
-    environment[DOOR_VARIABLE] = str(door.fileno())
+    environment[ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
+    environment[SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
     lifeline = _lifeline(settings.workers_directory)
     environment[LIFELINE_VARIABLE] = str(lifeline)
-    return ZygoteChild(environment, [door.fileno(), lifeline])
+    return ZygoteChild(environment, [zygote_socket.fileno(), lifeline])
 
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """A pipe that nobody writes to: it ends with this process, and workers with it.
+    """Return the reading end of a pipe that nobody writes to. It ends with this process, and the workers end with it.
 
-    Their parent's death cannot tell them: a worker outlives its zygote. Whoever could write to it would end all workers
-    at once. A pipe without a name can be opened for writing by whoever holds its reading end (/proc/self/fd), past
-    Landlock; one that was made in a directory hidden from workers cannot.
+    The death of a worker's parent cannot end the worker, because it outlives its zygote. Whoever could write to the
+    pipe would end all workers at once. An unnamed pipe can be opened for writing by any holder of its reading end
+    (/proc/self/fd), past Landlock; one that was made in a directory hidden from workers cannot.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)
@@ -79,7 +84,7 @@ def _lifeline(directory: str) -> int:
 
 
 def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a zygote and its workers."""
+    """Return the environment of a zygote and its workers."""
     kept = {name: inherited[name] for name in _KEPT_VARIABLES if name in inherited}
     threads = {name: inherited.get(name, "1") for name in _THREAD_VARIABLES}
     return kept | threads | _WORKER_VARIABLES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `updraft-server serve`, `front` and `workers` do: make this process a supervisor, with a directory."""
+"""Commands `updraft-server serve`, `front` and `workers`: they make this process a supervisor, with a directory."""
 
 import contextlib
 import secrets
@@ -13,63 +13,47 @@ from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, hide_memory
 from updraft_server.settings import FrontSettings, SeparateFrontSettings, SeparateWorkersSettings, ServeSettings
+from updraft_server.supervisor.programs import FrontSupervisor, PoolSupervisor, WorkersSupervisor
 from updraft_server.supervisor.runtime_directory import claimed
-from updraft_server.supervisor.supervisor import SIGNALS, Supervisor
+from updraft_server.supervisor.supervisor import SIGNALS
 from updraft_server.supervisor.zygote_settings import SCRATCH
 
-# What is left then is removed when a pool starts here again.
+# Files still left after this time are removed when a pool starts here again.
 _CLEARING_SECONDS = 10.0
 
 
 def supervise(settings: ServeSettings) -> int:
-    """Run a whole pool until it is told to stop; the exit status."""
+    """Run a whole pool until it is told to stop; returns the exit status."""
     with (
         _supervising(settings.runtime_directory, ["front", "workers"]) as directory,
         _neighbours_token(settings, directory) as token,
         _clearing(directory / SCRATCH),
     ):
-        return _run_with_front(settings, directory, token, workers=settings)
+        return PoolSupervisor(settings, directory, token).run()
 
 
 def supervise_front(settings: SeparateFrontSettings) -> int:
-    """Run a pool's front until it is told to stop; the exit status."""
+    """Run a pool's front until it is told to stop; returns the exit status."""
     with (
         _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory,
-        # The container of the workers sees the runtime directory.
+        # The container of the workers sees the runtime directory, so the token lies elsewhere.
         tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True) as unseen,
         _neighbours_token(settings, Path(unseen)) as token,
     ):
-        return _run_with_front(settings, directory, token, workers=None)
+        return FrontSupervisor(settings, directory, token).run()
 
 
 def supervise_workers(settings: SeparateWorkersSettings) -> int:
-    """Run a pool's workers until they are told to stop and their front has gone; the exit status."""
+    """Run a pool's workers until they are told to stop and their front has gone; returns the exit status."""
     with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
-        side = Supervisor(
-            front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
-        )
-        return side.run()
-
-
-def _run_with_front(
-    front: FrontSettings, directory: Path, neighbours_token_file: Path | None, *, workers: ServeSettings | None
-) -> int:
-    """Run a front, whose directory is the supervisor's own, with its workers where it has them here."""
-    side = Supervisor(
-        front=front,
-        workers=workers,
-        directory=directory,
-        front_directory=directory,
-        neighbours_token_file=neighbours_token_file,
-    )
-    return side.run()
+        return WorkersSupervisor(settings, directory, settings.front_directory.absolute()).run()
 
 
 @contextlib.contextmanager
 def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
-    """Make this process a supervisor of these halves, whose directory this is; None makes one for the time."""
+    """Make this process a supervisor of these halves, with this directory; None makes a temporary one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    # Done before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()
@@ -83,7 +67,7 @@ def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_rea
 
 @contextlib.contextmanager
 def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path | None]:
-    """A new file with the token that this machine's users need for metrics and status; None: they need none.
+    """Make a file with the token that this machine's users need for metrics and status; None if they need none.
 
     No worker may see the directory.
     """
@@ -91,7 +75,7 @@ def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path
         yield None
         return
     path = directory.absolute() / "metrics-token"
-    # What a pool that was killed has left may be anybody's by now.
+    # A file that a killed pool has left may belong to anybody by now.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_urlsafe(32) + "\n")
@@ -103,7 +87,7 @@ def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path
 
 @contextlib.contextmanager
 def _clearing(scratch: Path) -> Iterator[None]:
-    """Remove what functions have left, once the block has ended all of their processes."""
+    """Remove the files that functions have left, once the block has ended all of their processes."""
     try:
         yield
     finally:
@@ -111,7 +95,7 @@ def _clearing(scratch: Path) -> Iterator[None]:
 
 
 def _clear(scratch: Path) -> None:
-    """Remove what functions have left; its processes have ended."""
+    """Remove the files that functions have left; their processes have ended."""
     with contextlib.suppress(OSError):
         if not empty_directory(str(scratch), within_seconds=_CLEARING_SECONDS):
             sys.stderr.write(f"updraft-server: something is left in {scratch}\n")

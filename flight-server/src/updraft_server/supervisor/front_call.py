@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How PID 1 of the workers' side reaches the front of another supervisor, and its successors."""
+"""Connection from PID 1 of the workers' side to the front of another supervisor, and to its successors."""
 
 import enum
 import fcntl
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from updraft_server.ipc.control import Greeting, connected, greeting, new_secret
 
-# How often it is said that a front is looked for; one that has just started takes a connection in a moment.
+# Interval between complaints, and the time that a freshly started front may take to accept a connection.
 _COMPLAINT_SECONDS = 10.0
 _MOMENT_SECONDS = 2.0
 
 
 class News(enum.Enum):
-    """What has become of the front since the last look."""
+    """Change of the front since the last look."""
 
     NONE = "nothing"
     TAKEN = "it has taken this side's connection"
@@ -25,19 +25,19 @@ class News(enum.Enum):
 
 
 class FrontCall:
-    """The connection to whichever front serves now. A supervisor looks now and then, and on every SIGIO."""
+    """Connection to the front that serves now. A supervisor looks at it now and then, and on every SIGIO."""
 
     def __init__(self, path: Path) -> None:
-        """`path` is where fronts listen."""
+        """Start without a connection; fronts listen at `path`."""
         self.control: socket.socket | None = None
-        """Leads to the front; None until it has taken it."""
+        """Connection to the front; None until the front has taken it."""
         self._path = path
         self._secret = new_secret()
         self._calling: socket.socket | None = None
         self._next_complaint_seconds = 0.0
 
     def look(self) -> News:
-        """Look whether the front is still there; never waits."""
+        """Check whether the front is still there; never waits."""
         if self.control is None or greeting(self.control) is not Greeting.GONE:
             return News.NONE
         self.control.close()
@@ -45,7 +45,7 @@ class FrontCall:
         return News.LOST
 
     def call(self) -> News:
-        """Try to reach a front, further than the last time; never waits."""
+        """Go on trying to reach a front; never waits."""
         if self._calling is None:
             self._call()
         said = greeting(self._calling) if self._calling is not None else Greeting.GONE
@@ -65,6 +65,6 @@ class FrontCall:
         if self._calling is None:
             return
         self._next_complaint_seconds = max(self._next_complaint_seconds, time.monotonic() + _MOMENT_SECONDS)
-        # News on it, its end too, come as SIGIO: what user code could connect meanwhile ends at once.
+        # Its events, including its end, come as SIGIO, so that user code that could connect meanwhile is ended at once.
         fcntl.fcntl(self._calling, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._calling, fcntl.F_SETFL, fcntl.fcntl(self._calling, fcntl.F_GETFL) | os.O_ASYNC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of all that became a child of this process, whoever had started it."""
+"""Reaping of all children of this process, whoever started them."""
 
 import os
 from collections.abc import Iterable
@@ -9,18 +9,18 @@ from updraft_server.linux.process_control import kill_group
 
 
 def next_ended() -> int | None:
-    """A child that has ended, still to be reaped."""
+    """Return a child that has ended and is not reaped yet, or None."""
     return _ended_of(os.P_ALL, 0)
 
 
 def has_ended(pid: int) -> bool:
-    """Whether this child has ended, and is still to be reaped."""
+    """Return whether this child has ended and is not reaped yet."""
     return _ended_of(os.P_PID, pid) is not None
 
 
 def reap(pid: int) -> int:
-    """End the group of a child that has ended, and forget it; its exit code, or less than zero the signal."""
-    # Not reaped yet, so the number still names its own group.
+    """End the group of a child that has ended, and reap the child; returns its exit code, or minus its signal."""
+    # The child is not reaped yet, so its number still names its own group.
     kill_group(pid)
     _, wait_status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(wait_status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory in which a pool's processes find each other: private, and used by one pool only."""
+"""Directory in which a pool's processes find each other: private, and used by one pool only."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FRONT_SOCKET = "front.sock"
-# The longest path that fits the address of a Unix socket, which ends with a zero.
+# Longest path that fits the address of a Unix socket, which ends with a zero byte.
 _MAX_SOCKET_PATH_BYTES = 107
 _WRITABLE_FOR_OTHERS = 0o022
 _GROUP_MAY_READ = 0o750
@@ -40,7 +40,7 @@ def claimed(directory: Path, halves: Iterable[str], *, group_may_read: bool = Fa
 
 
 def _check_private(directory: Path) -> None:
-    """Who may write here, or point a link elsewhere, could stand in for the pool's processes."""
+    """Raise OSError if others could write here or redirect a link, and so stand in for the pool's processes."""
     for status in (directory.lstat(), directory.stat()):
         if status.st_uid not in (0, os.geteuid()):
             raise _error(

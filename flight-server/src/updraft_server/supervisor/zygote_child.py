@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zygote as its supervisor holds it: what it loads has its own time."""
+"""Zygote as its supervisor holds it: while it loads an author's code, that load's own limits apply."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,56 +11,56 @@ from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
 from updraft_server.linux.process_trees import process_trees
 
-# Of all that there is. With more than all, the kernel may end the whole container.
+# Share of all memory. If a zygote takes more than all, the kernel may end the whole container.
 _MOST_MEMORY = 0.9
-# Of those that have run, the ones that took the most memory: only one of these is ever at fault.
+# Number of loads that are remembered, those that took the most memory: only one of these is ever at fault.
 _MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
 
 
 class Excess(NamedTuple):
-    """A load that has to be left out."""
+    """Load that has to be left out."""
 
     load: Load
     reason: str
 
 
 class LoadWatch:
-    """What a zygote takes for its load, of time and memory, in looks that come every `heartbeat.INTERVAL_SECONDS`.
+    """Watch over the time and memory of a zygote's load, in looks that come every `heartbeat.INTERVAL_SECONDS`.
 
-    Looks are counted and no clock is read: time in which the supervisor stood still itself does not count.
+    It counts looks and reads no clock, so time in which the supervisor itself stood still does not count.
     """
 
     def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
-        """Nothing is known yet.
+        """Start before the first look.
 
         Args:
-            note: What the zygote says of its load.
-            memory_bytes: What it takes now, with the processes that it has started.
-            all_bytes: The memory that there is.
+            note: Note in which the zygote records its load.
+            memory_bytes: Returns the memory that the zygote uses now, with the processes that it has started.
+            all_bytes: Memory of the container or machine.
         """
         self._note = note
         self._memory_bytes = memory_bytes
         self._all_bytes = all_bytes
         self.load: Load | None = None
-        """What it ran at the last look; None where that was no code of an author."""
+        """Load at the last look; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, as of the last look."""
+        """Why the zygote has to end, as of the last look; None if it need not."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
-        """By how much memory has grown while each has been running, of at most `_MOST_LOADS`."""
+        """Growth of the memory during each load, for at most `_MOST_LOADS` of them."""
 
     def look(self) -> None:
-        """Look once more."""
+        """Check the load, its time and its memory once more."""
         before, self.load = self.load, self._note.read()
         self._turns = self._turns + 1 if self.load is not None and self.load == before else 0
         self.excess = None if self.load is None else self._late(self.load) or self._too_large(self.load)
 
     @property
     def patience(self) -> str:
-        """What to tell an operator who waits, at this look; mostly nothing."""
+        """Message for an operator who waits, at this look; usually empty."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
@@ -82,13 +82,13 @@ class LoadWatch:
         largest = max(self._grown_bytes, key=lambda each: self._grown_bytes[each])
         return Excess(
             largest,
-            f"it took {self._grown_bytes[largest]} bytes of memory, and with it all that is loaded took more than "
-            f"{most_bytes}, {_MOST_MEMORY:.0%} of what there is: it leaks, or the pool needs more memory",
+            f"it took {self._grown_bytes[largest]} bytes of memory, and everything loaded took more than {most_bytes} "
+            f"together, {_MOST_MEMORY:.0%} of all memory: it leaks, or the pool needs more memory",
         )
 
 
 class ZygoteChild(Child):
-    """A zygote. Its heart does not beat before it has loaded everything, but it says what it loads."""
+    """Zygote process. Its heartbeat starts once it has loaded everything; until then it reports what it loads."""
 
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
@@ -103,17 +103,17 @@ class ZygoteChild(Child):
 
     @property
     def load(self) -> Load | None:
-        """What it ran at the last look, or when it ended."""
+        """Load at the last look, or when it ended."""
         return self._watch.load
 
     @property
     def patience(self) -> str:
-        """What to tell an operator who waits for it, at this look; mostly nothing."""
+        """Message for an operator who waits for it, at this look; usually empty."""
         return self._watch.patience
 
     @property
     def excess(self) -> Excess | None:
-        """Why it has to end, as of the last look."""
+        """Why it has to end, as of the last look; None if it need not."""
         return self._watch.excess
 
     @property
@@ -122,12 +122,12 @@ class ZygoteChild(Child):
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:
-        """As of every child, but for the time in which it runs an author's code: that has limits of its own."""
+        """Return whether it is stuck; while it runs an author's code, only the limits of that load count."""
         self._watch.look()
         return super().is_stuck() if self.load is None else self.excess is not None
 
     def reaped(self, code: int) -> None:
-        """Note that it has ended, and at what."""
+        """Record that it has ended, and during which load."""
         super().reaped(code)
         self._watch.look()
         self._note.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a supervisor tells its zygotes, computed from the settings of the pool."""
+"""Settings of a supervisor's zygotes, computed from the settings of the pool."""
 
 import shutil
 from collections.abc import Iterable
@@ -14,18 +14,18 @@ SCRATCH = "scratch"
 
 
 def zygote_settings(settings: WorkersSettings, directory: Path, own_directories: Iterable[Path]) -> ZygoteSettings:
-    """What the zygote is to load and its workers to obey, with the directories that they need.
+    """Return the settings of the zygote and its workers, and make the directories that they need.
 
     Args:
-        settings: Those of the workers' side.
-        directory: Where these directories are made.
-        own_directories: The pool's, which workers do not see beyond what is their own.
+        settings: Settings of the workers' side.
+        directory: Directory in which the others are made.
+        own_directories: The pool's directories, of which workers see only what is their own.
     """
     directory = directory.absolute()
     files = directory / "files"
     files.mkdir(mode=0o500, exist_ok=True)
     workers = directory / "workers"
-    # What a pool that ran here before has left is of no use: its workers died with it.
+    # Records of a pool that ran here before are useless: its workers died with it.
     shutil.rmtree(workers, ignore_errors=True)
     workers.mkdir(mode=0o700)
     scratch = directory / SCRATCH
@@ -38,7 +38,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
         restricted=settings.profile == RESTRICTED,
         shared_memory=settings.shared_memory,
         model_memory_bytes=settings.model_memory_bytes,
-        # Nobody runs with less than the profile says.
+        # A pool does not run with fewer restrictions than its profile says.
         required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(
             allow_session_functions=settings.session_functions != "off",

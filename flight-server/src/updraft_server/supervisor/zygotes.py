@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
+"""Zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
 
 They are among the supervisor's children, which it watches and reaps.
 """
@@ -18,94 +18,95 @@ from updraft_server.supervisor.zygote_child import ZygoteChild
 
 FRONT = "front"
 ZYGOTE = "zygote"
-"""The one that serves."""
+"""Name of the zygote that serves."""
 _SUCCESSOR = "next zygote"
 
 
 class Zygotes:
-    """One serves at a time; a successor takes its place once it has loaded the functions."""
+    """Zygotes, of which one serves; a successor takes its place once it has loaded the functions."""
 
     def __init__(self, settings: ZygoteSettings, children: dict[str, Child]) -> None:
-        """None is started yet.
+        """Start without a zygote.
 
         Args:
-            settings: What each of them is told.
-            children: The supervisor's, by their names.
+            settings: Settings of each zygote.
+            children: The supervisor's children, by their names.
         """
         self.settings = settings
-        self.door: socket.socket | None = None
-        """Leads to the one that serves; None where there is none to meet a front."""
+        self.zygote_socket: socket.socket | None = None
+        """Leads to the zygote that serves; None if no zygote can meet a front."""
         self._children = children
-        self._successors_door: socket.socket | None = None
+        self._successors_socket: socket.socket | None = None
         self._generation = 0
-        """How often functions were loaded again."""
+        """Number of times that functions were loaded again."""
         self._broken_loads = BrokenLoads()
 
     def start(self) -> None:
-        """Start the one that serves, in place of one that has ended."""
-        # The next one loads what is there now.
+        """Start a zygote that serves, in place of one that has ended."""
+        # The new zygote loads the current code itself.
         self.drop_successor()
-        self.close_door()
-        # What has retired still serves the models of its workers.
+        self.close_socket()
+        # Retired zygotes still serve the models of their workers.
         has_retired = bool(self._children.keys() - {FRONT, ZYGOTE})
-        self.door, zygotes_end = packet_pair()
+        self.zygote_socket, zygotes_end = packet_pair()
         with zygotes_end:
             self._children[ZYGOTE] = start_zygote(self._as_now(is_successor=has_retired), zygotes_end)
 
     def reload(self) -> None:
-        """Start one that loads the functions as they are now; the one that is there serves until it has."""
+        """Start a zygote that loads the functions as they are now; the current one serves until that is done."""
         self.drop_successor()
         self._broken_loads.forget()
         self._generation += 1
         self._start_successor()
 
     def succeed(self) -> bool:
-        """Let one that has loaded the functions again serve; whether there was one, which now has to meet the front.
+        """Let a zygote that has loaded the functions again serve; returns True if there was one, to meet the front now.
 
-        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. It serves on
-        if the new code has a fault that its own code lacks, so a typing mistake takes no function away.
+        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. The
+        predecessor serves on if the new code has a fault that its own code lacks, so that a typing mistake takes no
+        function away.
         """
         successor = self._children.get(_SUCCESSOR)
         if successor is None or not successor.has_started:
             return False
         if faults := _new_faults(successor, self._children[ZYGOTE]):
             self.drop_successor()
-            say(f"the functions were not loaded again, and serve on as they were: {'; '.join(faults)}")
-            if self.door is not None:
-                refuse_reload(self.door, "; ".join(faults))
+            say(f"the functions were not reloaded, and the previous ones stay in use: {'; '.join(faults)}")
+            if self.zygote_socket is not None:
+                refuse_reload(self.zygote_socket, "; ".join(faults))
             return False
         retired = self._children.pop(ZYGOTE)
         self._children[f"retired zygote {retired.pid}"] = retired
         self._children[ZYGOTE] = self._children.pop(_SUCCESSOR)
-        self.close_door()
-        self.door, self._successors_door = self._successors_door, None
+        self.close_socket()
+        self.zygote_socket, self._successors_socket = self._successors_socket, None
         return True
 
     def kill_excessive(self, name: str, child: Child) -> bool:
-        """Kill a zygote whose load takes more than it may, and leave that out from now on; whether this is one."""
+        """Kill a zygote whose load exceeds a limit, and leave out that load from now on; returns False for others."""
         excess = child.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
         self._broken_loads.exceeded(excess.load, excess.reason)
-        say(f"the {name} is killed: {excess.load.fault(excess.reason)}")
+        say(f"killing the {name}: {excess.load.fault(excess.reason)}")
         child.kill()
         return True
 
     @property
     def is_running_code(self) -> bool:
-        """Whether the one that serves ran an author's code when it was looked at last, or when it ended."""
+        """Whether the serving zygote ran an author's code at the last look, or when it ended."""
         return _load_of(self._children[ZYGOTE]) is not None
 
     def ended(self, code: int) -> str:
-        """The one that serves has ended: why what it was loading is left out from now on; empty where nothing is."""
+        """Handle the end of the serving zygote; returns the fault of a load that is now left out, or an empty text."""
         return self._broken_loads.ended(_load_of(self._children[ZYGOTE]), code)
 
     def other_ended(self, name: str, code: int, *, is_wanted: bool) -> bool:
-        """One that does not serve has ended; whether it had workers, which live on.
+        """Handle the end of a zygote that does not serve; returns whether it had workers, which live on.
 
         Args:
-            name: Which.
-            code: How.
+            name: Name of the zygote.
+            code: Exit code, or minus the signal.
             is_wanted: Whether functions are still to be loaded again.
         """
         zygote = self._children.pop(name)
@@ -115,39 +116,39 @@ class Zygotes:
             return bool(code)
         self.drop_successor()
         if not (fault := self._broken_loads.ended(_load_of(zygote), code)):
-            say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
+            say(f"the {name} {describe_exit(code)} while it loaded the functions: the previous ones stay in use")
         elif is_wanted:
-            say(f"{fault}: another {name} is started without it")
+            say(f"{fault}: starting another {name} without it")
             self._start_successor()
         return False
 
     def drop_successor(self) -> None:
-        """Have one that has not taken over yet ended, if it lives."""
-        if self._successors_door is not None:
-            self._successors_door.close()
-            self._successors_door = None
+        """End a successor that has not taken over yet, if there is one."""
+        if self._successors_socket is not None:
+            self._successors_socket.close()
+            self._successors_socket = None
         successor = self._children.pop(_SUCCESSOR, None)
         if successor is not None:
             successor.kill()
             successor.forget()
 
-    def close_door(self) -> None:
-        """No front comes to the one that serves any more."""
-        if self.door is not None:
-            self.door.close()
-            self.door = None
+    def close_socket(self) -> None:
+        """Close the socket of the serving zygote: no further front comes to it."""
+        if self.zygote_socket is not None:
+            self.zygote_socket.close()
+            self.zygote_socket = None
 
     def _start_successor(self) -> None:
         try:
-            self._successors_door, zygotes_end = packet_pair()
+            self._successors_socket, zygotes_end = packet_pair()
             with zygotes_end:
                 self._children[_SUCCESSOR] = start_zygote(self._as_now(is_successor=True), zygotes_end)
         except OSError as error:
             self.drop_successor()
-            say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the functions serve on as they were")
+            say(f"the {_SUCCESSOR} cannot be started: {error.strerror}: the previous functions stay in use")
 
     def _as_now(self, *, is_successor: bool) -> ZygoteSettings:
-        """The settings of one that is started now."""
+        """Return the settings of a zygote that is started now."""
         return dataclasses.replace(
             self.settings,
             generation=self._generation,
@@ -165,5 +166,5 @@ def _new_faults(successor: Child, serving: Child) -> list[str]:
 
 
 def _load_of(zygote: Child) -> Load | None:
-    """What it was loading when it was looked at last, or when it ended."""
+    """Return the load at the last look, or when the zygote ended."""
     return zygote.load if isinstance(zygote, ZygoteChild) else None

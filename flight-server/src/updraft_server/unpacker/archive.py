@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks one tar archive within bounds that are checked before the library allocates what a header asks for.
+"""Unpacking of one tar archive, within bounds that are checked before the library allocates what a header asks for.
 
 `tarfile` reads long names, pax headers and sparse maps into memory, by the sizes that their headers claim, before its
 caller sees a member. `_BoundedFile` stands between the two and counts what each member's headers read.
@@ -15,34 +15,34 @@ from typing import IO, Any
 from updraft_server.ipc.unpacking import UnpackBounds
 
 _MAX_DATA_READ_BYTES = 1024 * 1024
-# What an archive's own names cause, on any disk: another pool could unpack it no better.
+# Errors that an archive's own names cause on any disk: another pool could not unpack it either.
 _FAULTS_OF_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
 )
-# Landlock's answer to a path that leads out, and that of RLIMIT_FSIZE to a file that grows beyond the archive.
+# Landlock's error for a path that leads out, and that of RLIMIT_FSIZE for a file that grows beyond the archive.
 _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
-# For the workers' side too, which may be another user.
+# Readable for the workers' side too, which may be another user.
 _READABLE = 0o444
 _EXECUTABLE = 0o555
-# Asked for beyond what is needed now, as a part of it: an archive of any size asks a few dozen times.
+# Extra room in each request, as a part of what is needed: an archive of any size then asks a few dozen times.
 _MORE_ROOM = 1 / 16
 
 AskForRoom = Callable[[int], None]
-"""Returns once so many bytes of the disk are granted in all."""
+"""Function that returns once this many bytes of the disk are granted in all."""
 
 
 class RefusedArchiveError(Exception):
-    """The archive is not one that may be unpacked; the message goes on after the name of the artifact."""
+    """Raised for an archive that must not be unpacked; the message follows the name of the artifact."""
 
 
 def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
-    """Unpack into the empty directory; raises RefusedArchiveError, and OSError for what is the host's fault."""
+    """Unpack into the empty directory; raises RefusedArchiveError, or OSError if the host is at fault."""
     try:
         _unpack(file, directory, bounds, ask)
     except RefusedArchiveError:
         raise
     except (tarfile.OutsideDestinationError, tarfile.LinkOutsideDestinationError) as error:
-        # Its own words say where the pool keeps artifacts.
+        # The library's message says where the pool keeps artifacts.
         raise _no_archive(f"{error.tarinfo.name!r} leads outside of it") from None
     except OSError as error:
         if error.errno in _FAULTS_OF_NAMES or error.errno in _FAULTS_OF_BOUNDS:
@@ -75,14 +75,14 @@ def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRo
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) -> None:
-    # For a target that is not there the library would search all headers that follow, at once.
+    # For a missing target the library would search all headers that follow, at once.
     if member.islnk() and not os.path.exists(os.path.join(directory, member.linkname)):
         raise _no_archive(f"linkname {member.linkname!r} not found")
     archive.extract(member, directory, filter="data")
 
 
 def _make_read_only(directory: str) -> None:
-    """Files only: the store has to be able to delete what is in the directories."""
+    """Make the files read-only, not the directories: the store has to be able to delete their contents."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)
@@ -91,13 +91,13 @@ def _make_read_only(directory: str) -> None:
 
 
 class _Archive(tarfile.TarFile):
-    """The library's own, which keeps every member for the time of the archive unless it is told to forget them."""
+    """tarfile's own class, which keeps every member until the end of the archive unless it is told to forget them."""
 
     members: list[tarfile.TarInfo]
 
 
 class _Counts:
-    """What the members so far come to."""
+    """Totals of the members so far."""
 
     def __init__(self, bounds: UnpackBounds) -> None:
         self._bounds = bounds
@@ -106,7 +106,7 @@ class _Counts:
         self._total_bytes = 0
 
     def add(self, member: tarfile.TarInfo) -> None:
-        """Raises RefusedArchiveError for a member that goes beyond a bound, before anything of it is written."""
+        """Count a member; raises RefusedArchiveError if it exceeds a bound, before anything of it is written."""
         bounds = self._bounds
         self._members += 1
         if self._members > bounds.members:
@@ -134,10 +134,10 @@ class _Counts:
 
 
 class _Room:
-    """Disk that the entries take, asked for before they are made.
+    """Disk room of the entries, requested before they are made.
 
-    Counts what they can take at most: a hole as bytes, a name that comes again as another entry. The front measures the
-    tree afterwards.
+    It counts the most that they can take: a hole as bytes, a name that comes again as another entry. The front measures
+    the tree afterwards.
     """
 
     def __init__(self, directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
@@ -149,7 +149,7 @@ class _Room:
         self._entries = 0
 
     def grow(self, member: tarfile.TarInfo) -> None:
-        """Have room for a member, and for the directories above it that are not there yet."""
+        """Get room for a member, and for the missing directories above it."""
         block_bytes, entry_bytes = self._bounds.block_bytes, self._bounds.entry_bytes
         directories = self._missing_directories(member.name) + member.isdir()
         self._blocks += directories + -(-member.size // block_bytes)
@@ -169,7 +169,7 @@ class _Room:
 
 
 class _BoundedFile:
-    """The archive as `tarfile` may read it."""
+    """Archive as `tarfile` may read it."""
 
     def __init__(self, file: IO[bytes], header_bytes: int) -> None:
         self._file = file
@@ -177,15 +177,15 @@ class _BoundedFile:
         self._left_bytes: int | None = None
 
     def expect_headers(self) -> None:
-        """The headers of a member come, all together within their bound."""
+        """Expect the headers of a member, which share one bound."""
         self._left_bytes = self._header_bytes
 
     def expect_data(self) -> None:
-        """The bytes of a member come, in small reads."""
+        """Expect the data of a member, in small reads."""
         self._left_bytes = None
 
     def read(self, size: int) -> bytes:
-        """Raises RefusedArchiveError before more than the bound is allocated."""
+        """Read `size` bytes; raises RefusedArchiveError before more than the bound is allocated."""
         limit_bytes = _MAX_DATA_READ_BYTES if self._left_bytes is None else self._left_bytes
         if not 0 <= size <= limit_bytes:
             raise _no_archive(f"the headers of a member have more than {self._header_bytes} bytes")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: gives up what it does not need, unpacks standard input into its working directory, says how that went.
+"""Program of an unpacker: gives up its rights, unpacks standard input into its working directory, reports the outcome.
 
-Started with an emptied environment and no descriptor but the archive and the socket to the front, its standard output.
+It starts with an empty environment and two descriptors: the archive, and as standard output the socket to the front.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ def main() -> None:
 
 
 def _give_up(bounds: UnpackBounds) -> None:
-    """For good: limits are hard, and hold before the first byte of the archive is read."""
+    """Give up rights for good: the limits are hard, and hold before the first byte of the archive is read."""
     die_first()
     hide_memory()
     forbid_new_privileges()
-    # The library that it still reads may be another's.
+    # Python's library, which it still reads, may belong to another user.
     give_up_capabilities(but=DAC_READ_SEARCH)
     for kind, limit in (
         (resource.RLIMIT_AS, bounds.memory_bytes),
@@ -49,12 +49,12 @@ def _give_up(bounds: UnpackBounds) -> None:
         hard = resource.getrlimit(kind)[1]
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (allowed, allowed))
-    # Between the two comes SIGXCPU, which tells this end from others.
+    # SIGXCPU comes between the two limits, and tells this end from others.
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
-    # The library imports a codec now and then.
+    # Python's library imports a codec now and then.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))
     with contextlib.suppress(OSError):
-        # A kernel, or the sandbox that a container runs in, may have no filters.
+        # Some kernels, and the sandboxes of some containers, have no filters.
         refuse_calls()
 
 

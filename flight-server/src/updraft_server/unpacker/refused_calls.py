@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system calls that an unpacker is refused: all that reach beyond its archive and its directory.
+"""System calls that the kernel refuses to an unpacker: all that reach beyond its archive and its directory.
 
-Landlock, where there is one, decides which files it opens. It leaves signals (before version 6), sockets but TCP, and
-owners of files: an archive that took an unpacker over could end the front by its number without these rules.
-What opens archives needs nothing of what a function may do, so that hardly any rule looks at an argument.
+Landlock, if there is one, decides which files it opens. Landlock does not cover signals (before version 6), sockets
+other than TCP, and owners of files: without these rules, an archive that took over an unpacker could kill the front by
+its process id. Opening archives needs nothing of what functions need, so hardly any rule looks at an argument.
 """
 
 import errno
@@ -18,15 +18,15 @@ from updraft_server.linux.system_calls import ARCHITECTURES
 _IGNORED = 0
 
 _ALWAYS = {
-    # Everybody else: processes, their memory, their descriptors and their priorities.
+    # Other processes: their memory, their descriptors and their priorities.
     "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_getfd pidfd_send_signal": errno.EPERM,
     "ptrace process_vm_readv process_vm_writev process_madvise kcmp": errno.EPERM,
     "setpriority ioprio_set sched_setaffinity sched_setattr sched_setparam sched_setscheduler": errno.EPERM,
     "migrate_pages move_pages": errno.EPERM,
-    # It is one thread of one program to its end.
+    # It stays one thread of one program to its end.
     "fork vfork clone execve execveat": errno.EPERM,
     "clone3": errno.ENOSYS,
-    # Nobody to talk to.
+    # Communication with other processes.
     "socket socketpair connect bind listen accept accept4": errno.EPERM,
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
     "add_key request_key keyctl": errno.EPERM,
@@ -38,21 +38,23 @@ _ALWAYS = {
     "io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret": errno.ENOSYS,
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
-    # Of files: owners (the library sets them as they are, which does nothing and says that it did), notes and watches.
+    # Attributes of files: owners (the library sets them as they are; the call does nothing and reports success),
+    # extended attributes and watches.
     "chown lchown fchown fchownat": _IGNORED,
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.EPERM,
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
 }
 
-# Readiness of a descriptor can be a signal, to whom the descriptor's owner chooses.
+# A descriptor can report readiness by a signal, to a process that its owner chooses.
 _F_SETOWN_EX = 15
 _OWNING_IOCTLS = (0x8901, 0x8902)
 
 
 def refuse_calls() -> bool:
-    """Refuse them to this process for good; False: nobody knows this machine's numbers of calls. Raises OSError.
+    """Refuse these calls to this process for good; returns False if this machine's call numbers are unknown.
 
-    The process must have given up new privileges, and has set its own limits: it can set none afterwards.
+    Raises OSError. The process must have given up new privileges, and must have set its own limits: it can set none
+    afterwards.
     """
     if os.uname().machine not in ARCHITECTURES:
         return False

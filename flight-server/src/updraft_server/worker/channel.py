@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's end of its socketpair: whole frames in and out, with blocking calls and no thread.
+"""Worker's end of its socketpair: sends and receives whole frames, with blocking calls and no thread.
 
 A body is received straight into one buffer, laid out as an encapsulated IPC message with the body on a 64-byte
 boundary, so that Arrow reads it without a copy.
@@ -23,7 +23,7 @@ _BODY_ALIGNMENT_BYTES = 64
 
 
 class ReceivedFrame(NamedTuple):
-    """A frame from the front. `message` is the encapsulated IPC message of data_header and data_body."""
+    """Frame from the front. `message` is the encapsulated IPC message of data_header and data_body."""
 
     kind: FrameKind
     app_metadata: bytes
@@ -32,7 +32,7 @@ class ReceivedFrame(NamedTuple):
 
     @property
     def has_data(self) -> bool:
-        """False for a message that carries only app_metadata."""
+        """Whether the message carries Arrow data, not only app_metadata."""
         return self.header.header_bytes > 0 or self.header.body_bytes > 0
 
     @property
@@ -42,7 +42,7 @@ class ReceivedFrame(NamedTuple):
 
     @property
     def data_body(self) -> pa.Buffer:
-        """The body alone."""
+        """Arrow's body alone."""
         return self.message.slice(self.message.size - self.header.body_bytes)
 
 
@@ -56,22 +56,22 @@ class Channel:
 
     @property
     def descriptor(self) -> int:
-        """Of the socket."""
+        """Descriptor of the socket."""
         return self._socket.fileno()
 
     def receive_header(self) -> FrameHeader:
-        """Wait for the next frame; its fields are then taken with `receive_fields`."""
+        """Wait for the next frame and return its header; `receive_fields` then takes its fields."""
         self._fill([self._header_view])
         return decode_header(self._header_view)
 
     def receive_fields(self, header: FrameHeader) -> ReceivedFrame:
-        """Take the fields that belong to `header`."""
+        """Receive the fields that belong to `header`."""
         metadata = bytearray(header.metadata_bytes)
         padded = -(-header.header_bytes // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
         body_start = -(-(_IPC_PREFIX.size + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
         header_start = body_start - padded
         message = pa.allocate_buffer(body_start + header.body_bytes)
-        # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
+        # Arrow's buffers have signed bytes, and a memoryview cannot be assigned to one of another format.
         view = memoryview(message).cast("B")
         _IPC_PREFIX.pack_into(view, header_start - _IPC_PREFIX.size, _IPC_CONTINUATION, padded)
         pieces = [memoryview(metadata)] if metadata else []
@@ -87,7 +87,7 @@ class Channel:
     def send(
         self, kind: FrameKind, app_metadata: bytes = b"", data_header: Buffer = b"", data_body: Buffer = b""
     ) -> None:
-        """Send one frame; blocks while the front holds back."""
+        """Send one frame; blocks while the front's socket buffer is full."""
         pieces = [memoryview(piece) for piece in encode(kind, app_metadata, data_header, data_body)]
         try:
             while pieces:
@@ -96,7 +96,7 @@ class Channel:
             self.leave()
 
     def discard_until_closed(self) -> None:
-        """Read and forget: after a failure the front may still be writing, and it decides when this worker ends."""
+        """Read and discard: after a failure the front may still be writing, and it decides when this worker ends."""
         scratch = bytearray(1 << 16)
         try:
             while self._socket.recv_into(scratch):
@@ -105,7 +105,7 @@ class Channel:
             return
 
     def leave(self) -> NoReturn:
-        """End the process: without a front there is nobody to work for, and user code must not get to see it."""
+        """End the process: without a front it has no work, and user code must not learn of the front's end."""
         os._exit(EXIT_FRONT_GONE)
 
     def _fill(self, pieces: list[memoryview]) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One exchange as its worker sees it: the state machine of proto/README.md over frames.
 
-Functions pull with `take` and push with `reply`; numbering, counting, credits and the order of messages are kept here.
+Functions pull with `take` and push with `reply`. This module handles numbering, counting, credits and the order of
+messages.
 """
 
 import contextlib
@@ -29,24 +30,24 @@ from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
 
 _MAX_METADATA_BYTES = 64 * 1024
-# Below the 4 MiB that a client of gRPC takes unless it says otherwise, as old versions of RisingWave do not.
+# Below the 4 MiB that gRPC clients accept by default; old versions of RisingWave keep that default.
 _MAX_PLAIN_REPLY_BYTES = 4 * 1024 * 1024 - _MAX_METADATA_BYTES
 _IPC_PREFIX_BYTES = 8
 
 DIFFERENT_SCHEMA = "Tried to write record batch with different schema"
-"""The words of pyarrow's stream writer, through which PySpark would have sent the batch."""
+"""Message of pyarrow's stream writer, through which stock PySpark would have sent the batch."""
 
 
 class InputState(enum.Enum):
-    """How far the client's half has come."""
+    """Progress of the client's half of the exchange."""
 
     OPEN = "open"
-    FINISHED = "finished"  # its Finish came and its counts were right
-    ENDED = "ended"  # it has half-closed
+    FINISHED = "finished"  # the client's Finish came and its counts were right
+    ENDED = "ended"  # the client has half-closed
 
 
 class Exchange:
-    """The client's half to read, the worker's half to write."""
+    """Protocol state of one exchange: reads the client's half and writes the worker's half."""
 
     def __init__(self, channel: Channel, settings: WorkerSettings) -> None:
         self._channel = channel
@@ -55,9 +56,9 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        """The first error of ours: it wins over whatever a function made of it, and over what one raised itself."""
+        """First error of our own. It takes precedence over anything that a function made of it or raised itself."""
         self.consumed = 0
-        """The number of the last batch that the function took."""
+        """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self._max_parted_reply_bytes = 0
         self._assignment = Assignment(request_id="")
@@ -74,7 +75,7 @@ class Exchange:
         self._rows_replied = 0
 
     def open(self, assignment: Assignment, command: ReceivedFrame) -> None:
-        """Take over what the front has decided, the client's limits where they are tighter, and the schema.
+        """Apply the front's decisions, the client's limits where they are tighter, and the schema.
 
         Raises ProtocolError.
         """
@@ -108,28 +109,28 @@ class Exchange:
 
     @property
     def _text(self) -> Text:
-        """Valid UTF-8 for a registered function, which declares text to any client; any bytes for Spark's functions."""
+        """Text check: UTF-8 for registered functions, which declare text to any client; any bytes for Spark's."""
         return Text.UTF_8 if self._assignment.function_name else Text.BYTES
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the arguments."""
+        """Schema of the arguments."""
         return self._inputs[0].schema
 
     def accept_groups(self, second_input_schema: bytes) -> None:
-        """Let batches have group ends, and a second input where its schema is given; raises ProtocolError."""
+        """Accept group ends in batches, and a second input if its schema is given; raises ProtocolError."""
         self._takes_groups = True
         if second_input_schema:
             self._add_input(pa.py_buffer(second_input_schema), "second_input_schema")
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Raise an error of ours; what a function raises, of the same classes or not, is never taken for one."""
+        """Record and raise an error of ours. A function's own errors, even of the same class, are not recorded."""
         self.failure = self.failure or error
         raise error
 
     @contextlib.contextmanager
     def loading(self, load: Load) -> Iterator[None]:
-        """Let the front limit the time of the block, in which the function is loaded: no limit of a batch counts it."""
+        """Let the front limit the time of the block, in which the function is loaded; no batch limit counts it."""
         self._channel.send(FrameKind.LOADING, load.encode())
         try:
             with self.clock.paused():
@@ -138,10 +139,10 @@ class Exchange:
             self._channel.send(FrameKind.LOADED)
 
     def take(self) -> RequestBatch | None:
-        """The next batch, checked and valid; None once the client has finished. Raises UpdraftError."""
+        """Return the next batch, checked and valid, or None once the client has finished. Raises UpdraftError."""
         self.clock.pause()
         batch = self._next()
-        # What a function does after its last batch counts like one more.
+        # The function's work after its last batch is limited like one more batch.
         self.clock.start()
         return batch
 
@@ -171,7 +172,7 @@ class Exchange:
         self.clock.resume()
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
-        """Send one batch of results; the first one sends its schema before. `row_ends` is of table functions."""
+        """Send one batch of results, and its schema before the first one. Only table functions have `row_ends`."""
         if self._reply_schema is None:
             self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
@@ -208,7 +209,7 @@ class Exchange:
         )
 
     def _send_parts(self, body: memoryview) -> memoryview:
-        """Send all of a large body but the last part, which is returned: it goes with the batch's number."""
+        """Send a large body except for its last part, and return that part, which travels with the batch's number."""
         # The last part shares its message with Arrow's header.
         part_bytes = min(PART_BYTES, max(1, self.max_reply_batch_bytes // 2))
         for part, data in parts_before_last(body, part_bytes):
@@ -216,11 +217,11 @@ class Exchange:
         return last_part(body, part_bytes)
 
     def log(self, lines: list[str]) -> None:
-        """Send what the function has logged for the client."""
+        """Send log lines of the function to the client."""
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, log_lines=lines))
 
     def finish(self, report: exchange_pb2.Report) -> None:
-        """Say that everything was sent; raises what was wrong with the input, should a function have hidden it."""
+        """Send the counts of all replies; first raises any input error, which the function may have hidden."""
         self.clock.stop()
         if self.failure is not None:
             raise self.failure
@@ -272,9 +273,11 @@ class Exchange:
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
-            # Should this batch end the worker, the client has to know that it was taken: later ones follow a reply.
+            # Acknowledge the first batch at once: if it ends the worker, the client must know that it was taken. Later
+            # batches follow a reply.
             self._send_credit()
-            # The credit for it is still due when the function asks for another batch: then the client is waited for.
+            # Send the credit again when the function asks for another batch, because the worker then waits for the
+            # client.
             self._consumed_sent = 0
         self._rows_taken += batch.num_rows
         return RequestBatch(batch, ends, metadata.input)
@@ -293,7 +296,7 @@ class Exchange:
         return self._channel.receive_fields(header)
 
     def _metadata(self, frame: ReceivedFrame) -> exchange_pb2.RequestMetadata:
-        """What the client says of a message, with the sequence number that is due or with its Finish."""
+        """Return the checked metadata of a message: the sequence number that is due, a part, or the client's Finish."""
         if self.state is InputState.FINISHED:
             raise ProtocolError("a message came after finish")
         expected = self.consumed + 1
@@ -331,11 +334,11 @@ class Exchange:
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
 
     def _send(self, metadata: exchange_pb2.ReplyMetadata, data_header: Buffer = b"", data_body: Buffer = b"") -> None:
-        # The front keeps it from clients of plain Flight.
+        # The front does not pass this metadata on to plain Flight clients.
         self._channel.send(FrameKind.MESSAGE, metadata.SerializeToString(), data_header, data_body)
         self._consumed_sent = self.consumed
 
 
 def _smaller(own: int, asked: int) -> int:
-    """The smaller of two limits, of which zero is none."""
+    """Return the smaller of two limits; zero means no limit."""
     return min(own, asked) if own and asked > 0 else own or max(asked, 0)

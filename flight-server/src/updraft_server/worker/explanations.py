@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes on errors that a function raises only on a pool: its author has seen it work on the driver.
+"""Notes on errors that occur only on a pool, in functions that worked on the driver.
 
-A module may be missing, and a file may be out of reach.
+A module may be missing, or a file out of reach.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ _HOW_TO_ADD = (
     " image), or send it with the session: spark.submit.pyFiles, addPyFile or addArtifacts"
 )
 _WHERE_TO_WRITE = (
-    "where functions write to their worker's scratch directory (tempfile, TMPDIR), which goes with the worker, and to"
-    " the paths that the pool names for all who use it: --writable-paths (in the chart"
+    "where functions can write to their worker's scratch directory (tempfile, TMPDIR), which is removed with the"
+    " worker, and to the paths that the pool names for all its users: --writable-paths (in the chart"
     " workers.settings.writablePaths)"
 )
 
 
 def explain(error: BaseException) -> None:
-    """Add a note (PEP 678) to an error that a missing module or a file out of reach is, or has caused."""
+    """Add a note (PEP 678) if the error, or a cause of it, is a missing module or a file out of reach."""
     for cause in _causes(error):
         if isinstance(cause, ModuleNotFoundError):
             error.add_note(f"It ran on {_pool()}, where functions import from the Python in {sys.prefix} {_HOW_TO_ADD}")
@@ -38,7 +38,7 @@ def _pool() -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it was raised from."""
+    """Yield the error and its chain of causes."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -49,13 +49,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_out_of_reach(error: OSError) -> bool:
-    """Whether the pool keeps a file from its workers that their user may write to."""
+    """Return whether the pool, rather than the file's permissions, keeps workers from writing to a file."""
     if error.errno == errno.EROFS:
         return True
     path = error.filename
     if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(path, (str, bytes)):
         return False
-    # The kernel answers for the user's rights, and not for Landlock.
+    # access(2) checks the user's permissions and ignores Landlock.
     with contextlib.suppress(ValueError):
         above = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - it may be bytes
         return os.access(path if os.path.lexists(path) else above, os.W_OK)

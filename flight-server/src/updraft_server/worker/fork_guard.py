@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a child that an author's code forks, and that returns from that code, from going on as its parent does."""
+"""Guard against a child that an author's code forks and that returns from that code into ours."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """End a child that is forked in the block and comes back from it: the parent alone goes on."""
+    """End any child that is forked in the block and leaves it; only the parent goes on."""
     pid = os.getpid()
     try:
         yield

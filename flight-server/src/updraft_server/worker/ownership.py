@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a worker is. The front gives it exchanges of one owner; a worker does not trust it to.
+"""Owner that a worker is bound to. The front sends a worker exchanges of one owner only; the worker checks it.
 
-A mistake of the front would otherwise hand one owner what another one has left in the process.
+Otherwise a mistake of the front would show one owner what another one has left in the process.
 """
 
 from updraft.errors import InternalError
@@ -9,7 +9,7 @@ from updraft_server.ipc.assignment import Assignment
 
 
 class Ownership:
-    """Nobody's until the first exchange, and one owner's from then on."""
+    """Owner of a worker, bound at its first exchange."""
 
     def __init__(self) -> None:
         self._owner: tuple[str, ...] = ()
@@ -17,12 +17,14 @@ class Ownership:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the worker may have another exchange: of a client that names no application nobody knows which
-        exchanges are its own."""
+        """Whether the worker may serve another exchange.
+
+        It may not after a client that names no application: nothing tells which other exchanges belong to that client.
+        """
         return self._may_go_on
 
     def take(self, assignment: Assignment) -> None:
-        """Belong to the owner of the exchange; raises InternalError where that is not whose the worker is."""
+        """Bind the worker to the owner of the exchange; raises InternalError if it belongs to another owner."""
         is_registered = bool(assignment.function_name)
         owner = _registered(assignment) if is_registered else tuple(assignment.owner)
         if not is_registered and len(owner) != 3:
@@ -34,5 +36,5 @@ class Ownership:
 
 
 def _registered(assignment: Assignment) -> tuple[str, ...]:
-    """Functions that are deployed with the pool: no session's code may run where their clients' rows have been."""
+    """Return the owner of all registered functions: no session code may run where their clients' rows have been."""
     return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)

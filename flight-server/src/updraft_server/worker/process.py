@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a worker process after the zygote forked it: command, exchange, clean state, next command."""
+"""Main loop of a worker process after the zygote forked it: command, exchange, clean state, next command."""
 
 import time
 from pathlib import Path
@@ -25,8 +25,8 @@ from updraft_server.sandbox.scratch import use_own_home
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import SuspectError
-from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import RegisteredFunctions
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Ending(NamedTuple):
-    """The last frame of an exchange."""
+    """Last frame of an exchange."""
 
     kind: FrameKind
     app_metadata: bytes = b""
 
 
 class Worker:
-    """Takes one exchange at a time from its channel until the front lets it go."""
+    """Worker that serves one exchange at a time until the front closes the channel."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Worker:
         sessions: "SessionRunner | None",
         files: OwnerFiles,
         scratch: Path,
-        door: Door,
+        model_channel: ModelChannel,
     ) -> None:
         self._channel = channel
-        self._door = door
+        self._model_channel = model_channel
         self._settings = settings
         self._functions = functions
         self._sessions = sessions
@@ -97,12 +97,12 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges_per_worker or not self._ownership.is_lasting
-        worn_out = worn_out or self._door.is_lost
+        worn_out = worn_out or self._model_channel.is_lost
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _bind(self, assignment: Assignment) -> None:
-        """Give up, before the first function that may not have all, what no such function may have: for good."""
+        """Drop, permanently, the rights that this exchange's function must not have; raises PoolUnavailableError."""
         if assignment.function_name:
             if assignment.restricted:
                 self._restrict(assignment)
@@ -110,13 +110,15 @@ class Worker:
         if not self._is_bound:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
-            # Made anew since this worker was bound: its rules mean the directory that was there then.
-            raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
+            # The directory was recreated after this worker was bound: its Landlock rules refer to the old one.
+            raise PoolUnavailableError(
+                "the worker can no longer read the artifacts of its session: retry on another one"
+            )
 
     def _restrict(self, assignment: Assignment) -> None:
         if assignment.function_name not in self._settings.restricted_functions:
-            # The processes of a batched one are as free as the pool's.
-            self._door.close()
+            # The model processes of a batched function have the pool's network and subprocess rights.
+            self._model_channel.close()
         if not self._is_bound:
             try:
                 restrict()
@@ -125,12 +127,12 @@ class Worker:
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
-        # Models are registered functions, which no function of a session may reach.
-        self._door.close()
+        # Models are registered functions, and session functions must not reach them.
+        self._model_channel.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
-            # A registered function may have left threads. A fresh worker has none.
+            # A registered function may have left threads running. A fresh worker has none.
             raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
         use_own_home(self._scratch, self._settings.writable_paths)
         self._is_bound = True
@@ -141,13 +143,13 @@ class Worker:
         self._ownership.take(assignment)
         if assignment.function_name:
             function = self._functions.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, assignment, exchange, self._door, self._settings.max_batch_rows)
+            return run_registered(function, assignment, exchange, self._model_channel, self._settings.max_batch_rows)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
-        # What the client did wrong explains whatever a function then made of it.
+        # An error in the client's input explains any error that the function raised after it.
         failure = exchange.failure or error
         if not isinstance(failure, UpdraftError):
             failure = InternalError(f"the worker failed: {describe(error)}")
@@ -160,7 +162,7 @@ def _restored(before: ProcessState) -> bool:
     try:
         return before.restore()
     except Exception:
-        # Whatever a function did to make this fail, the next one shall not find it.
+        # A function may have broken anything that the restoration needs: replace the worker.
         return False
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exchange may change in its process, taken back before the next one.
+"""Snapshot of the process-wide state that an exchange may change, restored before the next exchange.
 
-Modules that user code imported stay. Processes that it started end. They and what cannot be taken back (threads) mean
-that the worker is replaced.
+Imported modules stay loaded. Processes that user code started are killed. If there were any, or if something cannot be
+restored (threads), the worker is replaced.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from updraft_server.linux.descendants import children, kill_child
 
-# Also children that were made to end without a signal to their parent, which Python does not name.
+# __WALL, which Python does not define: also wait for children that do not signal their parent when they end.
 _WALL = 0x40000000
 _LAST_DEATHS_SECONDS = 1.0
 _PAUSE_SECONDS = 0.001
@@ -26,7 +26,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signa
 
 
 class ProcessState:
-    """A process's settings at the moment when this is made."""
+    """Process-wide settings at the moment when this object is made."""
 
     def __init__(self) -> None:
         root = logging.getLogger()
@@ -44,7 +44,7 @@ class ProcessState:
         self._threads = threading.active_count()
 
     def restore(self) -> bool:
-        """Take back what changed; False when something is left that only the end of the process takes away."""
+        """Restore what changed; return False if something is left that only the end of the process removes."""
         restore_environment(self._environment)
         sys.path[:] = self._path
         os.chdir(self._directory)
@@ -56,7 +56,7 @@ class ProcessState:
         root = logging.getLogger()
         root.handlers[:] = self._log_handlers
         root.setLevel(self._log_level)
-        # It is a list, which typeshed does not say.
+        # This is a list, although typeshed does not say so.
         warnings.filters[:] = self._warning_filters  # type: ignore[index]
         reseed()
         sys.setrecursionlimit(self._recursion_limit)
@@ -68,7 +68,7 @@ class ProcessState:
 
 
 def restore_environment(environment: dict[str, str]) -> None:
-    """Make the environment equal to `environment`, and the time zone with it."""
+    """Make the environment equal to `environment`, and update the time zone."""
     if os.environ == environment:
         return
     for name in os.environ.keys() - environment.keys():
@@ -78,17 +78,17 @@ def restore_environment(environment: dict[str, str]) -> None:
 
 
 def reseed() -> None:
-    """Fresh random numbers: neither the zygote's state, which all workers share, nor a seed that a function set."""
+    """Reseed the random generators: they hold the zygote's state, common to all workers, or a function's seed."""
     random.seed()
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
 
 
 def _end_children() -> bool:
-    """End what was started here and lives; returns whether there was anything.
+    """Kill all live children of this process; return whether there were any.
 
-    A daemon whose parents are gone is a child of this process. What does not end in time, or what a function keeps from
-    this, the zygote ends when it has the worker ended.
+    A daemon whose parents have ended is a child of this process. The zygote kills children that outlive this call, or
+    that a function hides from it, when it has the worker ended.
     """
     give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
     found = False
@@ -99,6 +99,6 @@ def _end_children() -> bool:
                 found = True
                 for child in children():
                     kill_child(child)
-                # Nothing tells of the end of children of every kind but asking again.
+                # Polling is the only way to notice the end of children of every kind.
                 time.sleep(_PAUSE_SECONDS)
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the batches that a function yields become replies."""
+"""Conversion of the batches that a function yields into replies."""
 
 import math
 from collections import deque
@@ -17,32 +17,32 @@ _JOINED_BATCHES = 4096
 
 
 class ReplyChannel(Protocol):
-    """Where replies go: `updraft_server.worker.exchange.Exchange`."""
+    """Destination of replies: `updraft_server.worker.exchange.Exchange`."""
 
     max_records_per_reply: int
-    """Rows of one batch of a free-running function; 0 is no limit."""
+    """Most rows of one batch of a free-running function; 0 means no limit."""
     max_bytes_per_reply: int
-    """Bytes at which a batch of a free-running function is split."""
+    """Size in bytes above which a batch of a free-running function is split."""
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send a batch."""
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Raise what ends the exchange."""
+        """Raise the error that ends the exchange."""
 
 
 class FreeRunningReplies:
-    """Each batch is a reply of its own, split where it is larger than a reply may be."""
+    """Replies of a free-running function: one per batch, which is split if it is larger than a reply may be."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         self._exchange = exchange
         self._sequence = 0
 
     def requested(self, sequence: int, rows: int) -> None:
-        """A request batch was handed to the function: nothing is owed for it."""
+        """Do nothing: a free-running function owes no reply for a request."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The function has yielded a batch: send it, in parts if need be; raises UpdraftError."""
+        """Send a batch that the function has yielded, in parts if need be; raises UpdraftError."""
         self._send(batch)
 
     def _send(self, batch: pa.RecordBatch) -> None:
@@ -58,14 +58,14 @@ class FreeRunningReplies:
         self._exchange.reply(part, sequence=self._sequence, row_ends=row_ends)
 
     def flush(self) -> None:
-        """The next request is about to be waited for; nothing was held back to be sent with more."""
+        """Do nothing: every batch was sent at once."""
 
     def close(self) -> None:
-        """The function has ended; nothing is owed."""
+        """Do nothing: every batch was sent at once."""
 
 
 class JoinedReplies(FreeRunningReplies):
-    """Small batches are joined: a message for each of many small groups would cost more than the groups."""
+    """Replies that join small batches: one message per small group would cost more than the group's work."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -76,7 +76,7 @@ class JoinedReplies(FreeRunningReplies):
         """Hold the batch until there are enough bytes to send."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
-        # One without rows tells no more than the schema.
+        # A batch without rows says nothing but its schema.
         if self._held and not batch.num_rows:
             return
         self._held.append(batch)
@@ -87,18 +87,18 @@ class JoinedReplies(FreeRunningReplies):
             self._held[-1] = _owned(batch)
 
     def flush(self) -> None:
-        """Send what is held."""
+        """Send the held batches."""
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
             self._send(held[0] if len(held) == 1 else pa.concat_batches(held))
 
     def close(self) -> None:
-        """Send the rest."""
+        """Send the remaining batches."""
         self.flush()
 
 
 class OutputReplies(JoinedReplies):
-    """Each batch is the output of one input row: replies say where outputs end."""
+    """Replies for a function whose batches are each the output of one input row; they say where outputs end."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -106,7 +106,7 @@ class OutputReplies(JoinedReplies):
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Hold the output until there are enough to send."""
+        """Hold the output until there is enough to send."""
         self._rows += batch.num_rows
         self._ends.append(self._rows)
         super().add(batch)
@@ -120,20 +120,20 @@ class OutputReplies(JoinedReplies):
 
 
 class TableReplies(FreeRunningReplies):
-    """Each batch is the output of many input rows, and it is known where that of each ends."""
+    """Replies whose batches hold the outputs of many input rows, with known row ends."""
 
     def add_output(self, batch: pa.RecordBatch, row_ends: Sequence[int]) -> None:
-        """Send a batch with the ends in it; raises UpdraftError."""
+        """Send a batch and the row ends in it; raises UpdraftError."""
         for part, own in _with_ends(self._parts(batch), row_ends):
             self._reply(part, own)
 
 
 class OneToOneReplies:
-    """One reply of as many rows for each request, whatever batches the function makes of them.
+    """One reply for each request, with as many rows, however the function divides its results into batches.
 
     The worker slices requests to what a function may see at once, and an iterator function may yield batches of any
-    size and read ahead: requests wait in order until their rows are complete. Up to `ahead` rows may come early:
-    PySpark gives the value of a group whose rows the function has not read to their end.
+    size and read ahead. Requests therefore wait in order until their rows are complete. Up to `ahead` rows may come
+    early: PySpark returns the value of a group even if the function has not read all its rows.
     """
 
     def __init__(self, exchange: ReplyChannel, *, ahead: int = 0) -> None:
@@ -145,7 +145,7 @@ class OneToOneReplies:
         self._schema: pa.Schema | None = None
 
     def requested(self, sequence: int, rows: int) -> None:
-        """A reply of `rows` is owed from now on."""
+        """Note that a reply of `rows` rows is owed."""
         self._owed.append((sequence, rows))
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -165,7 +165,7 @@ class OneToOneReplies:
         self._send_complete()
 
     def close(self) -> None:
-        """Raises UserError when rows are missing or left over."""
+        """Send the remaining replies; raises UserError if rows are missing or left over."""
         self._send_complete()
         if self._owed:
             sequence, rows = self._owed[0]
@@ -188,7 +188,7 @@ class OneToOneReplies:
             self._exchange.reply(batch, sequence=sequence)
 
     def _cut(self, rows: int) -> pa.RecordBatch:
-        """Take `rows` off the front of what is ready."""
+        """Remove and return the first `rows` ready rows."""
         parts: list[pa.RecordBatch] = []
         missing = rows
         while missing:
@@ -203,13 +203,13 @@ class OneToOneReplies:
 
 
 Replies: TypeAlias = FreeRunningReplies | OneToOneReplies
-"""Takes a function's results in order."""
+"""Consumer of a function's results, in order."""
 
 
 def _with_ends(
     parts: Iterable[pa.RecordBatch], row_ends: Iterable[int]
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-    """The parts of a batch, each with those of the ends in the batch that it has."""
+    """Yield each part of a batch with the row ends that fall into it, counted from the part's first row."""
     ends = deque(row_ends)
     start = 0
     for part in parts:
@@ -222,15 +222,16 @@ def _with_ends(
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of a batch that is held: its memory may be the function's, which may use it again for other values.
+    """Return a copy of a batch to hold: the function may own its memory and reuse it for other values.
 
-    Of its own rows: results are often slices of the arguments, whose buffers `copy_to` would copy to their ends.
+    The copy has only the batch's own rows. Results are often slices of the arguments, and `copy_to` would copy the
+    argument buffers to their ends.
     """
     return pa.concat_batches([batch])
 
 
 def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of about `max_bytes` as they travel; a single row is never split."""
+    """Yield the batch in slices of about `max_bytes` as sent; a single row is never split."""
     size_bytes = pa.ipc.get_record_batch_size(batch)
     if size_bytes <= max_bytes or batch.num_rows <= 1:
         yield batch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One batch of a request and where its groups end, as proto/README.md ("Groups") says it."""
+"""Batch of a request with its group ends, as proto/README.md ("Groups") defines them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,17 +12,17 @@ from updraft.v1 import exchange_pb2
 
 
 class RequestBatch(NamedTuple):
-    """A checked batch."""
+    """Checked batch of a request."""
 
     batch: pa.RecordBatch
     group_ends: Sequence[int] = ()
-    """Offsets in rows before which a group ends, in order."""
+    """Row offsets before which a group ends, in order."""
     input: int = 0
-    """Of cogroups: 0 is the left, 1 the right."""
+    """Side of a cogroup: 0 is the left one, 1 the right one."""
 
 
 def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
-    """Raises ProtocolError for a batch of an input that the function does not have."""
+    """Raise ProtocolError if the batch belongs to an input that the function does not have."""
     if metadata.input >= inputs:
         raise ProtocolError(
             f"batch {metadata.sequence} is of input {metadata.input}, but the function has inputs 0 to {inputs - 1}"
@@ -30,7 +30,7 @@ def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
 
 
 def checked_ends(metadata: exchange_pb2.RequestMetadata, rows: int, *, takes_groups: bool) -> Sequence[int]:
-    """The group ends of a batch of so many rows; raises ProtocolError."""
+    """Return the group ends of a batch that has `rows` rows; raises ProtocolError."""
     ends = list(metadata.group_ends)
     if not ends:
         return ends

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of a batch that tell nothing of the rows beside them.
+"""Slices of a batch that reveal nothing about the rows beside them.
 
-What pyarrow makes of a map for pandas depends on all that the map's array holds, also on what a slice left out: beside
-a neighbour's null a function would see floats where stock shows it integers.
+When pyarrow converts a map for pandas, the result depends on the whole array, including rows outside a slice: beside a
+neighbour's null, a function would see floats where stock shows it integers.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 
 def slicer(batch: pa.RecordBatch) -> Callable[[int, int], pa.RecordBatch]:
-    """Makes slices of the batch, from a first row and a number of rows; copies where a map is among its columns."""
+    """Return a function that slices the batch by first row and number of rows; it copies if a column holds maps."""
     if any(map(_holds_map, batch.schema.types)):
         return lambda start, rows: pa.concat_batches([batch.slice(start, rows)])
     return batch.slice  # type: ignore[no-any-return]
 
 
 def slice_by_rows(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most `max_rows`; 0 is no limit."""
+    """Yield the batch in slices of at most `max_rows` rows; 0 means no limit."""
     if not max_rows or batch.num_rows <= max_rows:
         yield batch
         return

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that workers are forked from: it preloads what they need, forks them, watches and reaps them."""
+"""Zygote: the process that workers are forked from. It preloads what they need, forks, watches and reaps them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fork needs before, and what the child does first: it leaves everything of the zygote behind but its memory."""
+"""Preparation of a fork, and the first steps of the child, which keeps only the zygote's memory."""
 
 import contextlib
 import faulthandler
@@ -14,7 +14,7 @@ from typing import NoReturn
 from updraft.service.lossy_streams import LossyFile
 from updraft_server.ipc import worker_stack
 from updraft_server.linux.process_control import adopt_orphans, end_group_with, name_process, no_core_dumps
-from updraft_server.worker.model.door import WORKER_DOOR
+from updraft_server.worker.model.channel import MODEL_CHANNEL
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _WORKER_SOCKET = 3
@@ -35,41 +35,47 @@ def become_worker(
     run: Callable[[socket.socket], NoReturn],
     *,
     name: str = "updraft-worker",
-    door: socket.socket | None = None,
+    model_channel: socket.socket | None = None,
 ) -> NoReturn:
-    """Be a worker in this process, which was forked for it, with these descriptors and no more.
+    """Turn this process, which was forked for it, into a worker that has these descriptors and no others.
 
     `close_others` closes objects rather than numbers: an object collected later would close a number that user code
-    holds. `door` is the way to models, at WORKER_DOOR.
+    holds. `model_channel` leads to models and becomes descriptor MODEL_CHANNEL.
     """
     try:
         os.setsid()
         name_process(name)
-        # Daemons that its functions start stay its descendants: a worker knows them at the end of an exchange.
+        # Daemons that its functions start stay its descendants, so that the worker finds them at the end of an
+        # exchange.
         adopt_orphans()
         no_core_dumps()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        # The front reads this pipe: what a function prints is worth waiting for.
+        # The front reads this pipe, so printing may wait for it instead of losing output.
         LossyFile.waits = True
         close_others()
         kept = fcntl.fcntl(end_group_with(lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
         stack_kept = fcntl.fcntl(stack, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-        # A function that fills the pipe must not make the worker wait in the middle of a signal.
+        # A function that fills the pipe must not make the worker wait inside a signal handler.
         os.set_blocking(stack_kept, False)
-        door_kept = None if door is None else fcntl.fcntl(door.detach(), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        model_channel_kept = (
+            None
+            if model_channel is None
+            else fcntl.fcntl(model_channel.detach(), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        )
         os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
         os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
         os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
-        if door_kept is not None:
-            os.dup2(door_kept, WORKER_DOOR, inheritable=False)
-        # Before what a session ships runs, and where C code is stuck too: Python's own handlers would wait for that.
+        if model_channel_kept is not None:
+            os.dup2(model_channel_kept, MODEL_CHANNEL, inheritable=False)
+        # Register before session code runs. faulthandler writes stacks even while C code is stuck; Python's own signal
+        # handlers would wait for that code.
         faulthandler.register(worker_stack.SIGNAL, _WORKER_STACK)
-        # It refuses some of what came before; a worker that cannot enter it runs nothing.
+        # The sandbox refuses some of the calls above. A worker that cannot enter it runs nothing.
         enter_sandbox()
-        os.closerange(_WORKER_STACK + 1 if door_kept is None else WORKER_DOOR + 1, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(_WORKER_STACK + 1 if model_channel_kept is None else MODEL_CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
         run(socket.socket(fileno=_WORKER_SOCKET))
     except BaseException:
         traceback.print_exc()
@@ -78,21 +84,22 @@ def become_worker(
 
 
 def socketpair() -> tuple[socket.socket, socket.socket]:
-    """The front's end and the worker's, with room for large frames."""
+    """Return the front's end and the worker's, with room for large frames."""
     ends = socket.socketpair()
     for end in ends:
         try:
             end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
         except PermissionError:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-    # Who closes a worker's descriptor last may have to wait for it: it must not be the front (SO_LINGER). Linux 6.16.
+    # The worker must not pass descriptors to the front: whoever closes the last copy of one may have to wait
+    # (SO_LINGER). Needs Linux 6.16.
     with contextlib.suppress(OSError):
         ends[0].setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
     return ends
 
 
 def pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    """The reading and the writing end, which `descriptors` closes."""
+    """Return the reading and the writing end, which `descriptors` closes."""
     ends = os.pipe()
     for end in ends:
         descriptors.callback(os.close, end)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model processes of one batched function, and the workers that wait for one."""
+"""Model processes of one batched function, and the workers that wait for one."""
 
 import math
 import time
@@ -13,75 +13,75 @@ from updraft_server.zygote.model_replica import Replica, ReplicaState
 
 
 class FunctionModels:
-    """What is known of one function; `models` acts on it."""
+    """State of one function; `models` acts on it."""
 
     def __init__(self, function: BatchedFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self.function = function
         self._clock = clock
         self.replicas: dict[int, Replica] = {}
-        """Those that live, by their numbers."""
+        """Living processes, by their numbers."""
         self.is_wanted = False
-        """Whether processes that are missing are to be started even if no worker waits for one."""
+        """Whether missing processes are started even if no worker waits for one."""
         self.waiting: dict[str, float] = {}
-        """Workers that want a connection, in the order in which they came, and when each did."""
+        """Workers that want a connection, in order of arrival, with the times of their arrival."""
         self.backoff = Backoff(clock)
         self.fault = ""
-        """Why the function cannot be called; empty while it can."""
+        """Why the function cannot be called; empty if it can."""
         self.cannot_load = False
-        """Whether the fault is that it does not load: the same call will hardly be answered soon."""
+        """Whether the fault is that the function does not load, so that a retry will hardly succeed soon."""
         self.deaths_in_a_row = 0
-        """Of processes that had loaded it, with no batch in between that one survived."""
+        """Deaths of processes that had loaded the function, with no batch survived in between."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
-        """Of one process that had loaded it; 0 before the first."""
+        """Memory of one process that had loaded the function; 0 before the first."""
         self._past = BatchRecord()
-        """Of processes that have ended."""
+        """Batches of processes that have ended."""
 
     def wait(self, worker: str) -> None:
-        """It wants a connection."""
+        """Add a worker that wants a connection."""
         self.waiting.setdefault(worker, self._clock())
 
     def serve(self, serve: Callable[[str], bool]) -> None:
-        """Call `serve` for each worker that waits, until it returns False: that worker goes on waiting."""
+        """Call `serve` for each waiting worker until it returns False; that worker goes on waiting."""
         for worker in list(self.waiting):
             if not serve(worker):
                 return
             self.waiting.pop(worker, None)
 
     def wait_no_longer(self, worker: str) -> None:
-        """It has ended."""
+        """Remove a worker that has ended."""
         self.waiting.pop(worker, None)
 
     @property
     def waiting_since_seconds(self) -> float:
-        """When the first of those that wait came; infinite where none waits."""
+        """Time when the first waiting worker came; infinite if none waits."""
         return next(iter(self.waiting.values()), math.inf)
 
     @property
     def missing(self) -> Sequence[int]:
-        """The numbers of processes to start."""
+        """Numbers of the processes to start."""
         if not (self.is_wanted or self.waiting):
             return ()
         return [number for number in range(self.function.batching.replicas) if number not in self.replicas]
 
     @property
     def ready(self) -> Sequence[Replica]:
-        """Processes that take connections, the one with the fewest first."""
+        """Processes that accept connections, the one with the fewest first."""
         ready = [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
         return sorted(ready, key=lambda replica: replica.connections)
 
     @property
     def is_loading(self) -> bool:
-        """Whether a process will be ready unless something goes wrong."""
+        """Whether a process is loading the function."""
         return any(replica.state is ReplicaState.LOADING for replica in self.replicas.values())
 
     def forget(self, replica: Replica) -> None:
-        """It has ended; what it has done still counts."""
+        """Remove a process that has ended; its batches still count."""
         del self.replicas[replica.number]
         self._past.add(BatchRecord.from_plain(replica.told.record))
 
     def usage(self) -> ModelUsage:
-        """What a front is told."""
+        """Return the usage that a front is told."""
         record = BatchRecord()
         record.add(self._past)
         for replica in self.replicas.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker as the zygote holds it: one that it has forked itself, or has taken over from another zygote."""
+"""Worker as the zygote holds it: one that it has forked itself, or has taken over from another zygote."""
 
 import contextlib
 import hashlib
@@ -15,24 +15,24 @@ from updraft_server.linux.tree_sizes import TreeSize
 
 @dataclass(eq=False, slots=True)
 class HeldWorker:
-    """One process, until it is buried."""
+    """One worker process, until it is buried."""
 
     id: str
     pid: int
     pidfd: int
     front: socket.socket | None
-    """Whose it is; None while it waits to be claimed."""
+    """Front that the worker belongs to; None while it waits to be claimed."""
     is_child: bool
-    """False for one that an earlier zygote forked: somebody else reaps it."""
+    """Whether this zygote forked and reaps the worker; False for one of an earlier zygote."""
     shared_memory: int | None = None
-    """A descriptor of its /dev/shm; None where it has none of its own, or an earlier zygote made it."""
+    """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote made it."""
 
     def kill(self) -> None:
-        """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+        """Send SIGKILL; whoever reaps the worker ends what it has started."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send it a signal; one that has ended is no mistake."""
+        """Send a signal to the worker; ignored if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
@@ -44,19 +44,19 @@ class HeldWorker:
         scratch: TreeSize,
         scratch_room_bytes: int | None,
     ) -> WorkerUsage:
-        """What it uses with all that it has started.
+        """Return what the worker uses, with all that it has started.
 
         Args:
-            tree: Of its processes, as measured now.
-            image_bytes: What every worker begins with.
-            container_bytes: What the whole container holds, where that is known.
-            scratch: What lies in its directory.
-            scratch_room_bytes: What is free on the volume of that.
+            tree: Its processes, as measured now.
+            image_bytes: Memory that every worker starts with.
+            container_bytes: Memory that the whole container holds; None if unknown.
+            scratch: Size of its scratch directory.
+            scratch_room_bytes: Free bytes on the volume of that directory.
         """
-        # Whoever compares two measurements need not see process ids.
+        # A hash, because fronts only compare two measurements and need not see process ids.
         mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
         shared_files_bytes = 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
-        # Files in /dev/shm are the tree's too as far as its processes have mapped them.
+        # Files in /dev/shm also count for the tree as far as its processes have mapped them.
         own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
         if container_bytes is not None:
             own_bytes = min(own_bytes, container_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
+"""Image that every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
 
 import contextlib
 import faulthandler
@@ -24,7 +24,7 @@ from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
-from updraft_server.worker.model.door import WORKER_DOOR, Door
+from updraft_server.worker.model.channel import MODEL_CHANNEL, ModelChannel
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.machine_share import take_share
 from updraft_server.worker.model.process import ModelProcess
@@ -37,7 +37,7 @@ from updraft_server.worker.registered.modules import registered_functions
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
 
-# Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
+# pyarrow and PySpark import these on first use: importing them here once is cheaper than in every worker.
 _PRELOADED = (
     "pyarrow.compute",
     "pyarrow.vendored.version",
@@ -50,7 +50,7 @@ _PRELOADED = (
 
 
 class Image:
-    """The functions, PySpark if the pool runs session functions, and the settings."""
+    """Functions, PySpark if the pool runs session functions, and settings."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Image:
         broken_loads: Mapping[Load, str],
         note: LoadingNote,
     ) -> None:
-        """Raises what an import raises, except of modules with functions: what these lack is their functions' fault.
+        """Load the image. Raises import errors, except those of function modules, which become the modules' faults.
 
         Args:
-            settings: Of every worker.
-            files: What functions of a session can use.
-            function_modules: With the registered functions.
-            files_directory: Where artifacts lie.
-            broken_loads: What is left out, and why.
-            note: Says which author's code runs.
+            settings: Settings of every worker.
+            files: Files that session functions can use.
+            function_modules: Modules with the registered functions.
+            files_directory: Directory of the artifacts.
+            broken_loads: Loads to leave out, with the reasons.
+            note: Records which author's code is running.
         """
         self._settings = settings
         self._files = files
@@ -81,7 +81,7 @@ class Image:
         self.batched_functions: Sequence[BatchedFunction] = [
             batched for function in self._functions if (batched := function.batched) is not None
         ]
-        """Those that run in processes of their own."""
+        """Functions that run in processes of their own."""
 
     @property
     def faults(self) -> Mapping[str, str]:
@@ -90,7 +90,7 @@ class Image:
         return modules | {f"{each.name}@{each.version}": each.fault for each in self._functions if each.fault}
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
-        """What a front is told of this process and its workers."""
+        """Return what a front is told about this process and its workers."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
@@ -101,18 +101,20 @@ class Image:
         return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
 
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
-        """Be a worker in this process, which was forked for it, with a directory of its own; never returns.
+        """Run as a worker in this process, which was forked for it, with a directory of its own; never returns.
 
-        Its way to models, where there are any, is the descriptor WORKER_DOOR.
+        If there are models, descriptor MODEL_CHANNEL leads to them.
         """
         self._begin(scratch)
-        door = Door(WORKER_DOOR if self.batched_functions else None)
-        Worker(Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, door).run()
+        model_channel = ModelChannel(MODEL_CHANNEL if self.batched_functions else None)
+        Worker(
+            Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, model_channel
+        ).run()
 
     def run_model(
         self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket
     ) -> NoReturn:
-        """Be the function's replica `number` in this process, which was forked for it; never returns."""
+        """Run as the function's replica `number` in this process, which was forked for it; never returns."""
         self._begin(scratch)
         if function.name in self._settings.restricted_functions:
             restrict()
@@ -123,12 +125,12 @@ class Image:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
-        # What crashes in C says in the log where; the death itself is the pool's to report.
+        # A crash in C code writes its place to the log; the pool reports the death itself.
         faulthandler.enable()
 
 
 def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":
-    # A pool that runs registered functions only need not have PySpark.
+    # A pool that runs only registered functions may lack PySpark.
     from updraft_server.worker.pyspark.runner import SessionRunner
 
     sessions = SessionRunner(files_directory, signed_functions_alone=settings.signed_functions_alone)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zygote does between its start and its loop: it loads the image that every worker starts with."""
+"""Start of a zygote, before its loop: it loads the image that every worker starts with."""
 
 import gc
 import os
@@ -17,11 +17,11 @@ from updraft_server.ipc import worker_stack
 from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
-    DOOR_VARIABLE,
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
-    SETTINGS_VARIABLE,
+    SUPERVISOR_VARIABLE,
+    ZYGOTE_SETTINGS_VARIABLE,
     ZygoteSettings,
 )
 from updraft_server.linux.capabilities import close_bounding_set
@@ -35,34 +35,34 @@ from updraft_server.zygote.zygote import Zygote
 
 
 def load_and_serve(score: OutOfMemoryScore) -> None:
-    """Load the image and serve; exits with the reason when it cannot be loaded, or a required layer is off."""
+    """Load the image and serve; exits with the reason if it cannot be loaded, or if a required layer is off."""
     # Modules of functions may print while they are imported.
     protect_standard_streams()
-    settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
+    settings = ZygoteSettings.decode(os.environ.pop(ZYGOTE_SETTINGS_VARIABLE))
     name_process("updraft-zygote")
-    door = socket.socket(fileno=int(os.environ.pop(DOOR_VARIABLE)))
+    supervisor = socket.socket(fileno=int(os.environ.pop(SUPERVISOR_VARIABLE)))
     # Modules of functions may start processes.
-    door.set_inheritable(False)
+    supervisor.set_inheritable(False)
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     note = LoadingNote.inherited()
     records = WorkerRecords(Path(settings.workers_directory))
     if not settings.is_successor:
-        # The image may take minutes: exchanges do not wait for it.
+        # Loading the image may take minutes, and exchanges must not wait for stopped workers until then.
         records.go_on()
-    # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
+    # Ctrl-C in a terminal signals the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Until a worker that was just forked can answer.
+    # Ignored until a worker that was just forked can answer.
     signal.signal(worker_stack.SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
-    # Workers inherit it: once is cheaper than in each of them.
+    # Workers inherit the bounding set: closing it once is cheaper than in each of them.
     close_bounding_set()
-    # Before the image, whose modules may have a say in what forks do.
+    # Made before the image, whose modules may affect what forks do.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
         shared_memory=settings.shared_memory,
-        # Functions that are deployed with a pool are as free as the operator; where others run too, nobody knows which
-        # of them a worker will have.
+        # Deployed functions are as free as the operator. If session functions run too, the zygote cannot tell which
+        # kind a worker will have.
         writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
     )
     _require(settings.required_layers, sandbox)
@@ -85,13 +85,13 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     note.close()
     _check_threads()
     gc.collect()
-    # Workers share these objects' pages for as long as nobody's collector writes to them.
+    # Workers share these objects' pages until a garbage collector writes to them.
     gc.freeze()
     scratch_directory = Path(settings.scratch_directory)
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
     zygote = Zygote(
         image,
-        door,
+        supervisor,
         lifeline,
         heartbeat,
         records,
@@ -103,7 +103,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         generation=settings.generation,
         is_successor=settings.is_successor,
     )
-    # Its workers are a front's, which finishes what runs: the supervisor bounds that.
+    # Its workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks and buries model processes: as workers are, with a sandbox, a scratch directory and limits of their own."""
+"""Host of model processes: forks and buries them like workers, with their own sandboxes, directories and limits."""
 
 import contextlib
 import functools
@@ -17,15 +17,15 @@ from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.zygote.forked_worker import become_worker, pipe
 from updraft_server.zygote.image import Image
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel
-from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.scratch import ScratchDirectories
 
 Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
 
 
 class ZygoteModelHost:
-    """What a zygote does for its models."""
+    """Services of a zygote for its models."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class ZygoteModelHost:
         close_others: Callable[[], None],
         tell: Tell,
     ) -> None:
-        """Of one zygote.
+        """Prepare to fork models.
 
         Args:
-            image: What it has loaded.
-            scratch: Where each process has a directory.
+            image: Image that the zygote has loaded.
+            scratch: Makes a directory for each process.
             sandbox: Entered in each process.
-            score: What the kernel ends first.
-            lifeline: To the supervisor.
-            front_pid: The front's, or 0 where its number means nothing here.
-            close_others: Closes what a forked process has no business with.
-            tell: Sends fronts a packet, with descriptors for the one that reads output.
+            score: Makes the kernel kill forked processes before the zygote when memory runs out.
+            lifeline: Lifeline to the supervisor.
+            front_pid: Returns the front's process id, or 0 if that means nothing here.
+            close_others: Closes descriptors that a forked process must not have.
+            tell: Sends a packet to the fronts, with descriptors for the one that reads output.
         """
         self._image = image
         self._scratch = scratch
@@ -62,7 +62,7 @@ class ZygoteModelHost:
         self._image_bytes = own_bytes()
 
     def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
-        """Fork a process that loads the function, and tell fronts of it; raises OSError."""
+        """Fork a process that loads the function, and tell the fronts about it; raises OSError."""
         with contextlib.ExitStack() as descriptors, contextlib.ExitStack() as undo:
             scratch = self._scratch.make(model)
             undo.callback(self._scratch.discard, model)
@@ -90,7 +90,7 @@ class ZygoteModelHost:
                     functools.partial(self._image.run_model, function, number, scratch, watchdog),
                     name="updraft-model",
                 )
-            # The child of a fork that comes to nothing is a stray.
+            # If this fails, the child is ended as an orphan.
             pidfd = os.pidfd_open(pid)
             undo.pop_all()
             watchdog.hide_from_forks()
@@ -98,27 +98,27 @@ class ZygoteModelHost:
             return ForkedModel(pid, pidfd, ours, watchdog, shared_memory)
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
-        """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""
-        # Not reaped yet, so its number still names its own group: what its function started ends with it.
+        """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
+        # It is not reaped yet, so its number still names its own group: what its function started ends with it.
         kill_group(process.pid)
         _, wait_status = os.waitpid(process.pid, 0)
         self._scratch.discard(model)
         return os.waitstatus_to_exitcode(wait_status)
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
-        """What each of these processes takes, with all that it has started."""
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
+        """Return what each of these processes uses, with all that it has started."""
         trees = process_trees(process.pid for process in models.values())
         take = {}
         for model, process in models.items():
             tree = trees[process.pid]
             files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
-            # Files in /dev/shm are the tree's too as far as its processes have mapped them.
+            # Files in /dev/shm also count for the tree as far as its processes have mapped them.
             held_bytes = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
-            take[model] = ModelTake(
+            take[model] = ModelProcessUsage(
                 held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model), tree.processor_seconds
             )
         return take
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
-        """Tell every front."""
+        """Send the packet to every front."""
         self._tell(packet, ())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model process as the zygote holds it."""
+"""Model process as the zygote holds it."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ from updraft_server.worker.model.watchdog import Watchdog
 
 
 class ReplicaState(enum.Enum):
-    """LOADING -> READY -> RETIRING; a death ends each of them."""
+    """States of a model process: LOADING -> READY -> RETIRING. It may die in any of them."""
 
     LOADING = "loading"
     READY = "ready"
@@ -24,60 +24,60 @@ class ReplicaState(enum.Enum):
 
 
 class ForkedModel(NamedTuple):
-    """A new model process; the receiver closes the descriptors."""
+    """New model process; the receiver closes the descriptors."""
 
     pid: int
     pidfd: int
     control: socket.socket
     watchdog: Watchdog
     shared_memory: int | None = None
-    """A descriptor of its /dev/shm; None where it has none of its own."""
+    """Descriptor of its own /dev/shm; None if it has none."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Replica:
-    """One process, and what it has told."""
+    """One model process, and what it has reported."""
 
     id: str
-    """Its name, which no other process of this zygote has."""
+    """Name, unique among the processes of this zygote."""
     number: int
-    """Which of its function's replicas it is, from 0."""
+    """Number of the replica among those of its function, from 0."""
     process: ForkedModel
     load_deadline_seconds: float
     state: ReplicaState = ReplicaState.LOADING
     ready_seconds: float | None = None
-    """When it had loaded its function."""
+    """Time when it had loaded its function; None before."""
     attached: int = 0
-    """Connections that it was brought."""
+    """Connections that the zygote has sent to it."""
     told: State = State(0, 0, 0.0, BatchRecord().to_plain())  # noqa: RUF009 - a frozen value
-    """What it has told last."""
+    """Its last report."""
     has_suspect: bool = False
-    """Whether its function works on suspect rows alone: rows that may have ended another process."""
+    """Whether its function is working on suspect rows alone, which may have ended another process."""
     memory_bytes: int = 0
-    """When it was measured last."""
+    """Memory at the last measurement."""
     processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)
-    """What it has used since the last batch."""
+    """CPU time since the last batch."""
     reason: str = ""
-    """Why it was ended from outside, as `how` of its end; empty where it was not."""
+    """Why it was ended from outside, worded like `how` of its end; empty otherwise."""
 
     def __post_init__(self) -> None:
-        """The zygote waits for no process: one that works on a batch reads nothing meanwhile."""
+        """Make the control socket non-blocking: the zygote must not wait for a process that works on a batch."""
         self.process.control.settimeout(0)
 
     @property
     def connections(self) -> int:
-        """Open ones, those included that it has not told of yet."""
+        """Number of open connections, including those that it has not reported yet."""
         return self.told.connections + self.attached - self.told.attached
 
     @property
     def batches(self) -> int:
-        """Those that its function has worked on and come back from, as far as it has told."""
+        """Number of batches that its function has finished, as far as reported."""
         return sum(BatchRecord.from_plain(self.told.record).batches.counts)
 
     def batch_processor_seconds(self, processor_seconds: float) -> float:
-        """CPU time that it has used for the batch that its function works on, of what it has used since it was forked.
+        """Return the CPU time used for the current batch, given the CPU time used since the process was forked.
 
-        There is no batch while it loads the function, or has no connection, whatever its threads do meanwhile.
+        There is no batch while the process loads the function or has no connection, whatever its threads do.
         """
         if self.state is ReplicaState.LOADING or not self.connections:
             self.processor = ProcessorTime()
@@ -85,7 +85,7 @@ class Replica:
         return self.processor.measured(self.batches, processor_seconds)
 
     def attach(self, connection: socket.socket) -> bool:
-        """Bring it a connection; False where it takes none now, as it has read too little of what it was sent."""
+        """Send it a connection; returns False if it accepts none now because it has too much unread."""
         try:
             socket.send_fds(self.process.control, [encode(Attach())], [connection.fileno()])
         except OSError:
@@ -94,7 +94,7 @@ class Replica:
         return True
 
     def retire(self) -> bool:
-        """Let it answer what it has read, and end; False where it cannot be told now."""
+        """Let it answer what it has read, and end; returns False if it cannot be told now."""
         try:
             self.process.control.send(encode(Retire()))
         except OSError:
@@ -103,17 +103,17 @@ class Replica:
         return True
 
     def kill(self, reason: str) -> None:
-        """End it now."""
+        """Kill the process. The first reason counts."""
         self.reason = self.reason or reason
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send it a signal; one that has ended is no mistake."""
+        """Send a signal to the process; ignored if it has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.process.pidfd, number)
 
     def close(self) -> None:
-        """It has ended."""
+        """Close the descriptors of a process that has ended."""
         self.process.control.close()
         self.process.watchdog.close()
         os.close(self.process.pidfd)

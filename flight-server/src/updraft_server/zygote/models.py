@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model processes of a pool, as its zygote keeps them.
+"""Model processes of a pool, as its zygote keeps them.
 
-A function has its processes as long as there is a front, or, where all of them share a budget of memory, from its first
-call until others need the room. One that dies is replaced. A function whose processes die again and again, or cannot
-load it, has pauses between them, in which it is at fault and no other function is.
+A function has its processes as long as there is a front. If all functions share a memory budget, it has them from its
+first call until others need the room. A process that dies is replaced. If a function's processes die again and again,
+or cannot load it, there are pauses between them, in which only this function is at fault.
 """
 
 import secrets
@@ -25,35 +25,36 @@ from updraft_server.ipc.model_packets import (
     ModelEnded,
     ModelFault,
 )
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
 from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
-from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
+from updraft_server.zygote.model_channels import ModelChannels, Unwatch, Watch
+from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
-from updraft_server.zygote.model_take import ModelTake
 
 _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
-# Workers wait out a pause as short as this.
+# Workers wait for the end of a pause that is at most this long.
 _SHORT_PAUSE_SECONDS = 4.0
 
 
 class ModelHost(Protocol):
-    """What the zygote does for its models."""
+    """Services of the zygote for its models."""
 
     def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
-        """Fork a process that loads the function, and tell fronts of it; raises OSError."""
+        """Fork a process that loads the function, and tell the fronts about it; raises OSError."""
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
-        """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""
+        """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
-        """What each of these processes takes, with all that it has started."""
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
+        """Return what each of these processes uses, with all that it has started."""
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
-        """Tell every front."""
+        """Send the packet to every front."""
 
 
 class Models:
@@ -69,15 +70,15 @@ class Models:
         budget_bytes: int,
         most_bytes: int,
     ) -> None:
-        """Nothing is started yet.
+        """Start without processes.
 
         Args:
-            functions: All batched ones.
-            host: The zygote.
-            watch: Has its loop call something whenever there is something to read.
+            functions: All batched functions.
+            host: The zygote's services.
+            watch: Makes its loop call a function whenever there is something to read.
             unwatch: The inverse; idempotent.
-            budget_bytes: What all processes may hold together; 0 sets no limit.
-            most_bytes: What one process may hold.
+            budget_bytes: Memory that all processes may hold together; 0 sets no limit.
+            most_bytes: Memory that one process may hold.
         """
         self._functions = {(function.name, function.version): FunctionModels(function) for function in functions}
         self._host = host
@@ -86,94 +87,94 @@ class Models:
         self._budget_bytes = budget_bytes
         self._most_bytes = most_bytes
         self.limits: LimitModels | None = None
-        """What a process may take beside memory; None until a front has said it."""
-        self.doors = ModelDoors(self.connect, self.forget_worker, watch, unwatch)
+        """Limits of each process beside memory; None until a front has sent them."""
+        self.model_channels = ModelChannels(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
         self._next_look_seconds = 0.0
 
     def __bool__(self) -> bool:
-        """Whether the pool has batched functions at all."""
+        """Return whether the pool has batched functions."""
         return bool(self._functions)
 
     @property
     def pids(self) -> set[int]:
-        """Of the processes that live."""
+        """Process ids of the living processes."""
         return {replica.process.pid for _, replica in self._living()}
 
     @property
     def wait_seconds(self) -> float:
-        """How long the zygote's loop may wait for events before the next turn."""
+        """Time that the zygote's loop may wait for events before the next turn."""
         pauses = [
             each.backoff.pause_seconds
             for each in self._functions.values()
             if each.missing and each.backoff.pause_seconds and self._is_running
         ]
         look = [self._next_look_seconds - time.monotonic()] if self.pids else []
-        return max(0.0, min([*pauses, *look, *self.doors.wait_seconds], default=_IDLE_LOOKS_SECONDS))
+        return max(0.0, min([*pauses, *look, *self.model_channels.wait_seconds], default=_IDLE_LOOKS_SECONDS))
 
     def start(self) -> None:
-        """There is a front: load functions, unless they share a budget and wait for their first call."""
+        """Load functions for a new front, unless they share a budget and wait for their first call."""
         self._is_running = True
         for each in self._functions.values():
-            # Where functions share a budget, others need not make room for one that nobody calls.
+            # With a shared budget, other functions need not make room for one that nobody calls.
             each.is_wanted = not self._budget_bytes
-            # What the last processes of another front had survived nobody may have heard.
+            # Processes of an earlier front may have survived batches without reporting them.
             each.deaths_in_a_row = 0
         self._start_missing()
 
     def stop(self, how: str = "was ended with its front") -> None:
-        """There is no front: end all processes."""
+        """End all processes, because no front is left."""
         self._is_running = False
         for _, replica in list(self._living()):
             replica.state = ReplicaState.RETIRING
             replica.kill(how)
 
     def turn(self) -> None:
-        """Do what has become due."""
+        """Do what is due: measure, answer workers, start missing processes, serve waiting workers."""
         now = time.monotonic()
         if now >= self._next_look_seconds:
             self._look(now)
-        self.doors.turn()
+        self.model_channels.turn()
         self._start_missing()
         for each in self._functions.values():
             self._serve_waiting(each)
 
     def close(self) -> None:
-        """Leave all to the process that this one was forked from."""
-        self.doors.close()
+        """Close the sockets in a forked process; the zygote keeps its own."""
+        self.model_channels.close()
         for _, replica in self._living():
             replica.process.control.close()
 
     def measured(self, packet: MeasureModels) -> MeasuredModels:
-        """What the processes use and have done."""
+        """Return what the processes use and have done."""
         end = packet.first + FUNCTIONS_PER_PACKET
         usage = [each.usage() for each in list(self._functions.values())[packet.first : end]]
         return MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
 
     def faults(self) -> Iterator[ModelFault]:
-        """Of all functions that cannot be called."""
+        """Yield the faults of all functions that cannot be called."""
         for each in self._functions.values():
             if each.fault:
                 yield ModelFault(each.function.name, each.function.version, each.fault)
 
     def show_stack(self, model: str) -> None:
-        """Have a process write its stacks; one that has ended is no mistake."""
+        """Make a process write its stacks; ignored if it has ended."""
         for _, replica in self._living():
             if replica.id == model:
                 replica.signal(worker_stack.SIGNAL)
 
     def connect(self, worker: str, name: str, version: str) -> None:
-        """A worker wants a connection: it gets one, or waits for one, or is refused."""
+        """Connect a worker, let it wait for a connection, or refuse it."""
         each = self._functions.get((name, version))
         if each is None:
-            self.doors.refuse(worker, "has no model processes", may_retry=False)
+            self.model_channels.refuse(worker, "has no model processes", may_retry=False)
             return
         each.wait(worker)
         self._start_missing()
         self._serve_waiting(each)
 
     def forget_worker(self, worker: str) -> None:
-        """It has ended: it waits no longer."""
+        """Remove a worker that has ended from those that wait."""
         for each in self._functions.values():
             each.wait_no_longer(worker)
 
@@ -183,8 +184,8 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        # A process that works on a batch reads nothing meanwhile: it is tried again on each turn.
-        each.serve(lambda worker: any(self.doors.connect(worker, replica) for replica in each.ready))
+        # A process that works on a batch reads nothing meanwhile, so this is tried again on each turn.
+        each.serve(lambda worker: any(self.model_channels.connect(worker, replica) for replica in each.ready))
         if (
             each.ready
             or each.is_loading
@@ -195,11 +196,11 @@ class Models:
         each.serve(lambda worker: self._refuse(worker, reason, may_retry=not each.cannot_load))
 
     def _refuse(self, worker: str, reason: str, *, may_retry: bool) -> bool:
-        self.doors.refuse(worker, reason, may_retry=may_retry)
+        self.model_channels.refuse(worker, reason, may_retry=may_retry)
         return True
 
     def _start_missing(self) -> None:
-        """Where memory is short, whoever has been waited for the longest comes first, and nobody takes its room."""
+        """Start missing processes; if memory is short, the one with the longest wait comes first and keeps its room."""
         if not self._is_running:
             return
         promised_bytes: int | None = None
@@ -227,12 +228,12 @@ class Models:
         self._watch(process.control, lambda: self._listen(each, replica))
 
     def _listen(self, each: FunctionModels, replica: Replica) -> None:
-        """Take all that a process says; one that was reaped in the same turn says nothing more."""
+        """Read all packets of a process; one that was reaped in the same turn has none left."""
         while replica.process.control.fileno() >= 0 and self._hear(each, replica):
             pass
 
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
-        """Take a packet of a process; False where there is none now."""
+        """Read one packet of a process; returns False if there is none now."""
         try:
             data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
@@ -240,13 +241,13 @@ class Models:
         except OSError:
             data = b""
         if not data:
-            # Its end comes next, unless it has let go of this alone.
+            # The process ends next, unless it has closed only this socket.
             self._unwatch(replica.process.control)
             replica.process.watchdog.hung_up()
             return False
         try:
             packet = control.decode(data)
-        except control.ControlError:
+        except PacketError:
             replica.kill("broke the protocol, and was ended")
             return False
         match packet:
@@ -254,7 +255,7 @@ class Models:
                 replica.state = ReplicaState.READY
                 replica.ready_seconds = time.monotonic()
                 each.loads += 1
-                # What it takes decides on the room of others.
+                # Measure at once: its memory decides on the room of others.
                 self._next_look_seconds = 0.0
                 each.cannot_load = False
                 if each.deaths_in_a_row < DEATHS_IN_A_ROW:
@@ -274,7 +275,7 @@ class Models:
     def _reap(self, each: FunctionModels, replica: Replica) -> None:
         if each.replicas.get(replica.number) is not replica:
             return
-        # What it said before it ended may explain it.
+        # Its last packets may explain its end.
         self._listen(each, replica)
         self._unwatch(replica.process.pidfd)
         self._unwatch(replica.process.control)
@@ -283,18 +284,18 @@ class Models:
         each.forget(replica)
         is_expected = replica.state is ReplicaState.RETIRING
         how = _how(replica, status)
-        self.doors.tell_fate(replica.id, how)
+        self.model_channels.tell_fate(replica.id, how)
         self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
             each.deaths += 1
             if not replica.has_suspect:
-                # Suspect rows caused the death: other callers do not wait for it.
+                # Deaths by suspect rows are left out: other callers do not wait because of them.
                 each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
             each.deaths_in_a_row += replica.state is ReplicaState.READY
             if each.deaths_in_a_row >= DEATHS_IN_A_ROW:
                 self._set_fault(
-                    each, f"{each.deaths_in_a_row} model processes in a row have died of it, the last one {how}"
+                    each, f"it has killed {each.deaths_in_a_row} model processes in a row, the last one {how}"
                 )
             elif not each.ready:
                 self._set_fault(each, f"its model process {how}")
@@ -308,13 +309,13 @@ class Models:
             self._host.tell_of_models(ModelFault(each.function.name, each.function.version, fault))
 
     def _look(self, now_seconds: float) -> None:
-        """Measure all processes, and end those that take too much or too long."""
+        """Measure all processes, and end those that exceed a limit."""
         living = {replica.id: (each, replica) for each, replica in self._living()}
         is_busy = any(replica.connections or replica.state is ReplicaState.LOADING for _, replica in living.values())
         self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
         taken = self._host.take_of_models({name: replica.process for name, (_, replica) in living.items()})
         for name, (each, replica) in living.items():
-            take = taken.get(name, ModelTake(replica.memory_bytes))
+            take = taken.get(name, ModelProcessUsage(replica.memory_bytes))
             replica.memory_bytes = take.memory_bytes
             batch_seconds = replica.batch_processor_seconds(take.processor_seconds)
             if replica.state is ReplicaState.READY:
@@ -337,9 +338,10 @@ class Models:
             self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
 
     def _has_room_for(self, each: FunctionModels, promised_bytes: int | None) -> bool:
-        """Whether a process of this function fits beside the others now; others are told to end where it does not.
+        """Return whether a process of this function fits beside the others now; if not, tell others to end.
 
-        Where room is promised to functions that come first, nobody ends, and it has to fit beside those too.
+        If room is promised to functions that come first, no process is ended, and this one has to fit beside those
+        functions too.
         """
         if not self._budget_bytes or not any(self._living()):
             return True
@@ -351,18 +353,18 @@ class Models:
         return excess_bytes <= 0 or not any(self._living())
 
     def _held_bytes(self) -> int:
-        """Of all processes; one that loads will hold as much as the one before it."""
+        """Return the memory of all processes; one that loads counts at least as much as the one before it."""
         return sum(
             max(replica.memory_bytes, each.last_memory_bytes if replica.state is ReplicaState.LOADING else 0)
             for each, replica in self._living()
         )
 
     def _leaving_bytes(self) -> int:
-        """Of processes that were told to end."""
+        """Return the memory of processes that were told to end."""
         return sum(replica.memory_bytes for _, replica in self._living() if replica.state is ReplicaState.RETIRING)
 
     def _evict(self, excess_bytes: int, now_seconds: float) -> None:
-        """Retire processes until so many bytes are on their way back."""
+        """Retire processes until this many bytes are being freed."""
         ready = {r.id: (each, r) for each, r in self._living() if r.state is ReplicaState.READY}
         residents = [
             Resident(r.id, r.memory_bytes, r.connections, r.ready_seconds or 0.0, r.told.last_used_seconds)
@@ -374,7 +376,7 @@ class Models:
 
 
 def _how(replica: Replica, status: int) -> str:
-    # One that was ending already says itself how.
+    # A process may have ended by itself before it was killed.
     if replica.reason and status in (-signal.SIGKILL, EXIT_NOT_LOADED):
         return replica.reason
     if replica.state is ReplicaState.RETIRING and status == 0:

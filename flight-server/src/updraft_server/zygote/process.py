@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that workers are forked from: it has loaded what they need, and runs neither threads nor gRPC.
+"""Zygote process, from which workers are forked: it has loaded what they need, and runs neither threads nor gRPC.
 
-Started by `updraft_server.supervisor.supervisor` as `python -m updraft_server.zygote.process`. It serves any number of
-fronts, one after the other in practice, and ends the workers of a front that goes away. Workers of a zygote that died
-are taken over and kept for the front that claims them.
+`updraft_server.supervisor.supervisor` starts it as `python -m updraft_server.zygote.process`. It serves any number of
+fronts, in practice one after the other, and ends the workers of a front that goes away. It takes over the workers of a
+zygote that died, and keeps them for the front that claims them.
 """
 
 from updraft.service.parent import follow_parent
@@ -13,16 +13,16 @@ from updraft_server.linux.process_control import adopt_orphans, hide_memory
 
 
 def main() -> None:
-    """Close this process to its neighbours, then load the image and serve."""
+    """Isolate this process from its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
-    # Before memory is hidden: it takes files of /proc/self.
+    # Done before memory is hidden, because it opens files of /proc/self.
     enter_user_namespace_to_mount()
-    # Workers of an earlier zygote run user code beside this one. What is forked here is hidden from its first
+    # Workers of an earlier zygote run user code beside this one. Processes forked here are hidden from their first
     # instruction.
     hide_memory()
     adopt_orphans()
-    # What takes long to import comes after that.
+    # Slow imports come after that.
     from updraft_server.zygote.loading import load_and_serve
 
     load_and_serve(score)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory for each worker in which its functions may write; it goes with the worker.
+"""Scratch directory for each worker, in which its functions may write; it is removed with the worker.
 
-What is in it is hostile: it is moved out of the way in one step, and a process of its own removes it, so that the
-zygote's loop neither waits for it nor walks in it.
+Its contents are hostile. They are moved out of the way in one step and removed by a separate process, so that the
+zygote's loop neither waits for the removal nor walks the directory.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _REMOVAL_SECONDS = 3600.0
 
 
 class ScratchDirectories:
-    """The scratch directories of a pool's workers, and the process that removes those of workers that are gone."""
+    """Scratch directories of a pool's workers, and the process that removes those of ended workers."""
 
     def __init__(
         self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
@@ -36,17 +36,17 @@ class ScratchDirectories:
         self._close_others = close_others
         self._meter = ScratchMeter(directory, watch, unwatch, close_others)
         self._remover: tuple[int, int] | None = None
-        """Its process id and a pidfd."""
+        """Process id and pidfd of the remover."""
         self._is_more = False
         self._is_stopped = False
 
     @property
     def processes(self) -> frozenset[int]:
-        """The remover and the meter, if they run: they are no strays."""
+        """Process ids of the remover and the meter, if they run; neither is an orphan."""
         return self._meter.processes.union(() if self._remover is None else self._remover[:1])
 
     def size(self, worker: str) -> TreeSize:
-        """What lay in a worker's directory when that was measured last."""
+        """Return the size of a worker's directory at its last measurement."""
         return self._meter.size(worker)
 
     def room_bytes(self) -> int | None:
@@ -58,19 +58,19 @@ class ScratchDirectories:
         return volume.f_bavail * volume.f_frsize
 
     def make(self, worker: str) -> Path:
-        """A new, empty directory; raises OSError."""
+        """Make a new, empty directory; raises OSError."""
         path = self._directory / worker
-        # Tools that tidy temporary directories may have removed what it lies in.
+        # Tools that tidy temporary directories may have removed the parent.
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700)
         return path
 
     def discard(self, worker: str) -> None:
-        """The worker has ended: remove its directory, soon."""
+        """Remove the directory of a worker that has ended, soon."""
         self._meter.forget(worker)
         path = self._directory / worker
         with contextlib.suppress(OSError):
-            # Most are empty.
+            # Most directories are empty.
             path.rmdir()
             return
         try:
@@ -84,7 +84,7 @@ class ScratchDirectories:
         self._remove()
 
     def discard_all_but(self, workers: Collection[str]) -> None:
-        """Remove what was left of workers that ended unseen, and what an earlier zygote did not finish to remove."""
+        """Remove directories of workers that ended unseen, and those that an earlier zygote did not finish removing."""
         with contextlib.suppress(OSError):
             for path in self._directory.iterdir():
                 if path != self._trash and path.name not in workers:
@@ -93,7 +93,7 @@ class ScratchDirectories:
                 self._remove()
 
     def stop(self) -> None:
-        """End both processes for good; whoever ends strays reaps them, and the supervisor removes what is left."""
+        """End both processes for good; the zygote reaps them as orphans, and the supervisor removes what is left."""
         self._is_stopped = True
         self._meter.stop()
         if self._remover is not None:
@@ -113,7 +113,7 @@ class ScratchDirectories:
                 self._be_remover()
             pidfd = os.pidfd_open(pid)
         except OSError as error:
-            # The next worker that ends tries again.
+            # The next worker that ends triggers another attempt.
             sys.stderr.write(f"updraft-server: nothing removes scratch directories now: {error.strerror}\n")
             return
         self._remover = pid, pidfd
@@ -139,7 +139,7 @@ class ScratchDirectories:
             end_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             name_process("updraft-remover")
-            # A front whose zygote dies has to see that.
+            # The front must see its connection close when the zygote dies.
             self._close_others()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             forbid_new_privileges()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much lies in the scratch directory of each worker.
+"""Meter of the workers' scratch directories.
 
-What is in them is hostile, and may be millions of files: a process of its own walks there, one directory after the
-other, as long as there are any files, and tells the zygote, whose loop waits for nothing.
+The contents are hostile and may be millions of files. A separate process walks one directory after the other as long as
+there are any files, and reports to the zygote, whose loop never waits for it.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from updraft_server.linux.process_control import end_with_parent, forbid_new_pri
 from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 MOST_FILES = 4_000_000
-"""In one scratch directory; nobody counts further."""
+"""Most files that are counted in one scratch directory."""
 
 _Watch = Callable[[int, Callable[[], None]], None]
-# At rest between two walks: for at least this time, and for so many times as long as the walk took.
+# Rest between two walks: at least this time, and this many times as long as the walk took.
 _REST_SECONDS = 1.0
 _REST_FACTOR = 9.0
 _NICENESS = 10
@@ -32,7 +32,7 @@ _MAX_REPORT_BYTES = 4096
 
 
 class ScratchMeter:
-    """The last size of each scratch directory, and the process that measures them."""
+    """Last size of each scratch directory, and the process that measures them."""
 
     def __init__(
         self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
@@ -43,26 +43,26 @@ class ScratchMeter:
         self._close_others = close_others
         self._sizes: dict[str, TreeSize] = {}
         self._process: tuple[int, int] | None = None
-        """Its process id, and the descriptor at which it reports."""
+        """Process id, and the descriptor on which the process reports."""
         self._is_stopped = False
 
     @property
     def processes(self) -> frozenset[int]:
-        """The process, if it runs: it is no stray."""
+        """Process id of the meter, if it runs; it is not an orphan."""
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def size(self, worker: str) -> TreeSize:
-        """The worker's directory when it was measured last; has it measured from now on if anything is in it."""
+        """Return the last size of a worker's directory; if there are files in it, have it measured from now on."""
         if self._process is None and not self._is_stopped and _has_files(self._directory / worker):
             self._start()
         return self._sizes.get(worker, TreeSize())
 
     def forget(self, worker: str) -> None:
-        """The worker has ended."""
+        """Drop the size of a worker that has ended."""
         self._sizes.pop(worker, None)
 
     def stop(self) -> None:
-        """End the process for good; whoever ends strays reaps it."""
+        """End the process for good; the zygote reaps it as an orphan."""
         self._is_stopped = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -75,7 +75,7 @@ class ScratchMeter:
                 reports, told = map(opened.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
                 pid = os.fork()
             except OSError as error:
-                # The next look at a worker tries again.
+                # The next call of `size` tries again.
                 sys.stderr.write(f"updraft-server: nothing measures scratch directories now: {error.strerror}\n")
                 return
             if pid == 0:
@@ -93,11 +93,11 @@ class ScratchMeter:
         if report:
             sizes: Mapping[str, tuple[int, int]] = json.loads(report)
             for worker, size in sizes.items():
-                # One that has ended meanwhile is not remembered.
+                # Ignore a worker that has ended meanwhile.
                 if (self._directory / worker).exists():
                     self._sizes[worker] = TreeSize(*size)
             return
-        # There was nothing to measure any more.
+        # The process found nothing left to measure.
         self._sizes.clear()
         self._forget_process()
         os.waitpid(pid, 0)
@@ -115,7 +115,7 @@ class ScratchMeter:
             end_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             name_process("updraft-meter")
-            # A front whose zygote dies has to see that.
+            # The front must see its connection close when the zygote dies.
             self._close_others()
             reports = os.dup2(told.detach(), 3, inheritable=False)
             os.closerange(reports + 1, os.sysconf("SC_OPEN_MAX"))
@@ -129,7 +129,7 @@ class ScratchMeter:
 
 
 def _measure(directory: Path, reports: socket.socket) -> None:
-    """Tell the sizes again and again until there are no files."""
+    """Report the sizes again and again until there are no files."""
     has_files = True
     while has_files:
         has_files = False
@@ -148,5 +148,5 @@ def _has_files(path: Path) -> bool:
         with os.scandir(path) as entries:
             return next(entries, None) is not None
     except OSError:
-        # A function has closed it to itself.
+        # A function has made its directory unreadable.
         return True

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes what session functions have left in a /dev/shm that all workers of a pool share.
+"""Removal of files that session functions have left in a /dev/shm shared by all workers of a pool.
 
-The kernel does not say who made a file. What nobody has open to write or mapped is taken for left behind, since whoever
-shares memory has it mapped. Workers of registered functions keep theirs so, and so does what modules of functions have
-started.
+The kernel does not say who made a file. A file that no process has mapped or open for writing counts as left behind,
+since processes that share memory have it mapped. Files of registered functions' workers, and of processes that function
+modules started, stay for the same reason.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 
 def remove_unused_files(directory: Path = Path(SHARED_MEMORY_PATH)) -> None:
-    """Remove the plain files that nobody uses."""
+    """Remove the plain files that no process uses."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -25,11 +25,12 @@ def remove_unused_files(directory: Path = Path(SHARED_MEMORY_PATH)) -> None:
 
 
 def _remove_unused(path: str) -> None:
-    """Remove a file that nobody has open to write, as whoever maps shared memory has; raises OSError otherwise."""
-    # A pipe that has taken its place is not waited for.
+    """Remove a file; raises OSError if a process has it open for writing, as mapped shared memory is."""
+    # O_NONBLOCK, so that a pipe in its place does not block.
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # The kernel gives it for a file that nobody writes to, and lets nobody begin to while it is held.
+        # The kernel grants a read lease only if no process has the file open for writing, and keeps new writers out
+        # while the lease is held.
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         Path(path).unlink()
     finally:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends of workers that their fronts have not heard of: what the workers left behind ends first.
+"""Worker exits not yet reported to the front: processes that the worker left behind have to end first.
 
-A front lends the place of a worker that has ended to somebody else, who must not meet processes of the one before.
+A front gives the place of an ended worker to another exchange, which must not meet processes of the one before.
 """
 
 import math
@@ -9,43 +9,47 @@ import socket
 import time
 from typing import NamedTuple
 
-# Killed processes end in milliseconds. Those that fork without end, or wait for a disk, keep nobody waiting for longer.
+# Killed processes end in milliseconds. Those that fork without end, or wait for a disk, delay the report by this time
+# at most.
 _MOST_SECONDS = 0.5
 
 
 class WorkerEnd(NamedTuple):
-    """What a front is to hear."""
+    """Worker exit to report."""
 
     front: socket.socket | None
-    """None where nobody is to hear of it."""
+    """Front to tell; None if there is none."""
     worker: str
     status: int | None
-    """How it ended, as an exit code, or less than zero the signal; None where that cannot be known."""
+    """Exit code, or minus the signal that ended the worker; None if unknown."""
     tell_seconds: float
-    """When the front hears of it even if something is left, on the clock of the machine."""
+    """When the front is told even if processes are left, on the machine's clock."""
 
 
 class WorkerEnds:
-    """Those of a zygote, in their order."""
+    """Unreported worker exits of a zygote, in order."""
 
     def __init__(self) -> None:
         self._untold: list[WorkerEnd] = []
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether any exit is unreported."""
         return bool(self._untold)
 
     @property
     def wait_seconds(self) -> float:
-        """How long the zygote's loop may wait for events before it looks again."""
+        """Time that the zygote's loop may wait for events before it checks again."""
         return max(0.0, self._untold[0].tell_seconds - time.monotonic()) if self._untold else math.inf
 
     def add(self, front: socket.socket | None, worker: str, status: int | None) -> None:
-        """A worker has ended, of this front, if of any."""
+        """Add the end of a worker; `front` is None if it belonged to none."""
         self._untold.append(WorkerEnd(front, worker, status, time.monotonic() + _MOST_SECONDS))
 
     def take(self, *, is_anything_left: bool) -> list[WorkerEnd]:
-        """Those to tell now, where processes that workers have left behind still live, or do not."""
+        """Return and drop the exits to report now.
+
+        While processes are left behind (`is_anything_left`), these are only the exits whose time has come.
+        """
         now = time.monotonic()
         count = sum(end.tell_seconds <= now for end in self._untold) if is_anything_left else len(self._untold)
         told, self._untold = self._untold[:count], self._untold[count:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop that forks, signals, measures and reaps workers for fronts, and takes over those of a zygote that died."""
+"""Zygote's loop: forks, signals, measures and reaps workers for fronts, and takes over those of a zygote that died."""
 
 import contextlib
 import functools
@@ -18,9 +18,10 @@ from pathlib import Path
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
-from updraft_server.ipc.control import introduced
+from updraft_server.ipc.control import receive_front
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
@@ -34,7 +35,6 @@ from updraft_server.ipc.zygote_packets import (
     Measure,
     Measured,
     Packet,
-    PacketError,
     ReloadRefused,
     Retired,
     ShowStack,
@@ -54,28 +54,28 @@ from updraft_server.zygote.held_worker import HeldWorker
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
+from updraft_server.zygote.orphans import Orphans
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.shared_memory import remove_unused_files
-from updraft_server.zygote.strays import Strays
 from updraft_server.zygote.worker_ends import WorkerEnds
 
 _SIGNALS: Mapping[type[Packet], int] = {Kill: signal.SIGKILL, Stop: signal.SIGSTOP, Continue: signal.SIGCONT}
 _SEND_TIMEOUT_SECONDS = 5.0
-# A front that lives claims its workers at once; those that nobody has claimed by then belong to one that is gone.
+# A living front claims its workers at once; workers unclaimed after this time belong to a front that is gone.
 _CLAIM_SECONDS = 10.0
-# Of the memory of the container or machine, where no limit is set; the rest is for workers and the image.
+# Share of the container's or machine's memory for one model if no limit is set; the rest is for workers and the image.
 _SHARE_OF_A_MODEL = 0.75
-# A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
+# A killed process that waits for a disk does not end, and the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
 
 
 class Zygote:
-    """A single-threaded loop over the door, the fronts, the workers' pidfds and the supervisor's lifeline."""
+    """Single-threaded loop over the supervisor's socket and lifeline, the fronts, and the workers' pidfds."""
 
     def __init__(
         self,
         image: Image,
-        door: socket.socket,
+        model_channel: socket.socket,
         lifeline: int,
         heartbeat: Heartbeat,
         records: WorkerRecords,
@@ -90,7 +90,7 @@ class Zygote:
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
-        self._door = door
+        self._supervisor = model_channel
         self._lifeline = lifeline
         self._records = records
         self._score = score
@@ -98,12 +98,12 @@ class Zygote:
         self._sweeps_shared_memory = sweeps_shared_memory
         self._generation = generation
         self._is_successor = is_successor
-        # Not epoll, whose watches the kernel counts by user: a function can use them up.
+        # poll instead of epoll, whose watches the kernel limits per user: a function could use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
-        """Each with its number, 0 where that means nothing here."""
+        """Fronts with their process ids, which are 0 if they mean nothing here."""
         self._workers: dict[str, HeldWorker] = {}
-        self._strays = Strays(self._watch, self._unwatch)
+        self._orphans = Orphans(self._watch, self._unwatch)
         self._ends = WorkerEnds()
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         host = ZygoteModelHost(
@@ -124,16 +124,17 @@ class Zygote:
             budget_bytes=model_memory_bytes,
             most_bytes=model_memory_bytes or int(_SHARE_OF_A_MODEL * min(memory_limits().values())),
         )
-        # What modules of functions have started serves all workers, and stays.
+        # Processes that function modules have started serve all workers, and stay.
         self._image_processes = frozenset(children())
-        # Every worker begins with it, and shares it as long as it does not write there.
+        # Memory that every worker starts with, and shares until it writes there.
         self._image_bytes = own_bytes()
-        # Ids of an earlier zygote's workers may still be in use. They name scratch directories too: whoever guesses one
-        # could take away the rights to it, since Landlock does not cover chmod.
+        # Ids must not repeat, because workers of an earlier zygote may still use theirs. They must not be guessable,
+        # because they name scratch directories, and Landlock does not cover chmod: another worker could take away the
+        # rights to one.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._refused: ReloadRefused | None = None
-        """The last reload that the supervisor refused."""
+        """Last reload that the supervisor refused."""
         self._is_ending = False
         self._is_retired = False
 
@@ -142,15 +143,16 @@ class Zygote:
         self._is_ending = True
 
     def run(self) -> None:
-        """Serve until killed, or as long as there are fronts and the supervisor; nothing is left then."""
-        # Only this process knows what has to end with the supervisor: it may not die before all that.
+        """Serve until killed, or as long as there are fronts and a supervisor; then end all that was started here."""
+        # Only this process knows what has to end with the supervisor, so it must outlive it to do that.
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
-        self._watch(self._door, self._meet)
+        self._watch(self._supervisor, self._meet)
         while not self._is_done():
             self._turn()
-            # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
+            # Done on every turn, not only after the death of a worker: its functions may have disowned a process
+            # before.
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
 
@@ -168,16 +170,16 @@ class Zygote:
         self._end_unclaimed()
 
     def _lose_supervisor(self) -> None:
-        """Nobody is left to replace what dies here: end with all that was started here."""
+        """End everything that was started here: without a supervisor nothing can replace what dies."""
         self._is_ending = True
         self._unwatch(self._lifeline)
         self._close_door()
-        # The one that has the models last: none are started for another one.
+        # The front that has the models comes last, so that they are not started for another one.
         for front in reversed(list(self._fronts)):
             self._let_go(front)
 
     def _end_everything(self) -> None:
-        """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
+        """End what is left: unclaimed workers, and processes that functions and their modules have started."""
         self._close_door()
         if self._is_retired:
             self._models.stop("made way for its successor")
@@ -186,31 +188,34 @@ class Zygote:
         for worker in self._workers.values():
             worker.kill()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
-        while self._strays.end(known=self._own_processes()) or self._workers or self._models.pids:
+        while self._orphans.end(known=self._own_processes()) or self._workers or self._models.pids:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
-            # No front is left to hear of them. What is in shared memory goes all the same.
+            # Fronts are gone, but shared memory is swept all the same.
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
-        """Kill what functions have disowned; False once there is none."""
-        return self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
+        """Kill processes that functions have disowned; returns False once there are none."""
+        return self._orphans.end(known=self._image_processes | self._scratch.processes | self._own_processes())
 
     def _own_processes(self) -> set[int]:
-        """Workers and models that this process has forked."""
+        """Return the ids of workers and models that this process has forked."""
         return {worker.pid for worker in self._workers.values() if worker.is_child} | self._models.pids
 
     def _watch(self, source: socket.socket | int, handle: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
 
     def _unwatch(self, source: socket.socket | int) -> None:
-        """Idempotent."""
+        """Stop watching `source`; idempotent."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(source)
 
     def _take_over(self) -> None:
-        """Hold the workers of an earlier zygote until their front claims them; of one that lives, only then."""
+        """Take over workers of a dead zygote until their front claims them.
+
+        A successor of a living zygote takes over only workers that a front claims.
+        """
         if self._is_successor:
             return
         self._adopt()
@@ -233,16 +238,16 @@ class Zygote:
                 worker.kill()
 
     def _close_door(self) -> None:
-        if self._door.fileno() >= 0:
-            self._unwatch(self._door)
-            self._door.close()
+        if self._supervisor.fileno() >= 0:
+            self._unwatch(self._supervisor)
+            self._supervisor.close()
 
     def _meet(self) -> None:
-        """Take what the supervisor brings: a front, or the news of a refused reload."""
-        if self._door.fileno() < 0:
-            # Closed in the same turn.
+        """Handle a message of the supervisor: a front, a refused reload, or the end, which retires this zygote."""
+        if self._supervisor.fileno() < 0:
+            # The socket was closed in the same turn.
             return
-        met = introduced(self._door)
+        met = receive_front(self._supervisor)
         if met is None:
             self._retire()
             return
@@ -268,7 +273,7 @@ class Zygote:
     def _retire(self) -> None:
         """Leave front and workers to a successor, and serve models to these workers until they have ended.
 
-        Those of an earlier zygote have its models, or none: nothing here has to wait for their end.
+        Workers of an earlier zygote use that zygote's models or none, so this one need not wait for their end.
         """
         self._close_door()
         self._is_retired = True
@@ -285,7 +290,7 @@ class Zygote:
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
-            # Let go of in the same turn.
+            # The front was dropped in the same turn.
             return
         try:
             data = front.recv(MAX_PACKET_BYTES)
@@ -319,10 +324,10 @@ class Zygote:
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
         if self._is_retired:
-            # The front did not know yet: it claims them from the successor.
+            # The front did not know of the retirement yet: it claims them from the successor.
             return
         if self._is_successor and not self._workers.keys() >= set(packet.workers):
-            # Its predecessor has retired before the front could come here: nothing is forked there any more.
+            # The predecessor retired before the front came here, so it forks nothing more.
             self._adopt()
         for name in packet.workers:
             worker = self._workers.get(name)
@@ -333,7 +338,7 @@ class Zygote:
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
         if self._is_retired:
-            # The front did not know when it asked.
+            # The front did not know of the retirement when it asked.
             return
         name = next(self._ids)
         shared_memory: int | None = None
@@ -344,14 +349,16 @@ class Zygote:
                 output_read, output_write = pipe(descriptors)
                 stack_read, stack_write = pipe(descriptors)
                 shared_memory = self._sandbox.new_shared_memory()
-                door = descriptors.enter_context(self._models.doors.open(name)) if self._models else None
+                model_channel = (
+                    descriptors.enter_context(self._models.model_channels.open(name)) if self._models else None
+                )
                 with self._score.raised():
                     pid = os.fork()
             except OSError as error:
                 if shared_memory is not None:
                     os.close(shared_memory)
                 self._scratch.discard(name)
-                self._models.doors.shut(name)
+                self._models.model_channels.shut(name)
                 self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
                 return
             if pid == 0:
@@ -364,7 +371,7 @@ class Zygote:
                     self._close_all,
                     lambda: self._sandbox.enter(front_pid, shared_memory, scratch),
                     functools.partial(self._image.run_worker, scratch),
-                    door=door,
+                    model_channel=model_channel,
                 )
             worker = HeldWorker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
             self._hold(worker)
@@ -396,7 +403,7 @@ class Zygote:
 
     def _close_all(self) -> None:
         self._selector.close()
-        self._door.close()
+        self._supervisor.close()
         self._models.close()
         for front in self._fronts:
             front.close()
@@ -410,30 +417,30 @@ class Zygote:
     def _tell_ends(self, *, is_anything_left: bool) -> None:
         ends = self._ends.take(is_anything_left=is_anything_left)
         if ends and self._sweeps_shared_memory:
-            # Whoever hears of an end may be waiting for nothing else.
+            # Sweep before telling: a front may be waiting for this end only.
             remove_unused_files()
         for end in ends:
             if end.front in self._fronts:
                 self._send(end.front, Exited(end.worker, end.status))
 
     def _bury(self, worker: HeldWorker) -> int | None:
-        """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
+        """Forget a worker that has ended or is being killed; returns its exit status, or None if unknown."""
         self._forget(worker)
         if worker.shared_memory is not None:
             os.close(worker.shared_memory)
         status = None
         if worker.is_child:
-            # Not reaped yet, so its number still names its own group: what its functions started ends with it.
+            # It is not reaped yet, so its number still names its own group: what its functions started ends with it.
             kill_group(worker.pid)
             _, wait_status = os.waitpid(worker.pid, 0)
             status = os.waitstatus_to_exitcode(wait_status)
-        self._models.doors.shut(worker.id)
+        self._models.model_channels.shut(worker.id)
         self._records.forget(worker.id)
         self._scratch.discard(worker.id)
         return status
 
     def _forget(self, worker: HeldWorker) -> None:
-        """Hold a worker no more; one that lives goes on."""
+        """Stop holding a worker; a living one goes on."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
         os.close(worker.pidfd)
@@ -448,7 +455,7 @@ class Zygote:
         self._selector.unregister(front)
         front.close()
         if has_models:
-            # Nobody else reads what they print.
+            # Only this front reads what they print.
             self._models.stop()
             if self._fronts:
                 self._models.start()
@@ -457,14 +464,14 @@ class Zygote:
         for front in list(self._fronts):
             self._send(front, packet, list(descriptors))
             if isinstance(packet, ModelStarted):
-                # What it prints has one reader.
+                # Only one front reads what it prints.
                 return
 
     def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
         try:
             socket.send_fds(front, [encode(packet)], descriptors or [])
         except OSError:
-            # It is gone or stuck; its end of file comes next, and then its workers go.
+            # The front is gone or stuck. Its end of file comes next, and then its workers end.
             if front in self._fronts:
                 with contextlib.suppress(OSError):
                     front.shutdown(socket.SHUT_RDWR)

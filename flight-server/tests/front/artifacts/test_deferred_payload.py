@@ -154,7 +154,7 @@ async def test_a_signature_covers_what_comes_later(pool: Any, tmp_path: Path, se
             client.call.cancel()
         else:
             replies, code = await client.refusal()
-            assert "another than was signed" in replies[-1].error.message
+            assert "not the one that was signed" in replies[-1].error.message
             assert code is grpc.StatusCode.PERMISSION_DENIED
             assert not running.commands.seen
 

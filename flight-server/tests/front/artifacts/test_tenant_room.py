@@ -68,8 +68,8 @@ def hold(store: ArtifactStore, stack: ExitStack, tenant: str, application: str, 
 
 def kept(store: ArtifactStore, tenant: str, application: str) -> int:
     """How many artifacts an owner has in the store."""
-    belongings = store._belongings.get(store._digest(*Owner(tenant, application, "")))
-    return 0 if belongings is None else sum(artifact.path is not None for artifact in belongings.artifacts.values())
+    owned = store._owned.get(store._digest(*Owner(tenant, application, "")))
+    return 0 if owned is None else sum(artifact.path is not None for artifact in owned.artifacts.values())
 
 
 async def test_a_tenant_alone_may_fill_the_store(store: ArtifactStore) -> None:
@@ -169,5 +169,5 @@ async def test_who_lays_out_many_sets_loses_its_own(store: ArtifactStore, monkey
     modest = lay_out("modest", "m")
     for number in range(8):
         greedy = lay_out("greedy", f"g{number}")
-    assert set(modest.belongings.file_sets) == {"m"}
-    assert set(greedy.belongings.file_sets) == {"g5", "g6", "g7"}
+    assert set(modest.owned.file_sets) == {"m"}
+    assert set(greedy.owned.file_sets) == {"g5", "g6", "g7"}

@@ -62,9 +62,7 @@ def test_a_few_deaths_are_bad_luck_and_a_row_of_them_is_not() -> None:
     for _ in range(DEATHS_IN_A_ROW):
         assert health.faults()["poisoned"] == ""
         health.died(POISONED, DEATH)
-    assert health.faults()["poisoned"] == (
-        "3 workers in a row have died of it, the last one: the worker died of SIGSEGV"
-    )
+    assert health.faults()["poisoned"] == ("it has killed 3 workers in a row, the last one: the worker died of SIGSEGV")
 
 
 def test_callers_hear_which_faults_are_over_only_when_the_functions_are_loaded_again() -> None:
@@ -161,7 +159,7 @@ async def test_deaths_by_the_function_make_it_unhealthy(running_front: Running) 
         for _ in range(DEATHS_IN_A_ROW):
             assert (await status(front)).functions[0].fault == ""
             await call(front)
-        assert "3 workers in a row have died of it" in (await status(front)).functions[0].fault
+        assert "it has killed 3 workers in a row" in (await status(front)).functions[0].fault
         pool.script = echo
 
 

@@ -16,7 +16,7 @@ from updraft.errors import (
     UserError,
     WorkerError,
 )
-from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.front.limits.verdict import Verdict, verdict
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import RelayEnd
@@ -99,7 +99,7 @@ ROWS = {
         WorkerError(_CLOSED),
         _UNOBSERVED,
         {"worker_died", "blames_function", "exhausted_container"},
-        "the function f grew most of all",
+        "the function f grew most",
         end=_LOST,
         used_bytes=_LIMIT_BYTES,
     ),
@@ -107,7 +107,7 @@ ROWS = {
         WorkerError(_CLOSED),
         _UNOBSERVED,
         {"worker_died"},
-        "another exchange is to blame",
+        "because of another exchange",
         end={**_LOST, "worker": "other"},
         used_bytes=_LIMIT_BYTES,
     ),
@@ -170,7 +170,7 @@ def _verdict(row: Row) -> Verdict:
         **{"function": "f", "subject": "the function f", "is_session": False, "is_batched": False, **row.request}
     )
     end = {"worker": "w", "batch_timeout": BatchTimeout.effective(5), **row.end}
-    memory = LostMemory()
+    memory = LastMemoryUse()
     for used in (0, row.used_bytes):
         memory.measured({"w": _used(used), "other": _used(1)}, _LIMIT_BYTES)
     # Each row is used once for every test, and a verdict may add to the message.

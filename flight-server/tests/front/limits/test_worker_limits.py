@@ -105,7 +105,7 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
     assert LIMITS.largest_of_too_much(shared) is None
     held = {worker: used._replace(container_bytes=1501) for worker, used in shared.items()}
     assert LIMITS.largest_of_too_much(held) == "a"
-    assert "more than 1500 bytes of memory together, 800 of them it" in str(LIMITS.shortage("it", usage["b"]))
+    assert "more than 1500 bytes of memory together; it took most, 800 bytes" in str(LIMITS.shortage("it", usage["b"]))
 
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:

@@ -48,7 +48,7 @@ async def test_batches_come_back_and_are_counted() -> None:
     assert transfer.received_bytes == sum(map(len, (batch(1), batch(2), finish(2, rows=6))))
     assert transfer.sent_bytes == sum(message.ByteSize() for message in running.call.received[1:])
     assert running.relay.passed == (3, 4)
-    assert running.relay.signs_of_client == (3, 1, 4)
+    assert running.relay.client_activity == (3, 1, 4)
 
 
 async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepalive() -> None:
@@ -256,7 +256,7 @@ async def test_a_worker_does_not_speak_for_the_front(kind: ErrorKind) -> None:
 
     error = await (await exchange([], lies, ends=False)).error()
     assert isinstance(error, InternalError)
-    assert "no worker has" in str(error)
+    assert "that workers cannot have" in str(error)
 
 
 async def test_a_worker_tells_how_a_model_process_has_ended_and_has_not_died() -> None:

@@ -150,11 +150,11 @@ def test_a_call_that_fits_its_function_is_resolved(name: str, call: dict[str, An
 @pytest.mark.parametrize(
     ("name", "call", "says"),
     [
-        ("words", {"key_columns": 1}, "is no aggregate"),
-        ("half@1", {"stage": AggregateStage.AGGREGATE_STAGE_ACCUMULATE}, "is no aggregate"),
-        ("mean", {"joined": True}, "gives no table"),
+        ("words", {"key_columns": 1}, "is not an aggregate"),
+        ("half@1", {"stage": AggregateStage.AGGREGATE_STAGE_ACCUMULATE}, "is not an aggregate"),
+        ("mean", {"joined": True}, "does not give a table"),
         ("mean", {"stage": 7}, "stage 7"),
-        ("half@1", {"filtered": True}, "is no aggregate"),
+        ("half@1", {"filtered": True}, "is not an aggregate"),
         ("mean", {"stage": AggregateStage.AGGREGATE_STAGE_MERGE, "filtered": True}, "filter the rows"),
     ],
 )

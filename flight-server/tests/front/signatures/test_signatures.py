@@ -101,15 +101,15 @@ def test_what_was_altered_is_refused(signatures: Signatures, driver: Driver, cha
 
 
 def test_another_schema_is_refused(signatures: Signatures, driver: Driver) -> None:
-    with pytest.raises(FunctionRefusedError, match="what differs is the schema"):
+    with pytest.raises(FunctionRefusedError, match="the schema of the arguments differs"):
         check(signatures, driver.signed(command(), SCHEMA), schema=b"header of another")
 
 
 @pytest.mark.parametrize(
     ("owner", "says"),
     [
-        (PoolOwner("team-a", "app-2", "session-1"), "for the application 'app-1', and the exchange is of 'app-2'"),
-        (PoolOwner("team-a", "app-1", "session-2"), "for the session 'session-1', and the exchange is of 'session-2'"),
+        (PoolOwner("team-a", "app-2", "session-1"), "for the application 'app-1', but the exchange is of 'app-2'"),
+        (PoolOwner("team-a", "app-1", "session-2"), "for the session 'session-1', but the exchange is of 'session-2'"),
         (PoolOwner("team-a", "app-1", ""), "for the session"),
     ],
     ids=["application", "session", "no session"],
@@ -126,7 +126,7 @@ def test_a_statement_for_a_tenant_is_for_no_other(signatures: Signatures, driver
     named.task.owner.tenant = "team-a"
     signed = driver.signed(named, SCHEMA)
     assert check(signatures, signed) == "a-driver"
-    with pytest.raises(FunctionRefusedError, match="for the tenant 'team-a', and the exchange is of 'team-b'"):
+    with pytest.raises(FunctionRefusedError, match="for the tenant 'team-a', but the exchange is of 'team-b'"):
         check(signatures, signed, PoolOwner("team-b", "app-1", "session-1"))
 
 
@@ -152,8 +152,8 @@ def timed(driver: Driver, issued_days: float, expires_days: float) -> ExchangeCo
     [
         (-7, -0.001, "expired 86 seconds ago"),
         (0.001, 6, "issued 86 seconds in the future"),
-        (0, 7.1, "its signer may sign for 604800"),
-        (-4, 3.1, "its signer may sign for 604800"),
+        (0, 7.1, "its signer may sign for at most 604800"),
+        (-4, 3.1, "its signer may sign for at most 604800"),
     ],
 )
 def test_a_signature_holds_for_a_while(

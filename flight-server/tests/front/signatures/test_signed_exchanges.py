@@ -71,9 +71,9 @@ async def test_whoever_has_no_key_runs_no_code(
         for command, says in (
             (COMMAND, "only functions that their driver has signed"),
             (Driver().signed(COMMAND, HEADER), "does not know the key"),
-            (driver.signed(COMMAND, b"header of another schema"), "what differs is the schema"),
-            (altered, "its function is another than was signed"),
-            (of_another, "for the application 'app-1', and the exchange is of 'app-2'"),
+            (driver.signed(COMMAND, b"header of another schema"), "the schema of the arguments differs"),
+            (altered, "the function is not the one that was signed"),
+            (of_another, "for the application 'app-1', but the exchange is of 'app-2'"),
         ):
             code, told = await outcome(front, command, runs=False)
             assert (code, says in told) == (grpc.StatusCode.PERMISSION_DENIED, True), told

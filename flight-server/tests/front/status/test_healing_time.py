@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from updraft_server.front.status.healing_time import HealingTime
+from updraft_server.front.status.pool_metrics import HealingTime
 
 
 def observed(*changes: tuple[float, int]) -> list[float]:

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 
 from updraft.errors import FunctionLoadError, InternalError, UserError, WorkerError
-from updraft_server.worker.model.client import ModelClient, SuspectError
-from updraft_server.worker.model.door import (
+from updraft_server.worker.model.channel import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
     Connected,
-    Door,
     Fate,
+    ModelChannel,
     Refused,
     decode,
     encode,
 )
+from updraft_server.worker.model.client import ModelClient, SuspectError
 from updraft_server.worker.model.messages import HEADER_BYTES, MessageKind, decode_header, encode_header
 
 SCHEMA = pa.schema([pa.field("number", pa.int64())])
@@ -75,31 +75,31 @@ def answer(connection: socket.socket, kind: MessageKind, payload: bytes = b"") -
 class Zygote(threading.Thread):
     """Answers each question at the door by the next process, or by a refusal; each process serves one request."""
 
-    def __init__(self, door: socket.socket, processes: list[Process | Refused]) -> None:
+    def __init__(self, model_channel: socket.socket, processes: list[Process | Refused]) -> None:
         super().__init__()
-        self._door = door
+        self._model_channel = model_channel
         self._processes = processes
         self.kinds: list[MessageKind] = []
         self.questions: list[object] = []
 
     def run(self) -> None:
-        with self._door:
+        with self._model_channel:
             self._serve()
 
     def _serve(self) -> None:
-        while data := self._door.recv(MAX_PACKET_BYTES):
+        while data := self._model_channel.recv(MAX_PACKET_BYTES):
             question = decode(data)
             self.questions.append(question)
             if isinstance(question, AskFate):
-                self._door.send(encode(Fate("was killed by SIGSEGV")))
+                self._model_channel.send(encode(Fate("was killed by SIGSEGV")))
                 continue
             process = self._processes.pop(0)
             if isinstance(process, Refused):
-                self._door.send(encode(process))
+                self._model_channel.send(encode(process))
                 continue
             ours, theirs = socket.socketpair()
             with ours, theirs:
-                socket.send_fds(self._door, [encode(Connected("model-1"))], [theirs.fileno()])
+                socket.send_fds(self._model_channel, [encode(Connected("model-1"))], [theirs.fileno()])
                 theirs.close()
                 message = decode_header(ours.recv(HEADER_BYTES, socket.MSG_WAITALL))
                 ours.recv(message.payload_bytes, socket.MSG_WAITALL)
@@ -112,21 +112,21 @@ Clients = Callable[..., tuple[ModelClient, Zygote]]
 
 @pytest.fixture
 def clients() -> Iterator[Clients]:
-    started: list[tuple[ModelClient, Door, Zygote]] = []
+    started: list[tuple[ModelClient, ModelChannel, Zygote]] = []
 
     def client(*processes: Process | Refused, function: Any = FUNCTION) -> tuple[ModelClient, Zygote]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         zygote = Zygote(theirs, list(processes))
         zygote.start()
-        door = Door(ours.detach())
-        made = ModelClient(function, door, max_batch_rows=1000)
-        started.append((made, door, zygote))
+        model_channel = ModelChannel(ours.detach())
+        made = ModelClient(function, model_channel, max_batch_rows=1000)
+        started.append((made, model_channel, zygote))
         return made, zygote
 
     yield client
-    for made, door, zygote in started:
+    for made, model_channel, zygote in started:
         made.close()
-        door.close()
+        model_channel.close()
         zygote.join()
 
 
@@ -199,16 +199,16 @@ def test_an_answer_of_other_rows_is_never_a_result(clients: Clients) -> None:
 
 
 def test_without_a_zygote_there_is_no_way() -> None:
-    for door in (Door(), _closed_door()):
-        client = ModelClient(cast(Any, FUNCTION), door, max_batch_rows=1000)
-        with pytest.raises(WorkerError, match="there is no way to the model process of function 'f'"):
+    for model_channel in (ModelChannel(), _closed_door()):
+        client = ModelClient(cast(Any, FUNCTION), model_channel, max_batch_rows=1000)
+        with pytest.raises(WorkerError, match="cannot reach the model process of function 'f'"):
             client.connect()
-        door.close()
+        model_channel.close()
 
 
-def _closed_door() -> Door:
+def _closed_door() -> ModelChannel:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.close()
-    door = Door(ours.detach())
-    assert door.is_lost
-    return door
+    model_channel = ModelChannel(ours.detach())
+    assert model_channel.is_lost
+    return model_channel

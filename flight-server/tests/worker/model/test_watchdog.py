@@ -62,7 +62,7 @@ def test_one_that_stands_still_between_two_calls_is_late_too(watchdog: Watchdog,
     watchdog.began_call(0.0)
     watchdog.turned()
     clock.seconds += TURN_SECONDS + 1
-    assert looked(watchdog)[-1].startswith("stood still for more than 30 seconds between two batches")
+    assert looked(watchdog)[-1].startswith("made no progress for more than 30 seconds between two batches")
 
 
 def test_one_that_goes_on_after_the_machine_stood_still_is_not_late(watchdog: Watchdog, clock: Clock) -> None:

@@ -13,7 +13,7 @@ import pytest
 from updraft.arrow_layout import ArrowLayout, Text
 from updraft.errors import UpdraftError, UserError
 from updraft_server.worker.pyspark.adapters import minor_version
-from updraft_server.worker.pyspark.map_replies import MapReplies
+from updraft_server.worker.pyspark.streams import MapReplies
 
 _needs_views = pytest.mark.skipif(minor_version(pyspark.__version__) < (4, 3), reason="this Spark reads no views")
 

@@ -12,7 +12,7 @@ _WITH_LEVELS = ("zstd", "gzip")
 def codec_name(compression: Compression) -> str:
     """Return Arrow's name of the codec, Snappy by default; raises WriteOptionError for an unknown codec."""
     if compression.codec not in Codec.values():
-        raise WriteOptionError(f"no codec has the number {compression.codec}")
+        raise WriteOptionError(f"unknown codec {compression.codec}")
     # The protocol names codecs as Arrow does.
     return Codec.Name(compression.codec or Codec.CODEC_SNAPPY).removeprefix("CODEC_").lower()
 
@@ -23,7 +23,7 @@ def compression_level(compression: Compression) -> int | None:
         return None
     codec = codec_name(compression)
     if codec not in _WITH_LEVELS:
-        raise WriteOptionError(f"the codec {codec} has no levels, but level {compression.level} was asked for")
+        raise WriteOptionError(f"the codec {codec} has no levels, but the command asks for level {compression.level}")
     least, most = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
     if not least <= compression.level <= most:
         raise WriteOptionError(f"{codec} has the levels {least} to {most}, not {compression.level}")

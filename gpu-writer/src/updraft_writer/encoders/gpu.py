@@ -5,16 +5,40 @@ If the device has too little memory for a row group, the encoder tries its halve
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
 from updraft.errors import EncodeError
-from updraft_writer.encoders.encoder import Encoder, Footer
+from updraft_writer.encoders.encoder import EncodedBytes, Encoder, Footer
 from updraft_writer.encoders.gpu_layouts import Layout
-from updraft_writer.encoders.gpu_output import DeviceOutput
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.reason import Reason, ReasonKind
+
+
+class DeviceOutput(EncodedBytes):
+    """File object whose `write` never raises; `check` raises the error instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        """Keep a copy of `data`."""
+        try:
+            if self._error is None:
+                super().write(data)
+        # An exception raised here would only be printed, and the file would lack these bytes.
+        except BaseException as error:
+            self._error = error
+        return memoryview(data).nbytes
+
+    def check(self) -> None:
+        """Raise the error that occurred in `write`, if any."""
+        if self._error is not None:
+            raise self._error
+
 
 # If a row group with this few rows does not fit, a smaller one is unlikely to fit.
 _FEWEST_ROWS = 1024
@@ -115,7 +139,7 @@ class GpuEncoder:
         try:
             self._output.check()
         except Exception as error:
-            raise EncodeError(f"what the GPU encoded could not be stored: {type(error).__name__}: {error}") from error
+            raise EncodeError(f"the GPU's output could not be stored: {type(error).__name__}: {error}") from error
 
     def _after(self, error: DeviceError) -> Encoder:
         """Return the CPU encoder that takes over; raises EncodeError if the file has begun."""

@@ -130,7 +130,7 @@ def _child(
     child = struct.field(index)
     required = bool(child.null_count) and not field.nullable
     if required and pc.any(pc.and_(child.is_null(), struct.is_valid())).as_py():
-        raise EncodeError(f"the field {field.name!r} is declared as never null and has a null")
+        raise EncodeError(f"the field {field.name!r} is declared as never null, but has a null")
     return with_leaves(child, field.type, change, required=required)
 
 

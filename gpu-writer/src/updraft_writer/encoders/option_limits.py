@@ -52,7 +52,7 @@ def check_orc(options: OrcOptions) -> None:
         )
     if 0 < options.row_index_stride < _MIN_ROW_INDEX_STRIDE:
         raise WriteOptionError(
-            f"row_index_stride is {options.row_index_stride}, the least is {_MIN_ROW_INDEX_STRIDE}: ask for more"
+            f"row_index_stride is {options.row_index_stride}, the minimum is {_MIN_ROW_INDEX_STRIDE}: ask for more"
         )
     _check_false_positives(options.bloom_filter_false_positive_probability, "bloom_filter_false_positive_probability")
     if orc_bloom_bytes(options) > _MAX_BLOOM_BYTES:

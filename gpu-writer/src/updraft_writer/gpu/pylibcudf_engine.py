@@ -91,7 +91,7 @@ class PylibcudfEngine:
         """Raise DeviceError if the device can no longer be used."""
         (status,) = runtime.cudaDeviceSynchronize()
         if status != runtime.cudaError_t.cudaSuccess:
-            raise DeviceError(f"the device says {status.name}")
+            raise DeviceError(f"the device reports {status.name}")
 
 
 class _PylibcudfFile:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from updraft_writer.sinks.beneath import made, opened, passed
+from updraft_writer.sinks.safe_directories import made, opened, passed
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 

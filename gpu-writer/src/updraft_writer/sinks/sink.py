@@ -54,7 +54,7 @@ class Standing(enum.Enum):
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
-    ASIDE = "nothing was published, and the file that was there may still have its hidden name"
+    ASIDE = "nothing was published, and the existing file may still have its hidden name"
     UNSYNCED = "the file has its name, but a crash of the storage's machine may still lose it"
 
 
@@ -81,7 +81,7 @@ class AsideError(OSError):
     standing = Standing.ASIDE
 
     def __init__(self, hidden: str, cause: OSError) -> None:
-        super().__init__(cause.errno, f"{cause.strerror or cause}; the file that was there went aside as {hidden}")
+        super().__init__(cause.errno, f"{cause.strerror or cause}; the existing file was renamed to {hidden}")
 
 
 class Sink(Protocol):

@@ -139,7 +139,7 @@ def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
             continue
         most_fields -= 1
         if most_fields < 0:
-            raise ValueError("a column without fields has some")
+            raise ValueError("the schema has more fields than its types")
         if field.has(_FIELD_DICTIONARY):
             yield field.table(_FIELD_DICTIONARY).int64(_ENCODING_ID)
         waiting.append(field.tables(_FIELD_CHILDREN))

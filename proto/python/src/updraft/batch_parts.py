@@ -54,8 +54,8 @@ class BatchParts:
         """Add one part; raise ProtocolError if it is not the next."""
         if part.body_bytes != self.body_bytes or part.offset != self.come_bytes:
             raise ProtocolError(
-                f"a part at {part.offset} of {part.body_bytes} bytes came for batch {self._sequence}, of which "
-                f"{self.come_bytes} of {self.body_bytes} had come"
+                f"a part at {part.offset} of {part.body_bytes} bytes came for batch {self._sequence}, where one at "
+                f"{self.come_bytes} of {self.body_bytes} bytes was expected"
             )
         if not data.nbytes:
             raise ProtocolError(f"a part of batch {self._sequence} has no data")

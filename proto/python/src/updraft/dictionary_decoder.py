@@ -107,7 +107,7 @@ class DictionaryDecoder:
                 raise ProtocolError(f"{what} is a {message.type}")
             read = dictionary_batch(memoryview(message.metadata))
             if (kind := self._kinds.get(read.dictionary_id)) is None:
-                raise ProtocolError(f"{what} has the id {read.dictionary_id}, which is that of no column")
+                raise ProtocolError(f"{what} has the id {read.dictionary_id}, which no column uses")
             dictionary = self._dictionaries.setdefault(read.dictionary_id, Dictionary(kind))
             self._check_held(what, encapsulated.size, None if read.is_delta else dictionary)
             body = memoryview(message.body if message.body is not None else b"").cast("B")
@@ -145,7 +145,7 @@ class DictionaryDecoder:
         if dictionary is None:
             # The dictionary may arrive later as long as the columns have only nulls.
             if array.null_count < len(array):
-                raise ValueError(f"dictionary {column.dictionary_id} has not come")
+                raise ValueError(f"dictionary {column.dictionary_id} has not arrived")
             dictionary = Dictionary(column.decoded)
         room.take(dictionary.decoded_bytes(array))
         return dictionary.decoded(array)
@@ -154,7 +154,7 @@ class DictionaryDecoder:
         held_bytes = sum(each.held_bytes for each in self._dictionaries.values() if each is not replaced)
         if held_bytes + more_bytes > self._limit.limit_bytes:
             raise LimitError(
-                f"{what} makes all dictionaries take {held_bytes + more_bytes} bytes, the limit is "
+                f"{what} brings all dictionaries to {held_bytes + more_bytes} bytes, the limit is "
                 f"{self._limit.limit_bytes}: send smaller dictionaries, or raise {self._limit.setting}"
             )
 
@@ -175,7 +175,7 @@ class DictionaryDecoder:
                 f"column {name!r} is a dictionary of {kind.value_type}, which is refused: decode it first"
             )
         if (number := next(ids, None)) is None:
-            raise ProtocolError(f"column {name!r} is dictionary-encoded and has no dictionary")
+            raise ProtocolError(f"column {name!r} is dictionary-encoded but has no dictionary")
         # Columns may share a dictionary; Arrow has already refused schemas that give it two types.
         self._kinds[number] = kind.value_type
         return _Encoded(kind.value_type, kind.index_type, number, [])

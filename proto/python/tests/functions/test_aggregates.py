@@ -223,9 +223,9 @@ def test_a_filter_without_keys_leaves_a_group_of_no_rows() -> None:
 
 
 def test_a_filter_that_is_not_there_or_no_bool_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="behind the keys is a column of double, not of bool"):
+    with pytest.raises(ProtocolError, match="but has a column of double after the keys, not one of bool"):
         run(OfRows, Stage.WHOLE, pa.record_batch({"key": ["a"], "value": [1.0]}), key_columns=1, filtered=True)
-    with pytest.raises(ProtocolError, match="behind the keys is no column"):
+    with pytest.raises(ProtocolError, match="but has no column after the keys"):
         run(OfRows, Stage.WHOLE, pa.record_batch({"key": ["a"]}), key_columns=1, filtered=True)
 
 
@@ -255,7 +255,7 @@ def test_what_a_method_raises_or_returns_wrongly_is_an_error_of_the_function() -
 
     with pytest.raises(UserError, match="ValueError: no"):
         aggregate(Raises, [1.0])
-    with pytest.raises(UserError, match="returned what is no double"):
+    with pytest.raises(UserError, match="returned a value that does not fit double"):
         aggregate(Lies, [1.0])
 
 

@@ -94,7 +94,7 @@ def test_a_result_that_is_not_what_was_declared_fails_alone() -> None:
     (good, bad) = call(odd, [1, 3]).to_pylist()
     assert good == {"value": 1, "error": None}
     assert bad["value"] is None
-    assert "returned what is no int64" in bad["error"]
+    assert "returned a value that does not fit int64" in bad["error"]
 
 
 def test_arguments_that_a_function_does_not_take_fail_the_call_under_every_policy() -> None:

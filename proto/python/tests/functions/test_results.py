@@ -122,5 +122,5 @@ def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
     assert call(narrow, [1]).type == pa.int64()
     assert call(nothing, [1]).to_pylist() == [None]
     assert call(real, [1]).to_pylist() == [1.0]
-    with pytest.raises(UserError, match="which is no double"):
+    with pytest.raises(UserError, match="which does not fit double"):
         call(real, [2**53 + 1])

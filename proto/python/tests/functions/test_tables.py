@@ -176,11 +176,11 @@ def late(text: str) -> Iterator[Word]:
 
 
 WRONG = {
-    other_class: "gave a row that is no Word but tuple",
-    missing_name: "gave a row without 'length'",
-    unreadable: "gave a row that cannot be read: not counted",
-    unreadable_by_key: "gave a row that cannot be read: 'lengths'",
-    other_type: "'length' of function 'other_type' returned what is no int64",
+    other_class: "returned a row of type tuple, not Word",
+    missing_name: "returned a row without 'length'",
+    unreadable: "returned a row that cannot be read: not counted",
+    unreadable_by_key: "returned a row that cannot be read: 'lengths'",
+    other_type: "'length' of function 'other_type' returned a value that does not fit int64",
     nothing: "'NoneType' object is not iterable",
     late: "ValueError: late",
 }
@@ -195,9 +195,9 @@ def test_what_goes_wrong_is_an_error_of_the_function(code: Any) -> None:
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (pa.record_batch({"length": [1], "word": ["a"]}), "gave the columns"),
+        (pa.record_batch({"length": [1], "word": ["a"]}), "returned the columns"),
         (pa.record_batch({"word": ["a"], "length": [1.0]}), "returned double, but has declared int64"),
-        (["a"], "must give pyarrow.RecordBatches, not str"),
+        (["a"], "must return pyarrow.RecordBatches, not str"),
     ],
 )
 def test_columns_have_to_be_those_that_were_declared(batch: Any, reason: str) -> None:

@@ -111,7 +111,7 @@ class Doctor(Options):
             with Service(endpoint, credentials, self.timeout_seconds) as service:
                 check_service(service, credentials, driver, findings, confs, tenant=tenant)
         except (grpc.RpcError, pa.ArrowException) as error:
-            findings.error("service", first_line(error), "it answered a moment ago: check its log")
+            findings.error("service", first_line(error), "the service answered earlier checks: see its log")
 
 
 def _print(found: Sequence[Finding]) -> None:

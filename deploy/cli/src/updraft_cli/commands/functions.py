@@ -58,7 +58,7 @@ class Functions(ClusterOptions):
   updraft functions describe discount --endpoint grpc://127.0.0.1:8815
 """
 
-    describe: CliSubCommand[Describe] = Field(description="Print what a caller has to know of a function.")
+    describe: CliSubCommand[Describe] = Field(description="Print what a caller needs to know about a function.")
 
     def cli_cmd(self) -> None:
         """Print the table, or run the subcommand."""
@@ -83,10 +83,10 @@ class Functions(ClusterOptions):
         print_line()
         for pool, status in pools.items():
             allowed = "allowed" if status["session_functions_allowed"] else "refused"
-            condition = " if its driver has signed it" if status["signatures_required"] else ""
+            condition = " if their driver has signed them" if status["signatures_required"] else ""
             print_line(f"{pool}: functions that Spark sessions ship are {allowed}{condition}.")
             if fault := status.get("reload_fault"):
-                print_line(f"{pool}: newer functions were not loaded, and these serve on: {fault}")
+                print_line(f"{pool}: newer functions were refused, so the pool still serves these: {fault}")
 
     def _at_the_endpoint(self) -> dict[str, Status]:
         with self.service() as service:

@@ -31,7 +31,7 @@ class New(BaseModel):
         for command, effect in (
             (f"cd {self.name}", ""),
             ("python -m pytest", "tests the functions without a pool (pip install pytest)"),
-            (f"updraft serve {self.name}", "runs them on this machine, and loads them again when you save"),
+            (f"updraft serve {self.name}", "runs them on this machine, and reloads them when you save"),
             ("pip wheel --no-deps .", "builds a wheel for the pools of a cluster"),
         ):
             print_line(f"{command:<30} {effect}".rstrip())

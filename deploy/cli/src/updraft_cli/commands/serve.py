@@ -66,7 +66,7 @@ class Serve(BaseModel):
             else:
                 # Poll, because editors do not announce that a file was saved.
                 interruption.sleep(_LOOK_SECONDS)
-        print_line("the pool has ended: its log, above, says why")
+        print_line("the pool has ended: see its log above")
 
     def _served(self, listen: str) -> ServedModule:
         return ServedModule(self.module, listen=listen, workers=self.workers)
@@ -90,4 +90,4 @@ class Serve(BaseModel):
         print_line(f"{self.module} at {endpoint}")
         for line in listed(functions):
             print_line(f"  {line}")
-        print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
+        print_line(f"Save a file of {self.module} to reload it; press Ctrl-C to stop.")

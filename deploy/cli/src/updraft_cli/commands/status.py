@@ -45,7 +45,7 @@ class Status(ClusterOptions):
         if self.output == "json":
             print_json({"endpoint": str(endpoint), "health": health, "certificate": _json(shown), "status": status})
             return
-        told = (status["state"], load_of(status), versions_of(status), sandbox_of(status))
+        told = (state_of(status), load_of(status), versions_of(status), sandbox_of(status))
         row = (str(endpoint), health, *told, _certificate(shown))
         print_table(("endpoint", "health", "state", "load", "versions", "sandbox", "certificate"), [row])
 
@@ -82,7 +82,7 @@ def load_of(status: ServiceStatus) -> str:
     if "workers" in status:
         workers, waiting = status["workers"], status["queue"]["waiting"]
         total = workers["idle"] + workers["busy"] + workers["starting"]
-        return f"{workers['busy']} of {total} busy, {waiting} wait"
+        return f"{workers['busy']} of {total} busy, {waiting} waiting"
     quota = max(status["quota_bytes"], 1)
     return f"{status['open_files']} files, {status['held_bytes'] / quota:.0%} of quota"
 

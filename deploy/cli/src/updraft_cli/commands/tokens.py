@@ -55,11 +55,11 @@ class Tokens(BaseModel):
             owner = self._owner(cluster, name)
             (made if cluster.add_secret(name, dict.fromkeys(_FILES, token), owner) else kept).append(name)
             if self.output == "table":
-                print_line(f"Secret {name} {'has a new token' if name in made else 'was there, and stays as it is'}.")
+                print_line(f"Secret {name} {'has a new token' if name in made else 'exists already and is unchanged'}.")
         for place in self.copies:
             namespace, _, name = place.partition("/")
             if name not in self.names:
-                raise ClusterError(f"--copies {place}: {name or 'nothing'} is not one of the Secrets that this makes")
+                raise ClusterError(f"--copies {place}: {name or 'nothing'} is not one of the Secrets named here")
             there = cluster.within(namespace)
             copied = there.copy_secret(name, "token", cluster, self._owner(there, name))
             (made if copied else kept).append(place)

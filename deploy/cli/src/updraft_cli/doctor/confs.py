@@ -110,7 +110,7 @@ def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
             if is_mounted:
                 findings.error(
                     "mounts",
-                    f"executors can read {path} of {key}: whoever takes one over signs as the driver",
+                    f"executors can read {path} of {key}: anybody who takes one over can sign as the driver",
                     "mount the key in the driver alone (spark.kubernetes.driver.secrets.<Secret>)",
                 )
         elif not is_mounted:

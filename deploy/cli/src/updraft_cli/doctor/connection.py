@@ -29,7 +29,7 @@ def check_connection(endpoint: Endpoint, credentials: Credentials, timeout_secon
         _check_tls(endpoint, credentials, timeout_seconds, findings)
     elif certificate_of(endpoint, timeout_seconds) is not None:
         secure = str(endpoint).replace("grpc:", "grpc+tls:")
-        findings.error("tls", f"{endpoint.target} speaks TLS, and the endpoint does not", f"use {secure}")
+        findings.error("tls", f"{endpoint.target} speaks TLS, but the endpoint does not", f"use {secure}")
 
 
 def certificate_of(endpoint: Endpoint, timeout_seconds: float) -> x509.Certificate | None:
@@ -179,7 +179,7 @@ def _refused_by_them(error: OSError, credentials: Credentials, findings: Finding
         f"the service ended the handshake: {getattr(error, 'reason', None) or error}",
         "it requires a client certificate: set tls.certificateFile and tls.keyFile"
         if given is None
-        else f"its tlsClientCaFile does not know who signed {given}",
+        else f"its tlsClientCaFile lacks the authority that signed {given}",
     )
 
 

@@ -34,7 +34,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
     expires soon is a warning.
     """
     findings.ok("identity", _in_words(caller))
-    decided = "whoever runs the service decides that, in its identities file"
+    decided = "the service's operator decides that, in its identities file"
     for scope in wanted:
         if scope not in caller.scopes:
             findings.error(
@@ -46,8 +46,8 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
     if tenant and caller.tenant not in (None, tenant):
         findings.error(
             "tenant",
-            f"the conf names the tenant {tenant!r}, and {caller.identity!r} is of {caller.tenant!r}",
-            f"take the tenant out of the conf, or use a credential of {tenant!r}",
+            f"the conf names the tenant {tenant!r}, but {caller.identity!r} belongs to {caller.tenant!r}",
+            f"remove the tenant from the conf, or use a credential of {tenant!r}",
         )
     if caller.expires_seconds is not None:
         left_seconds = caller.expires_seconds - datetime.now(UTC).timestamp()
@@ -55,7 +55,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
             findings.warning(
                 "token",
                 f"the token expires in {max(0, round(left_seconds))} seconds",
-                "let something renew the file of tokenFile: the connector reads it for each call",
+                "renew the file of tokenFile before then: the connector reads it for each call",
             )
 
 
@@ -126,7 +126,7 @@ def _moment(seconds: float) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
-        return "at no time that there is"
+        return "a time out of range"
 
 
 def _names_of(credentials: Credentials) -> list[str]:

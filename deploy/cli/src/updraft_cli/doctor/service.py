@@ -23,7 +23,7 @@ from updraft_cli.service import (
     first_line,
 )
 
-_REFUSED = "whoever runs the service decides what this client may do, in its identities file: show them this message"
+_REFUSED = "the service's operator decides what this client may do, in its identities file: show them this message"
 
 
 def check_service(

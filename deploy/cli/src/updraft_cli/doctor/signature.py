@@ -32,7 +32,7 @@ _UNIT_MILLISECONDS = {
     "d": 86_400_000,
 }
 _MAKE = "make a key with `openssl genpkey -algorithm ed25519`, readable by the driver alone"
-_ASK = "show this to whoever runs the pool, with the public key: openssl pkey -in KEY -pubout"
+_ASK = "send this to the pool's operator, with the public key: openssl pkey -in KEY -pubout"
 
 
 def check_signature(service: Service, confs: Mapping[str, str], findings: Findings, *, required: bool) -> None:
@@ -44,17 +44,19 @@ def check_signature(service: Service, confs: Mapping[str, str], findings: Findin
     if not path and not required:
         findings.warning(
             "signature",
-            "the job signs nothing; the pool runs that, counts it, and may be told to refuse it",
+            "the job signs no functions; the pool runs and counts them, and can be set to refuse them",
             f"set {KEY_FILE}; {_MAKE}",
         )
         return
     if not path:
-        findings.error("signature", "the pool runs only what its driver has signed", f"set {KEY_FILE}; {_MAKE}")
+        findings.error(
+            "signature", "the pool runs only functions that their driver has signed", f"set {KEY_FILE}; {_MAKE}"
+        )
         return
     lifetime_milliseconds = _milliseconds(confs.get(LIFETIME, "").strip() or _DEFAULT_LIFETIME)
     if lifetime_milliseconds is None:
         findings.error(
-            "signature", f"{LIFETIME} = {confs[LIFETIME]!r} is no duration", "write it as Spark does: 12h, 7d"
+            "signature", f"{LIFETIME} = {confs[LIFETIME]!r} is not a duration", "write it as Spark does: 12h, 7d"
         )
         return
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One artifact on its way into the store: written, checked, unpacked, measured; kept as a whole or not at all.
+"""Artifact on its way into the store: written, checked, unpacked and measured, then kept as a whole or removed.
 
-What blocks on the disk runs in threads, and archives are unpacked by another process.
+Blocking disk operations run in threads, and a separate process unpacks archives.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _READ_ONLY = 0o444
 
 
 class Arrival:
-    """The bytes of an artifact, in order; an asynchronous context manager that removes what was not kept."""
+    """Bytes of an artifact, received in order; an asynchronous context manager that removes what was not kept."""
 
     def __init__(self, key: ArtifactKey, path: Path) -> None:
         self._key = key
@@ -31,18 +31,18 @@ class Arrival:
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes are there."""
+        """Whether all bytes have arrived."""
         return self._received_bytes == self._key.size_bytes
 
     def check_next(self, offset: int, size_bytes: int) -> None:
-        """Raises ProtocolError for bytes that leave a gap or repeat, or are more than was announced."""
+        """Raise ProtocolError if the next bytes leave a gap, overlap earlier ones or exceed the announced size."""
         if offset != self._received_bytes:
             raise ProtocolError(f"{self._name} continues at byte {offset}, expected {self._received_bytes}")
         if offset + size_bytes > self._key.size_bytes:
             raise ProtocolError(f"{self._name} has more than the {self._key.size_bytes} bytes that were announced")
 
     async def add(self, offset: int, data: memoryview) -> None:
-        """Take the next bytes; raises what `check_next` raises."""
+        """Append the next bytes; raise what `check_next` raises."""
         self.check_next(offset, len(data))
         await in_thread(self._add, data)
         self._received_bytes += len(data)
@@ -52,8 +52,11 @@ class Arrival:
         self._digest.update(data)
 
     async def check(self, unpackers: Unpackers, room: TreeRoom) -> None:
-        """Raises ProtocolError when the complete bytes are not what was announced, or no archive where one was, and
-        what `room` raises."""
+        """Check the digest of the complete bytes, and unpack them if they are an archive.
+
+        Raises ProtocolError if the digest differs from the announced one, what `Unpackers.unpack` raises, and what
+        `room` raises.
+        """
         await in_thread(self._file.close)
         if self._digest.digest() != self._key.sha256:
             raise ProtocolError(f"{self._name} arrived with the digest {self._digest.hexdigest()}")
@@ -64,7 +67,7 @@ class Arrival:
             room.settle(await in_thread(room.measure, self._directory))
 
     async def move(self, path: Path) -> Original:
-        """Move the checked artifact to its place; what it is like there."""
+        """Move the checked artifact to its place and return its state there."""
         self._leftovers.append(path)
         return await in_thread(self._move, path)
 
@@ -73,7 +76,7 @@ class Arrival:
         return original(self._key, path)
 
     def keep(self) -> None:
-        """Leave it in its place."""
+        """Keep the artifact in its place when the context ends."""
         self._leftovers.clear()
 
     @property

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before an exchange waits for a worker: what its function needs is in the store, sent by its client or by another of
-its owner.
+"""Collector of the artifacts that a function needs, which runs before the exchange waits for a worker.
 
-    ask for what nobody sends -> receive it -> wait for what others send -> ... -> say that nothing is wanted
+Artifacts come from the exchange's own client or from another client of the same owner:
 
-An exchange waits for another's client only while that one sends; then it asks its own.
+    ask for what nobody sends -> receive it -> wait for what others send -> ... -> say that nothing more is wanted
+
+An exchange waits for another client only while that client keeps sending; after that it asks its own.
 """
 
 import asyncio
@@ -31,18 +32,21 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectedArtifacts:
-    """Where a worker finds what its function needs."""
+    """Paths at which a worker finds the artifacts of its function."""
 
     directory: str = ""
-    """All that this owner's workers have to read: the other paths lead into it. Empty where there is no owner."""
+    """Directory of the owner, which contains the other paths.
+
+    Empty for registered functions, and for an exchange that has neither artifacts nor an application id.
+    """
     files_directory: str = ""
-    """Empty without files."""
+    """Directory with the function's files; empty without files."""
     broadcasts: Mapping[int, str] = field(default_factory=dict)
-    """A path for each broadcast variable."""
+    """Path of each broadcast variable, by its id."""
 
 
 class ArtifactCollector:
-    """Provides exchanges with their artifacts."""
+    """Collector of the artifacts that exchanges need."""
 
     def __init__(self, store: ArtifactStore, unpackers: Unpackers, *, timeout_seconds: float) -> None:
         self._store = store
@@ -53,9 +57,10 @@ class ArtifactCollector:
     async def collected(
         self, dialogue: ArtifactDialogue, owner: Owner, needs: Needs, *, share: str
     ) -> AsyncIterator[CollectedArtifacts]:
-        """The artifacts, held for the time of the block in the share of a tenant; raises UpdraftError.
+        """Yield the artifacts, held for the duration of the block and counted against `share`; raise UpdraftError.
 
-        A worker is bound to its owner's directory before it needs anything of it, unless it serves a single exchange.
+        An owner with an application id gets its directory even without artifacts: its worker is bound to that
+        directory now and may need it in a later exchange.
         """
         if not needs.keys and not owner.application_id:
             yield CollectedArtifacts()
@@ -79,7 +84,7 @@ class ArtifactCollector:
         return artifacts
 
     async def _check_again(self, held: Held) -> None:
-        """Have what is there sent anew where it is not what its owner's client has sent."""
+        """Discard stored artifacts that have changed on disk, so that the client sends them again."""
         there = {
             artifact: (artifact.path, artifact.original)
             for artifact in held.artifacts.values()
@@ -87,13 +92,13 @@ class ArtifactCollector:
         }
         changed = await in_thread(_changed, {artifact: original for artifact, (_, original) in there.items()})
         for artifact in changed:
-            # Another exchange may have noticed it too.
+            # Another exchange may have noticed the change first and discarded the artifact.
             if artifact.path == there[artifact][0]:
                 _log.warning("an artifact was changed on the pool's disk", artifact=artifact.key.sha256.hex())
                 self._store.discard(held, artifact)
 
     async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
-        """Wait for a sender to end; False when all of them have sent nothing for too long."""
+        """Wait for a sender to finish; return False if no sender makes progress within the timeout."""
         before_bytes = sum(artifact.arrived_bytes for artifact in artifacts)
         changes = [asyncio.ensure_future(artifact.change()) for artifact in artifacts]
         try:
@@ -122,7 +127,7 @@ class ArtifactCollector:
     async def _receive_one(
         self, dialogue: ArtifactDialogue, held: Held, artifact: StoredArtifact, part: ArtifactPart
     ) -> None:
-        """One artifact, whose first part is here; parts of several are not mixed."""
+        """Receive the artifact that `part` begins; parts of different artifacts may not be interleaved."""
         async with AsyncExitStack() as stack:
             room = stack.enter_context(self._store.arriving(held, artifact))
             arrival = await stack.enter_async_context(Arrival(artifact.key, self._store.arriving_path()))
@@ -142,7 +147,7 @@ class ArtifactCollector:
             await arrival.check(self._unpackers, room)
             path = self._store.stored_path(held)
             original = await arrival.move(path)
-            # Another exchange may have lost patience with this client and sent it too.
+            # Another exchange may have stopped waiting for this client and stored the artifact from its own.
             if artifact.path is None:
                 room.keep(path, original)
                 arrival.keep()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool asks of a client before an exchange has its worker: artifacts, and a payload too large to come early."""
+"""Requests to a client before its exchange has a worker: for artifacts, and for a payload that was deferred."""
 
 import asyncio
 import time
@@ -18,15 +18,15 @@ from updraft.service.exchange import (
 )
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# Give up on an upload whose client sends nothing for this long: a task reads the next part from its own memory or disk,
-# so that it has stopped. The exchange holds its place in the queue meanwhile.
+# Time without a byte of an upload after which its client has most likely stopped: a task reads the next part from its
+# own memory or disk. The exchange holds its place in the queue meanwhile.
 ARTIFACT_TIMEOUT_SECONDS = 60.0
-# Slower than any network that a task would be run over: who sends byte after byte must not hold its place for ever.
+# Slower than any network that tasks would run over. A client that trickles bytes must not hold its place for ever.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
 class ArtifactPart(NamedTuple):
-    """A part of an artifact that was asked for."""
+    """Part of a requested artifact."""
 
     digest: bytes
     offset: int
@@ -34,7 +34,7 @@ class ArtifactPart(NamedTuple):
 
 
 class ArtifactDialogue:
-    """Asks one client by digest and reads what it sends."""
+    """Dialogue with one client: requests artifacts by digest and reads the answers."""
 
     def __init__(self, call: Call, limits: MessageLimits, *, timeout_seconds: float) -> None:
         self._call = call
@@ -44,13 +44,13 @@ class ArtifactDialogue:
         self._arrived_bytes = 0
 
     async def ask(self, digests: Iterable[bytes]) -> None:
-        """Ask for these; for none: say that nothing more is wanted."""
+        """Ask for the artifacts with these digests; no digests tell the client that nothing more is wanted."""
         await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def part(self) -> ArtifactPart:
-        """The next part of an artifact; raises ProtocolError for anything else, and for a client that is too slow.
+        """Return the next part of an artifact; raise ProtocolError for any other message or if the client is too slow.
 
-        Only the time spent here counts, for all artifacts of the exchange together.
+        Only time spent in this method counts, for all artifacts of the exchange together.
         """
         allowed_seconds = self._timeout_seconds + self._arrived_bytes / _LEAST_BYTES_PER_SECOND
         began = time.monotonic()
@@ -68,7 +68,11 @@ class ArtifactDialogue:
         return ArtifactPart(metadata.artifact.sha256, metadata.artifact.offset, data)
 
     async def payload(self, deferred: DeferredPayload) -> bytes:
-        """Ask for the deferred payload and return it whole; raises ProtocolError and LimitError."""
+        """Ask for the deferred payload and return it whole.
+
+        Raises LimitError if its announced size is 0 or above the message limit, and ProtocolError if the client sends
+        something else or is too slow.
+        """
         size_bytes = deferred.size_bytes
         limit_bytes = self._limits.max_message_bytes
         if not 0 < size_bytes <= limit_bytes:
@@ -98,7 +102,10 @@ class ArtifactDialogue:
         return bytes(payload)
 
     async def _say(self, metadata: ReplyMetadata) -> None:
-        """Send a message, also to its end when cancelled: gRPC takes no other one, such as an error, beside it."""
+        """Send a message. If cancelled, first let the write finish, within a time limit.
+
+        gRPC accepts no other message, such as an error, while one is being written.
+        """
         sending = asyncio.ensure_future(self._call.write(event_message(metadata)))
         try:
             await asyncio.shield(sending)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a session under the names that it gives them: what Spark's directory of distributed files is there.
+"""Directories with the files of a session under the names that it gives them, like Spark's distributed files.
 
-A set never changes, so the same name with other bytes is another directory, and nothing that Python remembers by path
-can be stale. One that was changed all the same, where a worker could, is laid out anew.
+A set never changes: the same name with other bytes gets another directory, so nothing that Python caches by path goes
+stale. A set that a worker managed to change is laid out again.
 """
 
 import functools
@@ -19,14 +19,14 @@ _CACHE = "__pycache__"
 
 
 class SetFile(NamedTuple):
-    """A file, or an unpacked archive, of a set."""
+    """File or unpacked archive in a set."""
 
     path: Path
     original: Original
 
 
 def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
-    """Make `path` a directory of the files, whole or not at all; one that is there already is left as it is."""
+    """Lay out the files in the directory `path`, atomically; leave an intact existing directory as it is."""
     wrong = building.with_suffix(".wrong")
     try:
         if _is_laid_out(path, files):
@@ -41,7 +41,7 @@ def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
                 file.original.linked(functools.partial(os.link, file.path, building / name))
         building.rename(path)
     except OSError:
-        # Another exchange of the session may have been quicker.
+        # Another exchange of the session may have laid it out first.
         if not _is_laid_out(path, files):
             raise
     finally:
@@ -49,7 +49,7 @@ def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
 
 
 def _is_laid_out(path: Path, files: Mapping[str, SetFile]) -> bool:
-    """Whether this is the set; what Python has cached there is removed."""
+    """Remove Python's bytecode cache from the directory and return whether it shows exactly these files."""
     try:
         names = {entry.name for entry in path.iterdir()}
         if _CACHE in names and _CACHE not in files:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command says that its function needs, checked: the names become paths and come from strangers."""
+"""Artifacts that a command lists, checked: their names become paths and come from untrusted clients."""
 
 import enum
 import hashlib
@@ -18,14 +18,14 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Form(enum.Enum):
-    """How an artifact lies on disk."""
+    """Form of an artifact on disk."""
 
     FILE = "file"
     DIRECTORY = "directory"
 
 
 class ArtifactKey(NamedTuple):
-    """An artifact by its bytes; equal keys are the same artifact."""
+    """Identity of an artifact, given by its bytes: equal keys mean the same artifact."""
 
     sha256: bytes
     size_bytes: int
@@ -37,21 +37,21 @@ class ArtifactKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The artifacts of one exchange and what each is there for."""
+    """Artifacts of one exchange, by their role."""
 
     broadcasts: Mapping[int, ArtifactKey] = field(default_factory=dict)
-    """By the broadcast variable's id."""
+    """Broadcast variables, by id."""
     files: Mapping[str, ArtifactKey] = field(default_factory=dict)
-    """By the name under which the function finds them."""
+    """Files and archives, by the name under which the function finds them."""
 
     @property
     def keys(self) -> frozenset[ArtifactKey]:
-        """Every artifact once."""
+        """All artifacts, each once."""
         return frozenset((*self.broadcasts.values(), *self.files.values()))
 
     @property
     def file_set(self) -> str:
-        """Names the files as a whole: equal for the same names with the same bytes; empty without files."""
+        """Name of the files as a whole: equal for the same names with the same bytes; empty without files."""
         if not self.files:
             return ""
         lines = (f"{key} {name}\n" for name, key in sorted(self.files.items()))
@@ -62,7 +62,11 @@ NO_NEEDS = Needs()
 
 
 def parse_needs(function: SessionFunction) -> Needs:
-    """Raises ProtocolError for what is no artifact or no plain name, LimitError for too many."""
+    """Return the artifacts that a session function lists.
+
+    Raises ProtocolError for a malformed artifact or a name that is not a plain file name, and LimitError for more than
+    `MAX_ARTIFACTS`.
+    """
     if not function.artifacts and not function.python_includes:
         return NO_NEEDS
     if len(function.artifacts) > MAX_ARTIFACTS:
@@ -76,7 +80,7 @@ def parse_needs(function: SessionFunction) -> Needs:
             raise ProtocolError(f"artifact {key.sha256.hex()} is listed with two sizes or as file and directory")
         if artifact.WhichOneof("role") == "broadcast_id":
             if artifact.broadcast_id < 0:
-                # To PySpark's worker a negative number says that a variable is to be forgotten.
+                # PySpark's worker takes a negative number as an order to drop a variable.
                 raise ProtocolError(f"{artifact.broadcast_id} is not the id of a broadcast variable")
             _add(broadcasts, artifact.broadcast_id, key)
         else:
@@ -104,7 +108,7 @@ def _add(known: dict[Name, ArtifactKey], name: Name, key: ArtifactKey) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """The name of an entry of a directory: no path, nothing that means another place."""
+    """Return the name if it is a plain directory entry; raise ProtocolError for a path, `.` or `..`."""
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _MAX_NAME_BYTES:
         raise ProtocolError(f"{name[:_MAX_NAME_BYTES]!r} is not the plain name of a file")
     return name

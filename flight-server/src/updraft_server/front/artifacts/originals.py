@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices that a stored artifact has been changed since it was checked.
+"""Detection of stored artifacts that have changed since they were checked.
 
-Where the kernel has Landlock no worker can write here. Where it has not, a worker of the same user can undo that files
-are read-only. What it cannot undo is the time of a file's last change (ctime), so a look at the file's state shows that
-nothing happened to it. Links that the front itself makes change that time too: then the bytes decide.
+Where the kernel has Landlock, no worker can write to the store. Without it, a worker that runs as the same user can
+make read-only files writable. It cannot reset the time of a file's last status change (ctime), so an unchanged file
+state proves that the file is intact. Links that the front makes change ctime too; then the front compares the bytes.
 
-Of an unpacked archive there are no bytes to compare with: any change of a file, a link or the tree is one too many.
-Looking at a whole tree takes milliseconds per thousand files, so it is done again only when it has been a hundred times
-as long ago as it took. Python's bytecode caches are no part of the archive and are removed.
+An unpacked archive has no digest to compare with, so any change of a file, a link or the tree counts as tampering.
+Checking a whole tree takes milliseconds per thousand files, so it is repeated only after a hundred times as long as the
+last check took. Python's bytecode caches are not part of the archive and are removed.
 """
 
 import contextlib
@@ -27,28 +27,28 @@ _CACHE = "__pycache__"
 _GONE = (FileNotFoundError,)
 _READ_BYTES = 1024 * 1024
 _SECONDS_BETWEEN_LOOKS = 100
-"""For each second that a look at a tree takes."""
+"""Seconds until a tree is checked again, for each second that the last check took."""
 
 Clock = Callable[[], float]
 
 
 class Original(Protocol):
-    """What an artifact was when it was checked; its methods block."""
+    """State of an artifact when it was checked. The methods block."""
 
     def still(self) -> bool:
-        """Whether it is that now."""
+        """Return whether the artifact is unchanged."""
 
     def linked(self, link: Callable[[], None]) -> None:
-        """Make a link to it, which does not count as a change."""
+        """Call `link`, which links to the artifact, without counting that as a change."""
 
 
 def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Original:
-    """Remember what has just been checked; blocks, and raises OSError."""
+    """Record the state of an artifact that has just been checked; blocks, and raises OSError."""
     return _Tree(path, clock) if key.form is Form.DIRECTORY else _File(path, key.sha256)
 
 
 class _State(NamedTuple):
-    """Of a file: as long as it is the same, so are the bytes."""
+    """State of a file; as long as it stays equal, the bytes are unchanged."""
 
     inode: int
     mode: int
@@ -114,7 +114,7 @@ class _Tree:
         link()
 
     def _look(self) -> tuple[bytes, bytes]:
-        """Digests of the tree, with and without bytecode caches."""
+        """Return digests of the tree, with and without bytecode caches."""
         began = self._clock()
         everything, but_caches = hashlib.sha256(), hashlib.sha256()
         for path, state, in_cache in _walk(self._path):
@@ -128,11 +128,11 @@ class _Tree:
 
 
 def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """Path and state of all that is in a tree, and whether it is in a bytecode cache; raises OSError."""
+    """Yield path and state of each entry of a tree, and whether it is in a bytecode cache; raise OSError."""
     waiting = [(os.fspath(root), False)]
     while waiting:
         directory, in_cache = waiting.pop()
-        # A worker may be writing into its cache meanwhile.
+        # A worker may be changing the cache at the same time.
         with contextlib.suppress(*_GONE if in_cache else ()), os.scandir(directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 found = entry.stat(follow_symlinks=False)
@@ -141,7 +141,7 @@ def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
                     continue
                 cached = in_cache or entry.name == _CACHE
                 waiting.append((entry.path, cached))
-                # A cache that comes or goes changes the times of the directory that it is in.
+                # Creating or removing a cache changes the times of the directory above it, so they are left out.
                 yield entry.path, (found.st_ino, found.st_mode), cached
 
 

@@ -1,77 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room of one artifact in the store from its first byte on: it grows before the disk is used, and ends as measured.
+"""Disk space of one arriving artifact: taken before the disk is used, and corrected to what was measured at the end.
 
-An archive takes room as it arrives, then for its tree beside it, and once it is removed for the tree alone.
+An archive takes space as it arrives, then also for its unpacked tree, and for the tree alone once it is removed.
 """
 
 from pathlib import Path
 from typing import Protocol
 
 from updraft_server.front.artifacts.originals import Original
-from updraft_server.front.artifacts.stored import Belongings, StoredArtifact
+from updraft_server.front.artifacts.stored import OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.volume import Volume
 from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 
 class RoomGiver(Protocol):
-    """The store, as room is taken from it."""
+    """Store from which an artifact takes space."""
 
     volume: Volume
 
-    def check_possible(self, belongings: Belongings, artifact: StoredArtifact, room_bytes: int) -> None:
-        """Raise LimitError for more than an artifact of this owner can ever have."""
+    def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
+        """Raise LimitError if an artifact of this owner can never have so much space."""
 
-    def take(self, belongings: Belongings, more_bytes: int) -> None:
-        """Take room; raises PoolFullError."""
+    def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
+        """Take space; raise PoolFullError if there is too little."""
 
-    def give_back(self, belongings: Belongings, less_bytes: int) -> None:
-        """Give room back."""
+    def give_back(self, owned: OwnedArtifacts, less_bytes: int) -> None:
+        """Give space back."""
 
     async def vacated(self) -> None:
-        """Wait until the disk has the room that was taken."""
+        """Wait until the disk has the space that was taken."""
 
     def most_entries(self) -> int:
-        """Return how many entries fit, if nothing else is stored."""
+        """Return how many files and directories an empty store can hold."""
 
 
 class Room:
-    """Room that an artifact takes in the store while it arrives; made by `ArtifactStore.arriving`."""
+    """Space that an artifact takes in the store while it arrives; created by `ArtifactStore.arriving`."""
 
-    def __init__(self, giver: RoomGiver, belongings: Belongings, artifact: StoredArtifact) -> None:
+    def __init__(self, giver: RoomGiver, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
         self.volume = giver.volume
         self._giver = giver
-        self._belongings = belongings
+        self._owned = owned
         self._artifact = artifact
         self._taken_bytes = 0
 
     def grow_to(self, size_bytes: int) -> None:
-        """Take the room of so many bytes in all; raises PoolFullError."""
+        """Take space for this many bytes of the artifact in total; raise PoolFullError or LimitError."""
         self._grow_to(self.volume.file_bytes(size_bytes))
 
     async def vacated(self) -> None:
-        """Wait until what gave way is off the disk."""
+        """Wait until the disk has the space that was taken."""
         await self._giver.vacated()
 
     async def unpack_to(self, tree_bytes: int) -> None:
-        """Have so much room beside the archive; raises PoolFullError, or LimitError where it can never be had."""
+        """Take this much space beside the archive; raise PoolFullError, or LimitError if it can never be had."""
         self._grow_to(self._file_bytes + tree_bytes)
         await self.vacated()
 
     def measure(self, tree: Path) -> TreeSize:
-        """Return what an unpacked tree takes on the disk; blocks."""
+        """Return the size of an unpacked tree on disk; blocks."""
         return tree_size(tree, most_files=self._giver.most_entries())
 
     def settle(self, tree: TreeSize) -> None:
-        """Have the room of the tree alone, as measured; raises what `unpack_to` raises.
+        """Correct the space to that of the tree alone, as measured; raise what `unpack_to` raises.
 
-        It is never less than that of the archive: some file systems say what a file takes only once it is on the disk.
+        The result is never below the size of the archive: some file systems report what a file takes only after they
+        have written it to the disk.
         """
         room_bytes = max(self._file_bytes, self.volume.tree_bytes(tree))
         self._grow_to(room_bytes)
         self._charge(room_bytes - self._taken_bytes)
 
     def keep(self, path: Path, original: Original) -> None:
-        """The artifact is there from now on, and keeps the room."""
+        """Mark the artifact as stored at `path`, where it keeps its space."""
         self._artifact.path = path
         self._artifact.original = original
         self._artifact.kept_bytes = self._taken_bytes
@@ -79,7 +80,7 @@ class Room:
         self._taken_bytes = 0
 
     def end(self) -> None:
-        """Give back what was not kept."""
+        """Give back the space that was not kept."""
         self._charge(-self._taken_bytes)
 
     @property
@@ -88,13 +89,13 @@ class Room:
 
     def _grow_to(self, room_bytes: int) -> None:
         if room_bytes > self._taken_bytes:
-            self._giver.check_possible(self._belongings, self._artifact, room_bytes)
+            self._giver.check_possible(self._owned, self._artifact, room_bytes)
             self._charge(room_bytes - self._taken_bytes)
 
     def _charge(self, more_bytes: int) -> None:
         if more_bytes > 0:
-            self._giver.take(self._belongings, more_bytes)
+            self._giver.take(self._owned, more_bytes)
         else:
-            self._giver.give_back(self._belongings, -more_bytes)
+            self._giver.give_back(self._owned, -more_bytes)
         self._taken_bytes += more_bytes
         self._artifact.arriving_bytes += more_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each tenant has in the store, and what it may take without taking it from others."""
+"""Space of each tenant in the store, and how much a tenant may take while others need space."""
 
 import time
 from collections.abc import Callable
@@ -8,37 +8,37 @@ from dataclasses import dataclass
 from updraft.errors import LimitError, PoolFullError
 from updraft.service.tenants import Caps, Claims
 
-# Longer names are those of no tenant that an operator has set caps for.
+# Operators cannot set caps for a longer name.
 _MOST_NAME_CHARACTERS = 253
-# The artifacts of a tenant that has been away for longer are anybody's room.
+# When a tenant has had no exchange for longer, any other tenant may evict its artifacts.
 _AWAY_SECONDS = 60.0
 
 
 @dataclass(slots=True, eq=False)
 class TenantRoom:
-    """What one tenant has in the store."""
+    """Space of one tenant in the store."""
 
     name: str
     used_bytes: int = 0
     idle_bytes: int = 0
-    """Of artifacts that no exchange holds."""
+    """Space of artifacts and file sets that no exchange holds."""
     owners: int = 0
     exchanges: int = 0
-    """That are under way with artifacts of this tenant."""
+    """Number of exchanges that hold artifacts of this tenant."""
     idle_sets: int = 0
     last_use_seconds: float = 0.0
 
     @property
     def held_bytes(self) -> int:
-        """Room that it would give back only when exchanges end."""
+        """Space that becomes free only when exchanges end."""
         return self.used_bytes - self.idle_bytes
 
 
 class TenantRooms:
-    """The tenants that have anything in the store.
+    """Space of all tenants that have anything in the store.
 
-    Any of them may fill it as long as nobody else needs it. Once another was refused, those that have more than their
-    share get no more, and none of them evicts what others use that have less.
+    Any tenant may fill the store as long as no other needs space. Once another tenant was refused, tenants above their
+    share get no more. A tenant above its share may not evict artifacts of active tenants that have less.
     """
 
     def __init__(
@@ -55,27 +55,27 @@ class TenantRooms:
         return self._rooms[tenant]
 
     def enter(self, tenant: bytes, name: str) -> TenantRoom:
-        """The room of a tenant that comes with another owner."""
+        """Count one more owner of a tenant and return the tenant's space."""
         name = name if len(name) <= _MOST_NAME_CHARACTERS else ""
         room = self._rooms.setdefault(tenant, TenantRoom(name))
         room.owners += 1
         return room
 
     def leave(self, tenant: bytes) -> None:
-        """One of its owners is forgotten."""
+        """Forget one of a tenant's owners, and the tenant with its last one."""
         room = self._rooms[tenant]
         room.owners -= 1
         if not room.owners:
             del self._rooms[tenant]
 
     def use(self, tenant: bytes, change: int) -> None:
-        """An exchange begins to use its artifacts, or ends."""
+        """Count an exchange that begins to use a tenant's artifacts (+1) or ends (-1)."""
         room = self._rooms[tenant]
         room.exchanges += change
         room.last_use_seconds = self._clock()
 
     def check_cap(self, tenant: bytes, name: str, lacking_bytes: int, announced_bytes: int) -> None:
-        """Raise LimitError for artifacts that a tenant can never have, PoolFullError for more than it may have now."""
+        """Raise LimitError if a tenant can never have the announced bytes, PoolFullError if it cannot have more now."""
         if self._caps.exceeded("max_artifact_bytes", name, 0, announced_bytes):
             raise LimitError(self._caps.refusal("max_artifact_bytes", name, 0, announced_bytes))
         room = self._rooms.get(tenant)
@@ -84,12 +84,12 @@ class TenantRooms:
             raise self._full(self._caps.refusal("max_artifact_bytes", name, held_bytes, lacking_bytes))
 
     def is_beyond_cap(self, tenant: bytes, more_bytes: int) -> bool:
-        """Whether a tenant has to make room for that much among its own."""
+        """Return whether the tenant's cap requires it to evict its own artifacts before it takes `more_bytes`."""
         room = self._rooms[tenant]
         return self._caps.exceeded("max_artifact_bytes", room.name, room.used_bytes, more_bytes)
 
     def check_share(self, tenant: bytes, more_bytes: int) -> None:
-        """Raise PoolFullError for a tenant that would go beyond its share while others need room."""
+        """Raise PoolFullError if a tenant would exceed its share while other tenants need space."""
         if more_bytes and self._claims.of_others(tenant) and not self._is_within_share(tenant, more_bytes):
             raise self._full(
                 f"other tenants wait for room in the store of artifacts, of which this one holds "
@@ -97,24 +97,24 @@ class TenantRooms:
             )
 
     def may_evict(self, tenant: bytes, more_bytes: int, victim: bytes) -> bool:
-        """Whether a tenant may have that much more at the cost of another's artifacts, which nothing holds."""
+        """Return whether a tenant may take `more_bytes` by evicting idle artifacts of the tenant `victim`."""
         other = self._rooms[victim]
         if victim == tenant or self._is_within_share(tenant, more_bytes):
             return True
         return self._is_away(other) or other.used_bytes > self._held_bytes(tenant) + more_bytes
 
     def refused(self, tenant: bytes, more_bytes: int) -> None:
-        """There is too little room for a tenant: those that have more than their share wait until it has come again."""
+        """Record a refused tenant, if it is within its share: others may not exceed theirs until it can retry."""
         if self._held_bytes(tenant) + more_bytes <= self._share_bytes(tenant):
             self._claims.note(tenant)
 
     def _is_within_share(self, tenant: bytes, more_bytes: int) -> bool:
         held_bytes = self._held_bytes(tenant)
-        # What one needs at a time may be more than any share.
+        # A single exchange may need more than any share.
         return not held_bytes or held_bytes + more_bytes <= self._share_bytes(tenant)
 
     def _share_bytes(self, tenant: bytes) -> int:
-        """Of the tenants that are there: a pool remembers thousands that have ended long ago."""
+        """Return the share of one active tenant. Inactive ones do not count: a pool remembers thousands of them."""
         present = {name for name, room in self._rooms.items() if not self._is_away(room)}
         return self._limit_bytes // len(present | self._claims.tenants.keys() | {tenant})
 

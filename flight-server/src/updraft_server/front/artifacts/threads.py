@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How what blocks on the disk runs beside the event loop."""
+"""Blocking disk operations, run in threads beside the event loop."""
 
 import asyncio
 import shutil
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 async def in_thread(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """The result of what blocks; who is cancelled meanwhile leaves when the thread has let go of the files."""
+    """Run a blocking function in a thread and return its result; if cancelled, first wait for the thread to end."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(work)
@@ -22,7 +22,7 @@ async def in_thread(function: Callable[[*Arguments], Result], *arguments: *Argum
 
 
 def remove(*paths: Path) -> None:
-    """Remove files and directories, there or not."""
+    """Remove files and directories; ignore missing ones."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

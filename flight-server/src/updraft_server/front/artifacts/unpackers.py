@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives are strangers' bytes: each is opened by a process of its own (`updraft_server.unpacker`) and never here.
+"""Unpacking of archives in separate processes (`updraft_server.unpacker`): archives are untrusted bytes.
 
-An unpacker gets the archive as an open file, an empty working directory and a socket. It asks for room on the disk
-before it uses any, and gives its verdict. What it leaves behind without a good verdict is removed.
+An unpacker gets the archive as an open file, an empty working directory and a socket. It asks for disk space before it
+uses any, and reports its verdict at the end. Without a good verdict, the front removes what the unpacker has written.
 """
 
 import asyncio
@@ -37,50 +37,50 @@ from updraft_server.linux.tree_sizes import TreeSize
 _log = structlog.get_logger(__name__)
 
 _PACKAGES = str(Path(updraft_server.__file__).parent.parent)
-# Without site-packages an interpreter starts in a fraction of the time, and no package's .pth file runs.
+# Without site-packages, an interpreter starts in a fraction of the time and runs no package's .pth file.
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from updraft_server.unpacker.process import main; main()"
 _COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PACKAGES)
 
-# Together they may take as much memory as so many times UnpackLimits.memory_bytes.
+# Unpackers that run at once. Together they may take this many times UnpackLimits.memory_bytes.
 _AT_ONCE = 2
 
 
 class TreeRoom(Protocol):
-    """Room on the disk for what an archive unpacks to."""
+    """Disk space for the tree that an archive unpacks to."""
 
     volume: Volume
 
     async def unpack_to(self, tree_bytes: int) -> None:
-        """Have so much of it in all; raises UpdraftError where there is too little."""
+        """Take space for this many bytes of tree in total; raise UpdraftError if there is too little."""
 
     def measure(self, tree: Path) -> TreeSize:
-        """Return what an unpacked tree takes on the disk; blocks."""
+        """Return the size of an unpacked tree on disk; blocks."""
 
     def settle(self, tree: TreeSize) -> None:
-        """Have the room of the tree alone, once its archive is removed; raises what `unpack_to` raises."""
+        """Correct the space to that of the tree alone, after its archive was removed; raise what `unpack_to` raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackLimits:
-    """What an archive may have, generously beyond a large Python environment, and what its unpacker may take."""
+    """Limits of an archive, well above those of a large Python environment, and of its unpacker."""
 
     members: int = 250_000
     header_bytes: int = 1024 * 1024
-    """Before the data of one member."""
+    """Bytes of headers before the data of one member."""
     name_bytes: int = 4096
     names_bytes: int = 64 * 1024 * 1024
     depth: int = 128
     memory_bytes: int = 256 * 1024 * 1024
     base_seconds: float = 60
     least_bytes_per_second: int = 1024 * 1024
-    """An archive has `base_seconds`, and as long as its bytes take at this pace; as wall time and as CPU time."""
+    """Lowest pace: an archive has `base_seconds` plus the time for its bytes at this pace, as wall and as CPU time."""
 
     def seconds(self, size_bytes: int) -> float:
-        """For an archive of this size."""
+        """Return the time limit for an archive of this size."""
         return self.base_seconds + size_bytes / self.least_bytes_per_second
 
     def bounds(self, size_bytes: int, volume: Volume) -> UnpackBounds:
-        """For an archive of this size, which may not become more bytes than it has, on this volume."""
+        """Return the bounds for an archive of this size on this volume; it may not unpack to more bytes than it has."""
         return UnpackBounds(
             total_bytes=size_bytes,
             members=self.members,
@@ -97,17 +97,17 @@ class UnpackLimits:
 
 
 class Unpackers:
-    """Unpacks archives, a few at a time, each in a process that ends with it."""
+    """Unpacker processes, one for each archive and a few at a time."""
 
     def __init__(self, limits: UnpackLimits | None = None) -> None:
         self._limits = limits or UnpackLimits()
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
-        """Unpack into a new directory, which is there afterwards with all of the archive or not at all.
+        """Unpack an archive into a new directory, and remove the directory again on failure.
 
-        Raises ProtocolError for an archive that is refused, PoolUnavailableError when its unpacker dies, what `room`
-        raises, and OSError. `name` is the artifact's in errors.
+        Raises ProtocolError for an archive that is refused, PoolUnavailableError if its unpacker dies or takes too
+        long, what `room` raises, and OSError. `name` names the artifact in errors.
         """
         async with self._places:
             await in_thread(directory.mkdir)
@@ -128,7 +128,7 @@ class Unpackers:
         try:
             async with asyncio.timeout(limit_seconds):
                 encoded = await _output(connection, room, bounds.room_bytes)
-                # It has closed its only connection, so that it ends now, unless it is not itself any more.
+                # The unpacker has closed its only connection, so it ends now unless hostile code has taken it over.
                 await asyncio.to_thread(process.wait)
         except TimeoutError:
             raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
@@ -143,7 +143,7 @@ def _size_bytes(archive: Path) -> int:
 
 
 def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """By vfork, which blocks the loop until the exec and runs no fork handler: gRPC's and uvloop's are not for this."""
+    """Start an unpacker with vfork: it blocks the loop until the exec and runs no fork handlers of gRPC or uvloop."""
     connection, others_end = socket.socketpair()
     try:
         with archive.open("rb") as file, others_end:
@@ -164,7 +164,7 @@ def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subpro
 
 
 async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int) -> bytes:
-    """Grant the room that the process asks for; return its verdict, cut off where it is too long for one."""
+    """Grant the space that the process asks for; return its verdict, cut off if it is too long."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_VERDICT_BYTES)
     try:
         while (request := RoomRequest.decode(encoded := await reader.readline())) is not None:
@@ -177,7 +177,7 @@ async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int)
             encoded += data
         return encoded
     except (ValueError, ConnectionError):
-        # It is not itself: no verdict.
+        # The unpacker is gone or has sent garbage: return an empty verdict.
         return b""
     finally:
         writer.close()

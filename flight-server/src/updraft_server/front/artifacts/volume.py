@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room that files take on the store's volume, as one number for its blocks and its inodes.
+"""Space that files take on the store's volume, as one number for blocks and inodes.
 
-A volume runs out of either. An entry (a file, directory or link) therefore takes at least its share of the volume: a
+A volume can run out of either. Therefore an entry (a file, directory or link) takes at least its share of the volume: a
 store that may have a tenth of the volume's bytes gets a tenth of its inodes.
 """
 
@@ -11,20 +11,20 @@ from typing import NamedTuple, Self
 
 from updraft_server.linux.tree_sizes import TreeSize
 
-# File systems that make inodes as needed report none, or so many that each would be nearly free.
+# Some file systems create inodes on demand and report none, or so many that each would be nearly free.
 _LEAST_ENTRY_BYTES = 4096
-# Small artifacts take memory of the front too.
+# Small artifacts also cost memory of the front.
 _LEAST_ARTIFACT_BYTES = 64 * 1024
-# The store bounds the number of directories of links.
+# Links per directory that are free: the store bounds the number of such directories.
 _FREE_LINKS = 64
 
 
 class Volume(NamedTuple):
-    """Units in which a file system gives room."""
+    """Units in which a file system allocates space."""
 
     block_bytes: int
     entry_bytes: int
-    """Bytes of the volume for each inode that it can have."""
+    """Bytes of the volume divided by the number of its inodes, but at least 4096 and at least a block."""
 
     @classmethod
     def of(cls, path: Path) -> Self:
@@ -35,13 +35,13 @@ class Volume(NamedTuple):
         return cls(found.f_frsize, max(_LEAST_ENTRY_BYTES, found.f_frsize, entry_bytes))
 
     def file_bytes(self, size_bytes: int) -> int:
-        """Return the room of an artifact that is one file of this size."""
+        """Return the space of an artifact that is one file of this size."""
         return self.tree_bytes(TreeSize(-(-size_bytes // self.block_bytes) * self.block_bytes, 1))
 
     def tree_bytes(self, size: TreeSize) -> int:
-        """Return the room of an artifact that is a tree of this size."""
+        """Return the space of an artifact that is a tree of this size."""
         return max(_LEAST_ARTIFACT_BYTES, size.size_bytes, size.files * self.entry_bytes)
 
     def links_bytes(self, names: int) -> int:
-        """Return the room of a directory with so many links; those of most sessions are free."""
+        """Return the space of a directory with this many links; the first 64 are free, enough for most sessions."""
         return max(0, names - _FREE_LINKS) * self.entry_bytes

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of running exchanges, and who is to blame when one ends."""
+"""Limits of running exchanges, and the verdict on exchanges that fail."""

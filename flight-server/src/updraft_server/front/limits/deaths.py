@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths that functions cause: hold-back of what keeps killing workers, and the health of registered functions.
+"""Deaths that functions cause: hold-back of functions that keep killing workers, and health of registered functions.
 
-Policy alone, with the time handed in. A death proves little: the kernel or an operator may have killed the worker. A
-long row of deaths without a success in between is the function's fault.
+Policy only, with a clock handed in. A single death proves little: the kernel or an operator may have killed the worker.
+Many deaths in a row without a success are the function's fault.
 """
 
 import hashlib
@@ -31,23 +31,24 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_HOLD_SECONDS = 10.0
 _LONGEST_HOLD_SECONDS = 160.0
-# What has killed nothing for so long starts anew, also with the time for which it is held back.
+# After this time without a death, a function has a clean record and its hold time starts over.
 _FORGOTTEN_AFTER_SECONDS = 300.0
-# An owner may have so many functions that kill workers; a function that changes with each exchange is many.
+# The owner of session functions is held back after this many times the deaths that one function may cause. This
+# catches a function that changes with each exchange.
 _FUNCTIONS_OF_AN_OWNER = 16
 
 
 class Culprit(NamedTuple):
-    """Whose deaths are counted together."""
+    """Function, owner or rows for which deaths are counted together."""
 
     name: str
-    """As errors have it."""
+    """Name in error messages."""
     key: Hashable
     allowed_deaths: int
     killed: str = "workers"
     remedy: str = "correct it, or try again when that time is over"
     is_registered: bool = False
-    """Whether another load of the pool's functions may have corrected it."""
+    """Whether a reload of the pool's functions may fix it."""
 
 
 @dataclass(slots=True)
@@ -60,16 +61,16 @@ class _Deaths:
 
 
 class HoldBack:
-    """The functions of one pool that have killed workers lately."""
+    """Functions of one pool that have killed workers recently."""
 
     def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Hold a function back after so many deaths without a success."""
+        """Hold a function back after this many deaths without a success."""
         self._allowed_deaths = allowed_deaths
         self._clock = clock
         self._records: dict[Hashable, _Deaths] = {}
 
     def check(self, owner: Owner, request: Request) -> None:
-        """Raise PoolFullError, with a retry hint, for what is held back now."""
+        """Raise PoolFullError, with a retry hint, if the function, its owner or its rows are held back now."""
         if not self._records:
             return
         now_seconds = self._clock()
@@ -85,18 +86,18 @@ class HoldBack:
             )
 
     def died(self, owner: Owner, request: Request) -> None:
-        """A worker has died while it ran the function, or was ended for what the function took."""
+        """Count a worker that died while it ran the function, or was ended because the function exceeded a limit."""
         self._count(self._culprits(owner, request))
 
     def ended_a_model(self, owner: Owner, request: Request) -> None:
-        """Count a model process that has ended with the rows of this exchange alone."""
+        """Count a model process that was ended by the rows of this exchange alone."""
         self._count((self._rows(owner, request),))
 
     def _count(self, culprits: Iterable[Culprit]) -> None:
         now_seconds = self._clock()
         self._forget_old(now_seconds)
         for culprit in culprits:
-            # Behind all others: the oldest are in front.
+            # Moved to the end: records are ordered by their last death.
             record = self._records.pop(culprit.key) if culprit.key in self._records else _Deaths(culprit.is_registered)
             self._records[culprit.key] = record
             record.deaths += 1
@@ -106,7 +107,7 @@ class HoldBack:
                 record.hold_seconds = min(2 * record.hold_seconds, _LONGEST_HOLD_SECONDS)
 
     def succeeded(self, owner: Owner, request: Request) -> None:
-        """An exchange of the function has ended well: as many deaths are forgiven as it takes to be held back."""
+        """Subtract the deaths that lead to hold-back, because an exchange of the function has ended well."""
         if not self._records:
             return
         for culprit in self._culprits(owner, request):
@@ -121,15 +122,15 @@ class HoldBack:
         self._records = {key: record for key, record in self._records.items() if not record.is_registered}
 
     def show_in(self, metrics: Metrics) -> None:
-        """Add a gauge of what is held back now."""
+        """Add a gauge of the functions that are held back now."""
         metrics.watch(
             "updraft_functions_held_back",
-            "Functions that are refused because they keep killing workers; an owner held back as a whole is one more.",
+            "Functions refused because they keep killing workers; an owner held back as a whole counts as one more.",
             self.held_now,
         )
 
     def held_now(self) -> int:
-        """Return how many are held back now; an owner whose functions all are counts as one more."""
+        """Return how many functions are held back now; an owner that is held back as a whole counts as one more."""
         now_seconds = self._clock()
         return sum(record.held_until_seconds > now_seconds for record in self._records.values())
 
@@ -141,21 +142,27 @@ class HoldBack:
             del self._records[key]
 
     def _rows(self, owner: Owner, request: Request) -> Culprit:
-        """The rows that a tenant sends to a batched function; without a tenant an owner's: others are not meant."""
+        """Return the culprit for the rows that a tenant sends to a batched function, or an owner without a tenant.
+
+        Rows of other senders are not held back.
+        """
         whose = f"tenant {owner.tenant!r}" if owner.tenant else f"application {owner.application_id!r}"
         return Culprit(
             f"{whose}, with its rows,",
             ("rows", owner.tenant or owner, request.function, request.version),
             min(self._allowed_deaths, DEATHS_IN_A_ROW),
             f"model processes of the function {request.function!r}",
-            "leave out the rows that it cannot bear, or correct the function",
+            "leave out the rows that it cannot process, or correct the function",
             is_registered=True,
         )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
-        """The function, and whoever brings it, who could bring another one each time. Never anybody else's."""
+        """Return the function, counted for this owner alone, and for a session function also the owner as a whole.
+
+        The owner counts because it could ship a different function each time.
+        """
         if not request.is_session:
-            # Another version may be the one that was mended.
+            # Versions are counted separately, because another version may have the fix.
             key = owner, request.function, request.version
             version = f"version {request.version!r} of " if request.version else ""
             name = f"{version}the function {request.function!r}"
@@ -177,7 +184,7 @@ class _Record:
 
 
 class FunctionHealth:
-    """What the exchanges of registered functions have shown of them. Each version is a function of its own."""
+    """Health of registered functions, as their exchanges have shown it. Each version is a function of its own."""
 
     def __init__(
         self,
@@ -185,12 +192,12 @@ class FunctionHealth:
         model_faults: Callable[[], Mapping[tuple[str, str], str]] = dict,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is known yet.
+        """Start without records.
 
         Args:
-            functions: Those of the pool now.
-            model_faults: Why batched functions cannot be called now, by name and version.
-            on_change: Called when an exchange shows that a function has fallen ill, or is well again.
+            functions: Return the current functions of the pool.
+            model_faults: Return why batched functions cannot be called now, by name and version.
+            on_change: Called when an exchange shows that a function is unhealthy, or healthy again.
         """
         self._functions = functions
         self._model_faults = model_faults
@@ -198,44 +205,44 @@ class FunctionHealth:
         self._records: dict[tuple[str, str], _Record] = {}
 
     def could_not_be_loaded(self, request: Request, error: UpdraftError) -> None:
-        """A worker has tried, and refused the exchange with this error."""
+        """Mark a function as unhealthy because a worker could not load it and ended the exchange with this error."""
         if any(
             function.batched
             for function in self._functions()
             if (function.name, function.version) == (request.function, request.version)
         ):
-            # No worker loads it: its model process has failed, and the next one may be there already.
+            # Workers do not load batched functions: a model process has failed, and the next one may be ready already.
             return
         self._fall_ill(request, self._record(request), error.message)
 
     def died(self, request: Request, error: UpdraftError) -> None:
-        """A worker has died of the function, or was ended for what it took."""
+        """Count a worker that the function killed, or that was ended because the function exceeded a limit."""
         record = self._record(request)
         record.deaths += 1
         if record.deaths >= DEATHS_IN_A_ROW:
             self._fall_ill(
-                request, record, f"{record.deaths} workers in a row have died of it, the last one: {error.message}"
+                request, record, f"it has killed {record.deaths} workers in a row, the last one: {error.message}"
             )
 
     def succeeded(self, request: Request) -> None:
-        """An exchange of the function has ended well."""
+        """Clear the record of a function because one of its exchanges has ended well."""
         record = self._records.pop((request.function, request.version), None)
         if record is not None and record.fault:
             _log.info("function is healthy again", function=request.function, version=request.version)
             self._on_change()
 
     def loaded_again(self) -> None:
-        """What is known was shown by code that is gone."""
+        """Clear all records: the code that they are about has been replaced."""
         self._records.clear()
 
     def shown(self, functions: Iterable[FunctionDescription]) -> Sequence[FunctionDescription]:
-        """Descriptions with what exchanges have shown."""
+        """Return the descriptions, with the faults that exchanges have shown."""
         return [self._shown(function) for function in functions]
 
     def faults(self) -> dict[str, str]:
-        """Of each name why the function cannot be called, or what is wrong with it; empty for healthy ones.
+        """Return by name why each function cannot be called, or what is wrong with it; empty for healthy ones.
 
-        Of several versions the last one counts, which a caller gets who asks for none.
+        If a function has several versions, the last one counts: callers get it if they ask for no version.
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
 
@@ -243,14 +250,14 @@ class FunctionHealth:
         """Add a gauge of unhealthy functions."""
         metrics.watch_by_label(
             "updraft_functions_unhealthy",
-            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
-            "imported is one.",
+            "Versions of registered functions that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported counts as one.",
             "function",
             self.unhealthy,
         )
 
     def unhealthy(self) -> dict[str, int]:
-        """Of each name the number of versions with a fault."""
+        """Return the number of versions with a fault, by function name."""
         counts: dict[str, int] = {}
         for function in self.shown(self._functions()):
             counts[function.name] = counts.get(function.name, 0) + bool(function.fault)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long, when the
-worker takes more than it may, or when a drain has no more time. The same look measures workers between exchanges.
+"""Running exchanges, which hold a worker: checked at intervals and ended if they exceed a limit.
 
-The relay counts messages and knows whose turn it is; `updraft.service.silence` knows how long is too long.
+The front ends an exchange if one side is silent for too long, if the worker takes more than it may, or if a drain has
+no more time. The same checks measure workers between exchanges. The relay counts messages and knows which side has to
+act next; `updraft.service.silence` decides how much silence is too long.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
 from updraft.service.metrics import Metrics
 from updraft.service.silence import Silence, seconds_between_looks
-from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import Relay, Side
@@ -27,28 +28,28 @@ from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
 
-# What a function can take in between, some hundred MiB, is what a container needs to spare.
+# A container needs spare memory for what a function can take between two checks: some hundred MiB.
 _LIMITS_LOOK_SECONDS = 0.25
-# Workers at rest are measured now and then: ten seconds.
+# All workers, those at rest included, are measured at every 40th check: every ten seconds.
 _LOOKS_TO_ALL = 40
-# Beyond twice the time that a worker's own clock allows: on a busy machine that clock starts later than the front's.
+# Added to twice the time that a worker's clock allows: on a busy machine that clock starts later than the front's.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
-# Tasks compute for minutes between batches: only workers beyond a tenant's share are taken, and only if another waits.
+# Tasks compute for minutes between batches. Only a tenant above its share loses a worker, and only if another waits.
 _UNUSED_WORKER_SECONDS = 120.0
 
 
 def longest_processor_seconds() -> float:
-    """CPU time for one batch where the operator has said nothing: all CPUs of the machine for the longest batch."""
+    """Return the default CPU time for one batch: all CPUs of the machine for the longest time that work may take."""
     return LONGEST_WORK_SECONDS * (os.cpu_count() or 1)
 
 
 class WorkTime:
     """Seconds that a function has worked on one batch.
 
-    It counts looks, not the clock: a front that stood still blames no function. Only a further batch starts the count
-    anew: the worker's output does not, nor does a number of batches that it repeats or takes back. Work after the last
-    batch counts for that batch. `linux.processor_time` counts CPU time.
+    It counts checks instead of reading a clock, so a front that stood still blames no function. Only a further batch
+    restarts the count. Output of the worker does not, nor does a number of batches that it repeats or lowers. Work
+    after the last batch counts for that batch. `linux.processor_time` counts CPU time.
     """
 
     def __init__(self, look_seconds: float) -> None:
@@ -58,9 +59,9 @@ class WorkTime:
         self._was_working = False
 
     def looked(self, taken: int, *, is_working: bool) -> float:
-        """Return the seconds so far; `taken` counts the batches that the function has taken.
+        """Count one check and return the seconds so far; `taken` is the number of batches that the function has taken.
 
-        The count stands still while the function waits for its client.
+        The count pauses while the function waits for its client.
         """
         if taken > self._taken:
             self._taken, self._seconds = taken, 0.0
@@ -80,13 +81,13 @@ class _Watched:
     work: WorkTime
     processor: ProcessorTime = field(default_factory=ProcessorTime)
     passed: tuple[int, ...] = field(default=())
-    """`Relay.passed` at the previous look."""
+    """`Relay.passed` at the previous check."""
     took_too_much: bool = False
-    """Whether it was found beyond a limit of memory before."""
+    """Whether the worker is counted in `RunningExchanges.out_of_memory` already."""
 
 
 class RunningExchanges:
-    """The exchanges of one front that hold a worker."""
+    """Exchanges of one front that hold a worker."""
 
     def __init__(
         self,
@@ -99,18 +100,27 @@ class RunningExchanges:
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
-        """Start without exchanges.
+        """Start without exchanges. A limit of 0 seconds means no limit.
 
-        The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
-        how long it may take for that without a clock of its worker. 0 is no limit. `giving_way` takes the tenants of
-        workers that their clients do not use, and returns the indices of those to give to other tenants.
+        Args:
+            pool: Pool that has the workers.
+            client_silence_seconds: How long a client may be silent while the pool waits for it.
+            worker_silence_seconds: How long a worker may pass no message and use no CPU time while the client waits.
+            limits: Return the current limits of a worker.
+            giving_way: Take the tenants of workers that their clients do not use, and return the indices of those to
+                give to other tenants.
+            batch_processor_seconds: How much CPU time a function may use for one batch.
+            longest_batch_seconds: How long a function may work on one batch if its worker has no clock.
         """
         self._pool = pool
         self._limits = limits
-        self.lost_memory = LostMemory()
+        self.last_memory_use = LastMemoryUse()
         self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
-        """Workers that ended for the memory they took, by what was exceeded: their own limit, that of all workers
-        together, or the container's, for which the kernel ends all and one is taken to be the cause."""
+        """Workers that ended because of their memory, by the limit that was exceeded.
+
+        The limit is the worker's own, that of all workers together (pool), or the container's. In the last case the
+        kernel has ended all workers, and only the one that most likely caused it counts.
+        """
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
@@ -126,19 +136,19 @@ class RunningExchanges:
         """Add the counter of workers that ran out of memory."""
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
-            "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
+            "Workers ended for the memory they took, by the limit that was exceeded: worker, pool or container.",
             "limit",
             lambda: self.out_of_memory,
         )
 
     @property
     def worker_memory_bytes(self) -> int:
-        """What a worker may take."""
+        """Memory that a worker may take, in bytes."""
         return self._limits().memory_bytes
 
     @contextmanager
     def watching(self, relay: Relay, tenant: str = "") -> Iterator[None]:
-        """Watch a relay for the time of the block. Its worker counts as one of this tenant."""
+        """Watch a relay for the duration of the block; its worker counts for `tenant`."""
         watched = _Watched(
             relay,
             tenant,
@@ -154,43 +164,43 @@ class RunningExchanges:
             self._watched.discard(watched)
 
     def end_all(self, error: UpdraftError) -> None:
-        """End every exchange with an error, which its client is told."""
+        """End every exchange with this error, which the clients get."""
         for watched in self._watched:
             watched.relay.end(error)
 
     async def watch(self) -> None:
-        """Look at all of them again and again."""
+        """Check for silent exchanges at intervals, until cancelled."""
         while True:
             await asyncio.sleep(self._look_seconds)
             try:
                 await self.look()
             except Exception:
-                _log.exception("cannot look for silent exchanges")
+                _log.exception("cannot check for silent exchanges")
 
     async def watch_limits(self) -> None:
-        """Look at what their workers take, again and again."""
+        """Check what workers take at intervals, until cancelled."""
         while True:
             await asyncio.sleep(_LIMITS_LOOK_SECONDS)
             try:
                 self.look_at_clocks()
                 await self.look_at_limits()
             except Exception:
-                _log.exception("cannot look at what workers take")
+                _log.exception("cannot measure what workers take")
 
     def look_at_clocks(self) -> None:
-        """End exchanges whose function works for too long on one batch although its worker has a clock."""
+        """End exchanges whose function works too long on one batch, if the worker's own clock has not ended it."""
         for watched in self._watched:
             relay = watched.relay
-            # The first batch begins a new count, too: what came before it were imports.
+            # The first batch restarts the count too: before it the worker ran imports.
             seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
             if 0 < _without_its_clock_seconds(relay) <= seconds:
                 relay.end_for(relay.batch_timeout.error(relay.subject))
             elif 0 < self._longest_batch.seconds <= seconds:
-                # Such a worker may have no clock.
+                # The worker may have no clock of its own.
                 relay.end_for(self._longest_batch.error(relay.subject))
 
     async def look_at_limits(self) -> None:
-        """End exchanges whose worker exceeds a limit, and workers without an exchange that do."""
+        """End exchanges whose worker exceeds a limit, and replace workers without an exchange that exceed one."""
         resting = self._pool.resting
         resting.end_expired()
         measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)
@@ -204,9 +214,9 @@ class RunningExchanges:
         waiting = waited.items() & resting.since.items()
         running = {watched.relay.worker: watched for watched in self._watched if watched.relay.worker in usage}
         used_by_running = {worker: usage[worker] for worker in running}
-        self.lost_memory.measured(used_by_running, self._pool.memory_limit_bytes)
+        self.last_memory_use.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
-        # Others had an exchange meanwhile, whose processes and CPU time are no leftovers.
+        # The other workers had an exchange during the measurement: its processes and CPU time are not leftovers.
         resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
         known = resting.usage
         measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
@@ -225,15 +235,15 @@ class RunningExchanges:
                 self._count_once(watched, "pool")
 
     def _count_once(self, watched: _Watched, limit: str) -> None:
-        """Count a worker that ends for its memory; it may still be there at the next look."""
+        """Count a worker that ends because of its memory, once: it may still be running at the next check."""
         self.out_of_memory[limit] += not watched.took_too_much
         watched.took_too_much = True
 
     async def look(self) -> None:
-        """End those in which a side has been silent for too long."""
+        """End exchanges in which a side has been silent for too long."""
         for watched in self._watched:
             relay, client = watched.relay, watched.client
-            if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
+            if client.is_too_long(relay.client_activity, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
         self._take_unused_workers()
         if self._worker_silence_seconds:
@@ -246,23 +256,23 @@ class RunningExchanges:
 
     @staticmethod
     def _is_unused(watched: _Watched) -> bool:
-        received, _, sent = watched.relay.signs_of_client
+        received, _, sent = watched.relay.client_activity
         return watched.unused.is_too_long((received, sent), owed=watched.relay.turn is Side.CLIENT)
 
     async def _look_at_workers(self) -> None:
-        # Those with which something has passed since the look before need not be measured.
+        # Workers that passed a message since the previous check need not be measured.
         still = {watched for watched in self._watched if self._is_still(watched)}
         usage = await self._pool.measure([watched.relay.worker for watched in still]) if still else {}
         for watched in self._watched:
             relay, worker = watched.relay, watched.worker
             used = usage.get(relay.worker) if watched in still else None
-            # Of a worker that cannot be measured nobody knows that it does nothing.
+            # A worker that cannot be measured may be busy, so it owes nothing.
             owed = relay.turn is Side.WORKER and used is not None
             if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
                 relay.end_for(_worker_is_silent(relay.subject, worker.limit_seconds))
 
     def _too_much_processor_time(self, watched: _Watched, used: WorkerUsage) -> LimitError | None:
-        """Why an exchange has to end whose function has used more CPU time for its batch than it may."""
+        """Return the error if a function has used more CPU time for its batch than it may, else None."""
         if watched.relay.is_loading:
             watched.processor = ProcessorTime()
             return None
@@ -281,7 +291,10 @@ class RunningExchanges:
 
 
 def _without_its_clock_seconds(relay: Relay) -> float:
-    """When a worker has lifted its clock for sure; 0 where it has none. It does not run during imports."""
+    """Return the work time that proves that a worker has disabled its clock; 0 if it has no clock.
+
+    The clock does not run during imports.
+    """
     batches_seconds = relay.batches_at_once * relay.batch_timeout.batch_seconds
     allowed_seconds = _LATE_SECONDS if relay.has_begun else _LATE_SECONDS + _IMPORTS_SECONDS
     return 2 * batches_seconds + allowed_seconds if batches_seconds else 0.0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker may take with all that its function has started, held from outside of it.
+"""Limits on what a worker and all processes started by its function may take, enforced from outside the worker.
 
-The zygote measures, the front compares, and an exchange beyond a limit ends with its worker. A function can neither
-lift a limit nor hide from it: its children, and theirs, stay descendants of the worker.
+The zygote measures, the front compares, and an exchange that exceeds a limit ends together with its worker. A function
+can neither lift a limit nor escape it: all processes that it starts stay descendants of the worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Self
 from updraft.errors import LimitError, WorkerError
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# The rest is for the front, for the image that workers share, and for the growth between two looks.
+# The rest is for the front, for the image that workers share, and for growth between two checks.
 _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
 
@@ -39,20 +39,20 @@ def most_scratch_files(scratch_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """The limits of every worker of a pool."""
+    """Limits of every worker of a pool."""
 
     memory_bytes: int
-    """`WorkerUsage.own_bytes`."""
+    """Limit of `WorkerUsage.own_bytes`."""
     processes: int
-    """`WorkerUsage.processes`."""
+    """Limit of `WorkerUsage.processes`."""
     threads: int
-    """`WorkerUsage.threads`."""
+    """Limit of `WorkerUsage.threads`."""
     scratch_bytes: int
-    """`WorkerUsage.scratch_bytes`."""
+    """Limit of `WorkerUsage.scratch_bytes`."""
     scratch_files: int
-    """`WorkerUsage.scratch_files`."""
+    """Limit of `WorkerUsage.scratch_files`."""
     all_memory_bytes: int
-    """`WorkerUsage.own_bytes` of all workers together."""
+    """Limit of `WorkerUsage.own_bytes` of all workers together."""
 
     @classmethod
     def effective(
@@ -63,7 +63,10 @@ class WorkerLimits:
         scratch_bytes: int,
         there_is_bytes: int,
     ) -> Self:
-        """With a share of the memory that the workers' container or machine has, where 0 asks to compute it."""
+        """Return the limits for workers that share `there_is_bytes` of memory, of their container or machine.
+
+        A `memory_bytes` of 0 sets the limit of one worker to three quarters of that memory.
+        """
         memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is_bytes)
         together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
         return cls(
@@ -95,7 +98,7 @@ class WorkerLimits:
         return ""
 
     def _comparisons(self, usage: WorkerUsage) -> Sequence[tuple[int, int, str, str]]:
-        """One limit: what a worker uses and may use, and the words for both."""
+        """Return for each limit the amount in use, the limit, and the error's words for the excess and the remedy."""
         tidy = "remove temporary files that are not needed any more, or raise --worker-scratch-bytes"
         return (
             (
@@ -131,19 +134,19 @@ class WorkerLimits:
         )
 
     def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
-        """The worker to end before the kernel ends the container with all of them; None while there is room."""
+        """Return the worker to end before the kernel ends the container with all workers; None while there is room."""
         return max(usage, key=lambda worker: usage[worker].own_bytes) if self._missing_bytes(usage) > 0 else None
 
     def too_much_at_rest(
         self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]
     ) -> Mapping[str, str]:
-        """The workers between exchanges to end, with the reason, so that all others have room.
+        """Return the workers between exchanges to end so that the others have room, with the reason for each.
 
         Args:
-            measured: Of all workers that have an exchange, and of some others.
-            resting: Of the others, when they were measured last.
+            measured: Current usage of all workers that have an exchange, and of some others.
+            resting: Last known usage of the workers between exchanges.
         """
-        # The last measurement of the container and the volume is out of date by now.
+        # Drop the values for the container and the volume: in these older measurements they are out of date.
         before = {
             worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
         }
@@ -162,10 +165,10 @@ class WorkerLimits:
         }
 
     def _missing_scratch_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
-        """Return the bytes that workers have stored beyond their share of their common room.
+        """Return the bytes that workers have stored beyond 85 % of the space that they share.
 
-        The room is the free space of the volume and the bytes that they have stored, but no more than one worker may
-        store: the chart derives that limit from the size of its volume, since the node's disk is larger.
+        That space is what they have stored plus the free space of the volume, but at most what one worker may store.
+        The chart derives that limit from the size of its volume, because the node's disk is larger.
         """
         stored_bytes = sum(used.scratch_bytes for used in usage.values())
         free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]
@@ -174,21 +177,21 @@ class WorkerLimits:
 
     def _missing_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         together_bytes = sum(used.own_bytes for used in usage.values())
-        # What workers share with those that they forked is held once.
+        # The container counts pages that forked processes share only once.
         held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
         return min([together_bytes, *held]) - self.all_memory_bytes
 
     def shortage(self, subject: str, usage: WorkerUsage) -> WorkerError:
-        """Return the client's error: the function may have kept its own limit, and another pool may have room."""
+        """Return the client's error. A retry may help: the function kept its limit, and another pool may have room."""
         return WorkerError(
-            f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together, "
-            f"{usage.own_bytes} of them {subject}, most of all, whose worker was ended: give the pool "
-            "more memory or fewer workers, or lower its --worker-memory-bytes"
+            f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together; {subject} took "
+            f"most, {usage.own_bytes} bytes, and its worker was ended: give the pool more memory or fewer workers, or "
+            "lower its --worker-memory-bytes"
         )
 
 
 def _largest(amounts: Mapping[str, int], missing: int) -> Sequence[str]:
-    """The fewest workers whose amounts make up for what is missing; none where all of them do not."""
+    """Return the fewest workers whose amounts add up to `missing`; none if even all of them do not."""
     if sum(amounts.values()) < missing:
         return ()
     found: list[str] = []

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which exchange gets a worker next: a bounded queue, fair between tenants.
+"""Admission of exchanges to workers: a bounded queue that is fair between tenants.
 
-Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool.pool` has the workers;
-`updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, then waits
-there for a worker, and brings it back.
+Policy only, without gRPC or sockets. `updraft_server.pool.pool` has the workers. `updraft_server.front.exchange` takes
+a place in the queue before it lets its client send anything large, then waits there for a worker and gives it back.
 
-`updraft_server.front.queue.turns` says who is next. Nobody overtakes, except an exchange of a task that already holds a
-worker: its other exchange may be waiting for this one's results ("Several exchanges of one task" in proto/README.md).
+`updraft_server.front.queue.turns` decides which exchange is next. Only an exchange of a task that already holds a
+worker may overtake: the task's other exchange may be waiting for its results ("Several exchanges of one task" in
+proto/README.md).
 """
 
 import asyncio
@@ -25,14 +25,16 @@ from updraft_server.front.queue.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
-# As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
+# Places beyond the queue's limits for a task that holds a worker: its exchanges may be waiting for each other.
 _MOST_SIBLINGS = 8
-# Before a task has given all its workers back: a client that names one task for ever would keep workers for ever.
+# Overtakings by one task until it has given all its workers back. Without a limit, a client that always names the same
+# task would keep workers for ever.
 _MOST_OVERTAKING = 64
-# In a row, of whatever tasks, while somebody waits in vain whose turn it is: a tenant that has many tasks with many
-# exchanges each would have all workers for as long as it likes.
+# Overtakings in a row, by any tasks, while an exchange whose turn it is could have had the worker. Without a limit, a
+# tenant that has many tasks with many exchanges each would keep all workers.
 _MOST_PASSING = 8
-# Whom the pool has no worker for does not hold up those behind. It is asked again once its workers change.
+# Exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others. They
+# are tried again when the pool's workers change.
 _MOST_REFUSED = 32
 
 Result = TypeVar("Result")
@@ -49,16 +51,16 @@ thousand waiting tasks cost the front little."""
 
 
 class WorkerSource(Protocol):
-    """What admission needs of a pool."""
+    """Pool, as admission uses it."""
 
     @property
     def idle(self) -> int:
-        """Workers that could be leased now."""
+        """Number of workers that could be leased now."""
 
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
-        """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError.
+        """Return an idle worker, or an extra one for a task that holds one; raise NoIdleWorker or PoolError.
 
-        `leave_fresh` workers that have served nobody are left for others.
+        `leave_fresh` workers that have not served yet are left for others.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -67,7 +69,7 @@ class WorkerSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """How many may wait, and when a refused client is told to come again."""
+    """Limits of the queue, and when a refused client should retry."""
 
     queue_limit: int
     queue_bytes: int
@@ -76,19 +78,19 @@ class AdmissionLimits:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """An exchange's place in the queue, from before its client sends anything large until it has a worker."""
+    """Place of an exchange in the queue, from before its client sends anything large until it has a worker."""
 
     tenant: str
     task: TaskKey | None
     held_bytes: int
     binding: Binding | None = None
-    """What it will make of its worker; None while the exchange is not ready for one."""
+    """Binding of the worker that it needs; None while the exchange is not ready for a worker."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def unless_lost(self, work: Awaitable[Result]) -> Result:
-        """The result of what is done before `Admission.worker`; the work is cancelled once the place is lost.
+        """Return the result of work that precedes `Admission.worker`, and cancel the work if the place is lost.
 
-        Raises what the work raises, and PoolFullError or PoolUnavailableError when the place is lost.
+        Raises what the work raises, and PoolFullError or PoolUnavailableError if the place is lost.
         """
         task = asyncio.ensure_future(work)
         try:
@@ -101,21 +103,21 @@ class Place:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-            # How it failed is known to whoever awaited it, and otherwise of no interest.
+            # Retrieve the exception, so that asyncio does not log it if nothing has awaited the task.
             if not task.cancelled():
                 task.exception()
 
 
 @dataclass(slots=True)
 class _Queue:
-    """The places of one tenant."""
+    """Places of one tenant."""
 
     places: dict[Place, None] = field(default_factory=dict)
     held_bytes: int = 0
 
 
 class Admission:
-    """The queue in front of a pool."""
+    """Queue in front of a pool."""
 
     def __init__(self, pool: WorkerSource, limits: AdmissionLimits, caps: Caps | None = None) -> None:
         self._pool = pool
@@ -135,9 +137,9 @@ class Admission:
         self._ready_of_tasks: dict[TaskKey, dict[Place, None]] = {}
         self._holding: Counter[TaskKey] = Counter()
         self._overtaken: Counter[TaskKey] = Counter()
-        """Of tasks that hold a worker: how often they have got one past the queue since they hold any."""
+        """Number of overtakings by each task, since it began to hold workers."""
         self._passing = 0
-        """How many have overtaken somebody who could have had their worker, since anybody had a turn."""
+        """Overtakings at the cost of an exchange whose turn it was, since an exchange last got a worker in turn."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -164,11 +166,11 @@ class Admission:
 
     @contextmanager
     def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
-        """A place for one exchange, given up at the end of the block.
+        """Yield a place for one exchange, given up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
-        Raises PoolFullError when the queue is full, LimitError for what its tenant can never have, and
-        PoolUnavailableError in a drain.
+        Raises PoolFullError if the queue is full, LimitError if the exchange alone exceeds its tenant's cap, and
+        PoolUnavailableError during a drain.
         """
         if self._draining:
             raise _draining_error()
@@ -185,9 +187,9 @@ class Admission:
             self._forget(place)
 
     async def worker(self, place: Place, binding: Binding = REGISTERED) -> Grant:
-        """A worker for a place, at once or when its turn comes; a cancelled caller gives back what it was granted.
+        """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.
 
-        Raises PoolFullError when another tenant needed the place more, and PoolUnavailableError in a drain or when the
+        Raises PoolFullError if the place went to another tenant, and PoolUnavailableError during a drain or if the
         pool fails.
         """
         if not place.granted.done() and self._is_next(place):
@@ -195,7 +197,7 @@ class Admission:
                 return await self._lease(place, binding)
             except NoIdleWorker:
                 pass
-        # Only now: from here on the dispatcher may grant it a worker.
+        # From here on, and not before, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
         try:
@@ -206,7 +208,7 @@ class Admission:
             raise
 
     def drain(self) -> None:
-        """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
+        """Refuse waiting and new exchanges: none of their work has begun, so another pool can take them."""
         self._draining = True
         self._unsubscribe()
         for place in [place for queue in self._queues.values() for place in queue.places]:
@@ -216,12 +218,13 @@ class Admission:
     async def _lease(self, place: Place, binding: Binding) -> Grant:
         overtakes, waits = self._may_overtake(place), place.binding is not None
         passes = overtakes and self._is_passed_over()
-        # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
+        # Counted before the wait for the worker, so that another exchange of the task may overtake meanwhile.
         self._hold(place, +1)
-        # Newcomers may ask at the same time. Who waits asks alone, and keeps its turn where the pool has no worker.
+        # Newcomers may ask at the same time, so they count at once. Waiters are served one at a time and keep their
+        # turn if no worker is free.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
-            # A change of owners needs a fresh worker, and a start takes time: who has used little finds one there.
+            # Another owner needs a fresh worker, and a start takes time: tenants that have used little find one ready.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
             lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
@@ -259,21 +262,21 @@ class Admission:
         )
 
     def _is_passed_over(self) -> bool:
-        """Whether there is a worker that somebody could have whose turn it is."""
+        """Return whether an overtaking exchange would take a worker from one whose turn it is."""
         return self._pool.idle > 0 and bool(self._turns)
 
     def _is_next(self, place: Place) -> bool:
-        """Whether a newcomer need not wait: nobody does who may have a worker."""
+        """Return whether a newcomer can have a worker at once, because no waiting exchange may have one."""
         if self._may_overtake(place):
             return not self._is_passed_over() or self._passing < _MOST_PASSING
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
         return not is_capped and not self._turns and not any(True for _ in self._overtakers())
 
     def _check_caps(self, newcomer: Place) -> None:
-        """Raise PoolFullError, or LimitError, for more than the newcomer's tenant may have in the queue."""
+        """Raise PoolFullError or LimitError if the newcomer exceeds what its tenant may have in the queue."""
         tenant, caps, more_bytes = newcomer.tenant, self._caps, newcomer.held_bytes
         queue = self._queues.get(tenant) or _Queue()
-        # As for the queue as a whole: those for whom there are workers do not wait.
+        # As in `_make_room`, exchanges that idle workers can take do not count as waiting.
         waiting = max(0, len(queue.places) - self._pool.idle)
         if caps.exceeded("max_waiting", tenant, waiting, 1):
             raise self._full(caps.refusal("max_waiting", tenant, waiting, 1))
@@ -284,7 +287,7 @@ class Admission:
     def _make_memory(self, newcomer: Place) -> None:
         """Refuse exchanges of the tenants that hold most memory until the newcomer fits; it may be refused itself.
 
-        Alone it always fits.
+        In an empty queue it always fits.
         """
         missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
         if missing_bytes <= 0 or not self._held_bytes:
@@ -295,7 +298,7 @@ class Admission:
         while missing_bytes > 0 and len(losers) < self._waiting:
             largest = max(held, key=lambda tenant: held[tenant])
             if largest not in left:
-                # Who overtakes may be waited for by an exchange that has a worker.
+                # Keep exchanges that may overtake: an exchange that has a worker may be waiting for them.
                 left[largest] = [place for place in self._queues[largest].places if not self._may_overtake(place)]
             if not left[largest] or held[largest] <= held.get(newcomer.tenant, 0) + newcomer.held_bytes:
                 raise self._refusal()
@@ -317,14 +320,15 @@ class Admission:
         return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
 
     def _make_room(self, tenant: str) -> None:
-        """Refuse one exchange of the tenant that fills a full queue most, which may be this one."""
+        """Refuse an exchange of the tenant that has the most, possibly `tenant` itself, if the queue is full."""
         if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         own = self._queues.get(tenant)
         largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
         if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
-            # All have as many: who has used little lately gives way to nobody who has used much.
+            # The tenants have about equally many. A newcomer without a place that has used little still takes one from
+            # a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
             if own is not None or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
@@ -336,7 +340,7 @@ class Admission:
     def _fail(self, place: Place, error: Exception) -> None:
         if not place.granted.done():
             place.granted.set_exception(error)
-            # An exchange that is not ready for a worker may leave without asking for one.
+            # Retrieve the exception: an exchange that is not ready for a worker may never await it.
             place.granted.exception()
 
     def _remember(self, place: Place) -> None:
@@ -381,7 +385,7 @@ class Admission:
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
     async def _dispatch(self) -> None:
-        """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
+        """Grant workers until none is left or no exchange waits; one at a time, to keep the order."""
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
             try:
@@ -394,7 +398,7 @@ class Admission:
                 self._fail(place, error)
                 self._forget(place)
                 continue
-            # An extra worker takes time to start, in which a worker may have come back for who was refused.
+            # While an extra worker started, another one may have come back for an exchange that was skipped.
             refused.clear()
             self._forget(place)
             if place.granted.done():
@@ -403,16 +407,19 @@ class Admission:
             place.granted.set_result(grant)
 
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
-        """Who is served next: first who overtakes, then whose turn it is; nobody who is as one in `refused`."""
-        # Extra workers may be few: they go to who has fewest too.
+        """Return the place to serve next: overtakers first, then by turns; None without one.
+
+        After `_MOST_PASSING` overtakings in a row, turns come first. Places like those in `refused` are skipped.
+        """
+        # Extra workers may be few, so tenants with the fewest workers come first here too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
         candidates = self._turns.candidates() if self._pool.idle else iter(())
         places = chain(overtakers, candidates) if self._passing < _MOST_PASSING else chain(candidates, overtakers)
         return next((place for place in places if (place.task, place.binding) not in refused), None)
 
     def _overtakers(self) -> Iterator[Place]:
-        """Those who are ready and whose task holds a worker already."""
-        # There are fewer tasks at work than may wait.
+        """Yield the places that are ready and whose task already holds a worker."""
+        # Fewer tasks hold workers than may be waiting.
         for task in self._holding:
             yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
 

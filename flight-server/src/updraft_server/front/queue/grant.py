@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exchange gets of `updraft_server.front.queue.admission`."""
+"""Grant of a worker by `updraft_server.front.queue.admission`."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from updraft_server.pool.leases import Lease, LeaseOutcome
 
 
 class Grant:
-    """A worker granted to one exchange; released once."""
+    """Worker granted to one exchange; released once."""
 
     def __init__(self, lease: Lease, on_release: Callable[[], None]) -> None:
         self.lease = lease

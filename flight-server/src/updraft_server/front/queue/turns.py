@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is when a worker becomes free, among those who are ready for one.
+"""Turns of tenants and owners: the order in which ready exchanges get free workers.
 
-A worker goes to the tenant with the fewest at work. Among equals the one that has used least lately comes first, up to
-as much worker time as a turn takes: while it asks for nothing, its share makes up for what it has used. So a tenant
-does not stand behind all that always ask if it asks now and then. The others take turns, of a moment each rather than
-of an exchange: a worker serves one owner, so each change of turns ends one.
+A worker goes to the tenant with the fewest workers. Among equals, the tenant that has used the least worker time
+recently comes first, where a full turn or more counts the same. While a tenant asks for nothing, its share of the
+workers pays off what it has used, so a tenant that asks now and then does not stand behind those that always ask. The
+others take turns of a moment each, not of an exchange each: a worker serves one owner, so each change of turns ends a
+worker.
 
-Policy alone, with a clock handed in. No choice takes longer where more tenants wait.
+Policy only, with a clock handed in. The time for a choice does not grow with the number of waiting tenants.
 """
 
 from collections import Counter, OrderedDict
@@ -17,12 +18,12 @@ from typing import Generic, NamedTuple, TypeVar
 from updraft_server.pool.leases import Owner
 
 TURN_SECONDS = 0.5
-"""Long beside the start of a worker and the imports of its functions, short for who waits."""
-# Tenants that have used about as much are equals.
+"""Length of a turn: long compared with the start of a worker and its imports, short for a waiting exchange."""
+# Unit in which used worker time is compared; tenants with the same number of steps are equal.
 _STEP_SECONDS = TURN_SECONDS / 8
-# More is not remembered: it would keep a tenant that was alone for a day behind all others for days.
+# Most used time that counts. Without a bound, a tenant that was alone for a day would be last for days.
 _MOST_USED_SECONDS = 8 * TURN_SECONDS
-# Of more nobody remembers what they have used.
+# Most tenants whose used time is remembered.
 _MOST_TENANTS = 4096
 
 Item = TypeVar("Item")
@@ -30,7 +31,7 @@ Key = TypeVar("Key")
 
 
 class Turn(NamedTuple):
-    """Exchanges of one owner, one behind the other; the last of them got its worker at `granted_seconds`."""
+    """Consecutive exchanges of one owner; the last of them got its worker at `granted_seconds`."""
 
     tenant: str
     owner: Owner | None
@@ -39,27 +40,27 @@ class Turn(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """Tenants that are equal; the least goes first."""
+    """Rank of tenants; those with equal ranks share a lane, and the lowest lane goes first."""
 
     at_work: int
     used_steps: int
-    """Of worker time lately; those that have used a turn or more are equals."""
+    """Recently used worker time, in steps; a full turn or more counts the same."""
 
     @property
     def has_used_a_turn(self) -> bool:
-        """Whether it has no advantage over anybody."""
+        """Whether its tenants have used a full turn recently, so that they have no advantage."""
         return self.used_steps * _STEP_SECONDS >= TURN_SECONDS
 
 
 class _Lanes:
-    """Tenants by lane, in each as they came to it."""
+    """Tenants by lane, within each lane in order of arrival."""
 
     def __init__(self) -> None:
         self._lanes: dict[_Lane, OrderedDict[str, None]] = {}
         self._of: dict[str, _Lane] = {}
 
     def put(self, tenant: str, lane: _Lane | None) -> None:
-        """Move a tenant to the end of a lane, unless it stands there already; None: it waits in none."""
+        """Move a tenant to the end of a lane, unless it is in that lane already; None removes it from all lanes."""
         before = self._of.get(tenant)
         if before == lane:
             return
@@ -79,7 +80,7 @@ class _Lanes:
         return next(iter(self._lanes.get(lane, ())), None)
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """Who would be served last of those."""
+        """Return the tenant that would be served last, of those that have used a turn; None without one."""
         lanes = [lane for lane in self._lanes if lane.has_used_a_turn]
         return next(reversed(self._lanes[max(lanes)])) if lanes else None
 
@@ -87,7 +88,7 @@ class _Lanes:
         return bool(self._lanes)
 
     def __iter__(self) -> Iterator[tuple[_Lane, OrderedDict[str, None]]]:
-        # As many as there are different numbers of workers at work.
+        # The number of lanes depends on how many workers tenants have, not on how many tenants wait.
         return ((lane, self._lanes[lane]) for lane in sorted(self._lanes))
 
 
@@ -95,35 +96,41 @@ class _Lanes:
 class _Use:
     seconds: float
     quiet_since: float | None
-    """When the tenant asked for nothing any more; None while it asks."""
+    """Time at which the tenant stopped asking; None while it asks."""
 
 
 class Turns(Generic[Item]):
-    """Those who are ready for a worker, and what their tenants have at work."""
+    """Items that are ready for a worker, and the workers that their tenants have."""
 
     def __init__(
         self, *, idle: Callable[[], int], most_workers: Callable[[str], int | None], now: Callable[[], float]
     ) -> None:
-        """`idle` counts workers that nobody has; `most_workers` is what a tenant may have at work, None for any."""
+        """Start empty.
+
+        Args:
+            idle: Return the number of idle workers.
+            most_workers: Return how many workers a tenant may have; None means any number.
+            now: Return the time in seconds.
+        """
         self._idle = idle
         self._most_workers = most_workers
         self._now = now
         self._ready: dict[str, OrderedDict[Owner | None, dict[Item, None]]] = {}
         self._lanes = _Lanes()
         self._lanes_of_registered = _Lanes()
-        """The same for tenants with somebody who waits to run a registered function."""
+        """Lanes of the tenants that wait for a worker of registered functions."""
         self._at_work: Counter[str] = Counter()
         self._at_work_for_owners: Counter[tuple[str, Owner | None]] = Counter()
         self._uses: OrderedDict[str, _Use] = OrderedDict()
         self._last = Turn("", None, float("-inf"), float("-inf"))
-        """Of the exchange that gave its worker back last."""
+        """Turn of the exchange that gave its worker back last."""
 
     def __bool__(self) -> bool:
-        """Whether anybody waits who may have a worker."""
+        """Return whether an item is ready whose tenant may have a worker."""
         return bool(self._lanes)
 
     def add(self, tenant: str, owner: Owner | None, item: Item) -> None:
-        """Somebody is ready for a worker."""
+        """Add an item that is ready for a worker."""
         if tenant not in self._ready:
             self._ready[tenant] = OrderedDict()
             self._comes(tenant)
@@ -131,7 +138,7 @@ class Turns(Generic[Item]):
         self._stand(tenant)
 
     def discard(self, tenant: str, owner: Owner | None, item: Item) -> None:
-        """Somebody has got one, or has left; nothing happens for who is not ready."""
+        """Remove an item that has got a worker or has left; ignore one that is not ready."""
         owners = self._ready.get(tenant)
         if owners is None or item not in owners.get(owner, ()):
             return
@@ -146,38 +153,38 @@ class Turns(Generic[Item]):
         self._stand(tenant)
 
     def at_work(self, tenant: str) -> int:
-        """Workers that a tenant has."""
+        """Return the number of workers that a tenant has."""
         return self._at_work[tenant]
 
     def count(self, tenant: str, owner: Owner | None, change: int) -> None:
-        """A worker more, or less, is at work; 0: as many."""
+        """Change the number of workers that a tenant has for an owner; `change` may be 0."""
         add(self._at_work, tenant, change)
         add(self._at_work_for_owners, (tenant, owner), change)
         self._stand(tenant)
 
     def begun(self, tenant: str, owner: Owner | None) -> Turn:
-        """The turn of an exchange that has just got its worker."""
+        """Return the turn of an exchange that has just got its worker."""
         now = self._now()
         began_seconds = self._last.began_seconds if self._goes_on(owner) else now
         return Turn(tenant, owner, began_seconds, now)
 
     def ended(self, turn: Turn) -> None:
-        """A worker came back, which no longer counts as at work."""
+        """Record the time that an exchange has used, and count its worker as free."""
         use = self._use(turn.tenant)
         use.seconds = min(_MOST_USED_SECONDS, use.seconds + self._now() - turn.granted_seconds)
         self._last = turn
         self.count(turn.tenant, turn.owner, -1)
 
     def has_used_a_turn(self, tenant: str) -> bool:
-        """Whether a tenant has used so much lately that it has no advantage over anybody."""
+        """Return whether a tenant has used a full turn recently, so that it has no advantage."""
         return self._lane(tenant).has_used_a_turn
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """The tenant that would be served last of those that have no advantage; None: there is none who is ready."""
+        """Return the waiting tenant that would be served last, of those that have used a turn; None without one."""
         return self._lanes.last_that_has_used_a_turn()
 
     def candidates(self) -> Iterator[Item]:
-        """All who may have a worker, who is next first. Of no use any more once anything has changed."""
+        """Yield all items whose tenants may have a worker, in order. Any change invalidates the iterator."""
         for lane, tenants in self._lanes:
             going_on = self._going_on(lane)
             if going_on is not None:
@@ -189,8 +196,8 @@ class Turns(Generic[Item]):
     def giving_way(self, tenants: Sequence[str]) -> list[int]:
         """Return the indices of unused workers to take from their tenants for tenants that wait.
 
-        Each waiting tenant below its share gets one, from the tenant that has most workers and at least its share.
-        `tenants` has the tenant of each unused worker.
+        Each waiting tenant below its share gets one, from the tenant that has the most workers and at least its share.
+        `tenants` lists the tenant of each unused worker.
         """
         if self._idle():
             return []
@@ -216,7 +223,7 @@ class Turns(Generic[Item]):
         return self._at_work_for_owners[tenant, owner], not self._goes_on(owner)
 
     def _going_on(self, lane: _Lane) -> str | None:
-        """The tenant whose turn is not over, if it waits in this lane."""
+        """Return the tenant whose turn is not over, if it waits in this lane."""
         last = self._last
         if not self._goes_on(last.owner):
             return None
@@ -227,11 +234,11 @@ class Turns(Generic[Item]):
         return last.tenant if waits else None
 
     def _goes_on(self, owner: Owner | None) -> bool:
-        """Whether the owner's turn is not over, if it is the one whose worker came back."""
+        """Return whether the last worker came back from this owner and the owner's turn is not over."""
         return self._last.owner == owner and self._now() - self._last.began_seconds < TURN_SECONDS
 
     def _stand(self, tenant: str) -> None:
-        """Let a tenant stand where it belongs."""
+        """Put a tenant in the lane where it belongs, or in none if it may not have a worker."""
         owners = self._ready.get(tenant) or OrderedDict()
         most = self._most_workers(tenant)
         may_have_one = bool(owners) and (most is None or self._at_work[tenant] < most)
@@ -245,7 +252,7 @@ class Turns(Generic[Item]):
         return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
 
     def _comes(self, tenant: str) -> None:
-        """A tenant asks again: while it did not, its share made up for what it had used."""
+        """Note that a tenant asks again; its share of the time in which it did not pays off what it had used."""
         use = self._uses.get(tenant)
         if use is None:
             return
@@ -257,13 +264,13 @@ class Turns(Generic[Item]):
             use.quiet_since = None
 
     def _share(self) -> float:
-        """Workers for each tenant that has or wants any."""
+        """Return the number of workers for each tenant that has or wants any."""
         workers = self._at_work.total() + self._idle()
         tenants = len(self._ready) + sum(tenant not in self._ready for tenant in self._at_work)
         return workers / max(1, tenants)
 
     def _use(self, tenant: str) -> _Use:
-        """What a tenant has used, to be changed."""
+        """Return the record of what a tenant has used, which callers may change."""
         if tenant not in self._uses:
             self._uses[tenant] = _Use(0.0, None if tenant in self._ready else self._now())
             if len(self._uses) > _MOST_TENANTS:
@@ -273,7 +280,7 @@ class Turns(Generic[Item]):
 
 
 def add(counter: Counter[Key], key: Key, change: int) -> None:
-    """Count, and keep no zeros: the names are without number."""
+    """Change a count and drop it at zero, because the number of different keys is unbounded."""
     counter[key] += change
     if counter[key] == 0:
         del counter[key]

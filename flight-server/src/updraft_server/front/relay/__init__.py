@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between a call and its worker."""
+"""Relay of messages between a call and its worker."""

@@ -22,7 +22,7 @@ class BatchLimit(NamedTuple):
 
     limit_bytes: int
     setting: str
-    """The setting to raise for more."""
+    """Setting to raise for larger batches."""
 
     @classmethod
     def effective(cls, max_batch_bytes: int, worker_memory_bytes: int) -> Self:
@@ -38,11 +38,11 @@ class BatchTimeout:
     """Time limits of one exchange's function; zero means no limit."""
 
     seconds: float
-    """The smaller of the two limits below, which the worker's clock enforces."""
+    """Smaller of the two limits, which the worker's clock enforces."""
     setting: str
-    """The setting to raise for more time."""
+    """Setting to raise for more time."""
     excess: str = "worked for more than {:g} seconds on one batch"
-    """What the function did, for the error."""
+    """Text for the error that says what the function did."""
     batch_seconds: float = 0.0
     """Limit for one batch."""
     idle_seconds: float = 0.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two directions of a running exchange: the client's messages to the worker, the worker's replies to the client.
+"""Relay of a running exchange, in two directions: the client's messages to the worker, and its replies to the client.
 
-Bytes pass through unread; the worker (`updraft_server.worker`) knows what they mean. Each direction is held back by its
+Bytes pass through unread; only the worker (`updraft_server.worker`) interprets them. Each direction is held back by its
 own receiver. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
 """
 
@@ -35,23 +35,23 @@ from updraft_server.ipc.frames import FrameError, FrameKind
 from updraft_server.pool.leases import Lease, LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
 
-# How long after a worker's socket has closed its exit status may take to arrive.
+# Time for a worker's exit status to arrive after its socket has closed.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
-# How long a message may take to the client before the exchange is said to wait for that.
+# Time that sending a message may take before the exchange counts as waiting for the client.
 _PROMPT_SECONDS = 0.1
-# Says that the exchange has its worker: a client holds back what is large until then.
+# Tells the client that its exchange has a worker: a client holds back large messages until then.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 
 
 class Side(enum.Enum):
-    """Who is to do something."""
+    """Side that has to act next."""
 
     CLIENT = "client"
     WORKER = "worker"
 
 
 class RelayPhase(enum.Enum):
-    """How far a relay has come."""
+    """Phase of a relay."""
 
     ASSIGNING = "assigning"  # the worker does not have its command yet
     RELAYING = "relaying"  # messages pass in both directions
@@ -60,7 +60,7 @@ class RelayPhase(enum.Enum):
 
 
 class RelayEvent(enum.Enum):
-    """What moves a relay to another phase."""
+    """Event that moves a relay to another phase."""
 
     ASSIGNED = "assigned"
     INPUT_ENDED = "input ended"
@@ -76,7 +76,7 @@ TRANSITIONS = {
 
 
 class RelayLimits(NamedTuple):
-    """What holds for one exchange."""
+    """Limits of one exchange."""
 
     max_message_bytes: int
     batch_timeout: BatchTimeout
@@ -84,11 +84,11 @@ class RelayLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelayEnd:
-    """State in which a relay ended, as far as it tells who is to blame."""
+    """State in which a relay ended, as far as it shows who is to blame."""
 
     request: Request
     worker: str
-    """The worker's id."""
+    """Id of the worker."""
     batch_timeout: BatchTimeout
     """Time limits of the function."""
     reported: FrameKind | None = None
@@ -96,11 +96,11 @@ class RelayEnd:
     lost_worker: bool = False
     """Whether the worker closed its socket before it was done."""
     exceeded_limit: bool = False
-    """Whether the front ended the exchange because the function took more than it may."""
+    """Whether the front ended the exchange because the function exceeded a limit."""
 
 
 class Relay:
-    """Carries messages between one call and one worker until the worker ends the exchange."""
+    """Relay between one call and one worker, until the worker ends the exchange."""
 
     def __init__(self, call: Call, lease: Lease, request: Request, limits: RelayLimits, transfer: Transfer) -> None:
         self._call = call
@@ -117,7 +117,7 @@ class Relay:
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self.has_begun = not request.is_session
-        """Whether the function works on batches: one of a session imports its modules before it takes the first."""
+        """Whether the function works on batches already: a session function first imports its modules."""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
@@ -127,10 +127,10 @@ class Relay:
         """Whether the worker's last message has been sent to the client."""
 
     async def run(self, assignment: Assignment) -> LeaseOutcome:
-        """Relay until the worker says that it is done, or until `end`; raises UpdraftError.
+        """Relay until the worker reports that it is done, or until `end`; raise UpdraftError.
 
-        What befalls a worker behind its last message is no error of the exchange: the client has everything by then,
-        and takes no further message.
+        A worker that fails after its last message does not fail the exchange: by then the client has everything and
+        accepts no further message.
         """
         try:
             return await self._run(assignment)
@@ -163,16 +163,16 @@ class Relay:
             requests.cancel()
             if not self._writing:
                 replies.cancel()
-            # Nobody may watch the worker's socket any more once the worker is given back.
+            # Both tasks must be done with the worker's socket before the worker is given back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
 
     def end(self, error: UpdraftError) -> None:
-        """Let `run` end with an error, unless it has ended."""
+        """End `run` with an error, unless it has ended."""
         if not self._ended.done():
             self._ended.set_result(error)
 
     def end_for(self, excess: UpdraftError) -> None:
-        """Let `run` end with an error because the function took more than it may, unless it has ended."""
+        """End `run` with an error because the function exceeded a limit, unless it has ended."""
         if not self._ended.done():
             self._end_state = replace(self._end_state, exceeded_limit=True)
             self.end(excess)
@@ -184,7 +184,7 @@ class Relay:
 
     @property
     def worker(self) -> str:
-        """The worker's id."""
+        """Id of the worker."""
         return self._lease.worker
 
     @property
@@ -194,35 +194,35 @@ class Relay:
 
     @property
     def batch_timeout(self) -> BatchTimeout:
-        """How long the function may work on one batch."""
+        """Time limits of the function."""
         return self._limits.batch_timeout
 
     @property
     def batches_at_once(self) -> int:
-        """The most batches that the function may work on now: how many of them its worker has joined is not known."""
+        """Most batches that the function may be working on now: the front cannot see how many its worker has joined."""
         return 1 + self.taken if self._request.joins_batches else 1
 
     @property
     def passed(self) -> tuple[int, int]:
-        """Changes with everything that the worker takes or gives."""
+        """Counts that change with everything that the worker takes or sends."""
         return self._transfer.received_messages, self._said_by_worker
 
     @property
-    def signs_of_client(self) -> tuple[int, int, int]:
-        """Changes with everything that the client sends, and with every reply that it lets through."""
+    def client_activity(self) -> tuple[int, int, int]:
+        """Counts that change with everything that the client sends, and with every reply that it accepts."""
         return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
 
     @property
     def is_loading(self) -> bool:
-        """Whether the function is being loaded: that has a limit of its own, and nothing else counts meanwhile."""
+        """Whether the function is being loaded. A load has its own time limit; other limits are suspended meanwhile."""
         return self._load.is_running
 
     @property
     def turn(self) -> Side | None:
-        """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
+        """Side that the exchange waits for; None during a load, and for a client whose keepalives cannot reach us.
 
-        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them. And
-        None while the function is being loaded.
+        Keepalives cannot arrive after the client has half-closed, nor while batches wait for the worker, because they
+        queue behind those batches.
         """
         if self.is_loading:
             return None
@@ -233,9 +233,9 @@ class Relay:
 
     @property
     def is_working(self) -> bool:
-        """Whether the function has what it needs: not while it waits for a batch, or for a client that does not read.
+        """Whether the function can work: it waits neither for a batch nor for a client that does not read.
 
-        One that keeps a client busy with replies does work.
+        A function that keeps its client busy with replies is working.
         """
         if self.is_loading:
             return False
@@ -245,30 +245,30 @@ class Relay:
 
     @property
     def taken(self) -> int:
-        """Batches that the function has taken, as far as its worker has told: never more than there were."""
+        """Batches that the function has taken, as its worker reports, but no more than the front has received."""
         return min(self._claimed(), self._transfer.batches)
 
     def _is_workers_turn(self) -> bool:
         if self._phase is not RelayPhase.RELAYING:
             return True
-        # What waits in front of the worker's socket it has not taken, whatever it says: a part is no batch yet, and
-        # whatever the client says is behind it.
+        # The worker has not taken what still waits for its socket, whatever it reports. A part that waits there does
+        # not count as a batch yet, and everything else that the client sends queues behind it.
         return self._sender.is_held_back or self._transfer.batches > self._claimed()
 
     def _claimed(self) -> int:
-        # The first message says that the function has begun with the first batch, not that it wants another one.
+        # The first message reports that the function has begun the first batch, not that it wants another one.
         return self._last_metadata.consumed if self._said_by_worker > 1 else 0
 
     async def settle(self) -> None:
-        """Return once nothing is being sent to the client any more, so that an error can be.
+        """Return once nothing is being sent to the client any more, so that an error can be sent.
 
-        gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
+        gRPC cannot take back a message that it has begun to send. A client that does not read gets a limited time.
         """
         if self._replies is None:
             return
         await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
         self._replies.cancel()
-        # Also of a task that has failed: what nobody awaits, Python itself would write to the log.
+        # Retrieve the exception of a failed task too: asyncio would log it otherwise.
         await asyncio.gather(self._replies, return_exceptions=True)
 
     def _handle(self, event: RelayEvent) -> None:
@@ -289,10 +289,10 @@ class Relay:
             await self._sender.send(FrameKind.END)
             self._handle(RelayEvent.INPUT_ENDED)
         except PeerClosedError:
-            # Why the worker is gone shows on the other direction, together with what it still said.
+            # The other direction delivers the last messages of the worker and finds out why it is gone.
             return
         except FrameError as error:
-            # A frame holds less of a header or of metadata than an operator may let a message hold.
+            # The header and metadata of a frame have limits that may be lower than --max-message-bytes.
             raise LimitError(f"a client message is larger than a worker accepts: {error}") from None
 
     async def _relay_plain_batches(self) -> None:
@@ -308,7 +308,7 @@ class Relay:
         await fail_without_finish()
 
     async def _relay_batch(self, message: bytes) -> bool:
-        """Pass one message on; true when it says that it is the client's last."""
+        """Pass one message on; return True if it is the client's finish."""
         check_size(len(message), self._limits.max_message_bytes, SERVICE)
         fields = split_flight_data(message)
         # A client of arrow-udf sends its descriptor with each message.
@@ -317,11 +317,11 @@ class Relay:
         if not fields.data_header and not self._plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
-            # Like a part, it is counted before its message: the worker takes it together with the next batch.
+            # Count a dictionary before its message, like a part: the worker takes it together with the next batch.
             self._transfer.dictionaries += self._plain and is_dictionary(fields.data_header)
             await self._pass_on(message, fields)
         else:
-            # Plain Flight has no metadata: a message without any data says that the client is there.
+            # Plain Flight has no metadata: a message without any data serves as a keepalive.
             self._transfer.keep_alives += 1
         return False
 
@@ -331,7 +331,7 @@ class Relay:
             self._transfer.keep_alives += 1
             return False
         is_part = metadata.HasField("part")
-        # Counted before the message is: the worker does not owe anything for it.
+        # Count the part before its message, so that it never counts as a batch for which the worker owes a reply.
         self._transfer.parts += is_part
         await self._pass_on(message, fields)
         if not metadata.HasField("finish"):
@@ -389,17 +389,18 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     def _begin_load(self, frame: Frame) -> None:
-        """Limit the time of a load. A function of a session has none, and would only gain time for its batches.
+        """Limit the time of a load. Refuse loads of session functions, which would only gain time for their batches.
 
-        The worker of a batched function runs no code of the author, and waits for each model process that loads it.
+        A batched function may be loaded repeatedly: its worker runs none of the author's code and waits for each model
+        process that loads the function.
         """
         has_begun = self._load.has_been or self._said_by_worker > 0
         if self._request.is_session or (has_begun and not self._request.is_batched):
-            raise FrameError("a worker loads one registered function, once, before it says anything else")
+            raise FrameError("a load may come only once, for a registered function, before any other frame")
         self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:
-        """Pass one message on; plain Flight has no metadata, and nothing for a message that is nothing else."""
+        """Pass one message on. Plain Flight has no metadata, so a message that has nothing else is dropped there."""
         if not self._plain:
             await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
         elif frame.data_header or frame.data_body:
@@ -418,7 +419,7 @@ class Relay:
             self._writing = False
 
     async def _lost_worker(self) -> WorkerError:
-        """Return the error for a worker that closed its socket, once its death is known or will not be."""
+        """Wait a limited time for news of the worker's death, and return the error for its closed socket."""
         await asyncio.wait({self._lease.death}, timeout=_EXIT_STATUS_TIMEOUT_SECONDS)
         self._end_state = replace(self._end_state, lost_worker=True)
         return WorkerError(f"the worker closed its socket while it ran {self.subject}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has passed through the front: plain integers, because they change with every message."""
+"""Counters of what has passed through the front: plain integers, because they change with every message."""
 
 from dataclasses import dataclass, fields
 
@@ -16,15 +16,15 @@ class Transfer:
     sent_bytes: int = 0
     sent_messages: int = 0
     finishes: int = 0
-    """Messages among the received that are no batch: they say that the client has sent all it had."""
+    """Received messages that carry no batch and mark the end of the client's batches."""
     parts: int = 0
-    """Messages among the received that have a part of a batch, and not its last one."""
+    """Received messages that carry a part of a batch, last parts excluded."""
     dictionaries: int = 0
     """Received messages that carry a dictionary for later batches, and no rows."""
     keep_alives: int = 0
-    """Messages that say only that the client is still there."""
+    """Received messages that only show that the client is still there."""
     rows: int = 0
-    """Of exchanges that ended well, as their clients' finishes say; plain Flight has none."""
+    """Rows of exchanges that ended well, as their clients' finishes state; plain Flight states none."""
 
     @property
     def batches(self) -> int:
@@ -42,6 +42,6 @@ class Transfer:
         return {"received": self.received_messages, "sent": self.sent_messages}
 
     def add(self, other: "Transfer") -> None:
-        """Count what `other` has counted too."""
+        """Add the counts of `other`."""
         for counter in fields(self):
             setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of a worker as the front reads them: the start of a reply's metadata, the load of a function, errors.
 
-A worker may send anything. The front parses as little of it as it needs, and passes on only what a worker may say.
+A worker may send anything. The front parses only what it needs, and passes on only errors that a worker may report.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ _OF_WORKERS = (
     PoolUnavailableError,
     InternalError,
 )
-# The front does not see how a model process ends: its workers ask the zygote.
+# The front does not see how a model process ends: workers ask the zygote and report it.
 _OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, WorkerError)
 
 
 class ReplyMetadataStart(NamedTuple):
     """First bytes of a reply's ReplyMetadata, parsed lazily: the fields `consumed` and `finish`, found by their tags.
 
-    The front parses no other field: what a worker makes up may be many times as large once it is parsed.
+    The front parses no other field: a malicious message could be many times as large once it is parsed.
     """
 
     start: bytes = b""
@@ -70,7 +70,7 @@ class ReplyMetadataStart(NamedTuple):
 
     @property
     def is_finish(self) -> bool:
-        """Whether the message is the last. Only a field in the place where workers write it counts."""
+        """Whether this is the last message. The field counts only in the position in which workers write it."""
         consumed = self._consumed_bytes
         return self.start[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
 
@@ -85,7 +85,7 @@ class ReplyMetadataStart(NamedTuple):
 class TimedLoad:
     """Load of an exchange's function, with its time limit.
 
-    A worker loads the function before it takes the first batch, a model process whenever it is new.
+    A worker loads the function before it takes the first batch. A model process loads it when it starts.
     """
 
     def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:
@@ -104,7 +104,7 @@ class TimedLoad:
     def begin(self, load: memoryview | bytes) -> None:
         """Begin a load, encoded as it travels; raise FrameError if it is malformed or another load is running."""
         if self._load is not None:
-            raise FrameError("a worker loads one function at a time")
+            raise FrameError("a load began while another one runs")
         try:
             self._load = begun = Load.decode(bytes(load))
         except ValueError as error:
@@ -133,4 +133,4 @@ def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> UpdraftE
     error = error_from_message(Error.FromString(bytes(failed)))
     if isinstance(error, _OF_BATCHED_FUNCTIONS if is_batched else _OF_WORKERS):
         return error
-    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
+    return InternalError(f"the worker reported an error that workers cannot have: {type(error).__name__}")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: parsed, checked against what the pool can run."""
+"""Requests: parsed, and checked against what the pool can run."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool can run: said in its status, checked against each command."""
+"""Capabilities of a pool: reported in its status, and checked against each command."""
 
 import difflib
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from updraft_server.pool.interface import WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a pool can run."""
+    """Functions that a pool can run, and the versions of its workers."""
 
     functions: Sequence[FunctionDescription]
-    """In the order of their registration."""
+    """Registered functions, in the order of their registration."""
     unlisted: Sequence[FunctionDescription] = field(default=(), kw_only=True)
-    """Those that can be called and are shown to nobody."""
+    """Registered functions that can be called but are not listed."""
     session_functions_allowed: bool
     """Whether the operator lets clients ship functions."""
     signatures_required: bool = field(default=False, kw_only=True)
-    """Whether a driver has to have signed those."""
+    """Whether session functions need the signature of a driver."""
     python_version: str
-    """Of the workers, "major.minor.patch"."""
+    """Python version of the workers, as "major.minor.patch"."""
     pyspark_version: str
-    """Of the workers; empty where they have none."""
+    """PySpark version of the workers; empty if they have no PySpark."""
 
     @classmethod
     def of(cls, pool: WorkerPool, session_functions: str) -> Self:
@@ -41,9 +41,9 @@ class Capabilities:
         )
 
     def find(self, name: str, version: str = "") -> FunctionDescription:
-        """The registered function of that name, of the version that a caller pins as `name@version` or asks for.
+        """Return the registered function with this name and version; a caller may also pin it as `name@version`.
 
-        Without a version it is the one that was registered last. Raises FunctionNotFoundError.
+        Without a version, the last one to be registered counts. Raises FunctionNotFoundError.
         """
         name, _, pinned = name.partition("@")
         version = version or pinned
@@ -60,7 +60,7 @@ class Capabilities:
         )
 
     def callable(self, name: str, version: str = "") -> FunctionDescription:
-        """The same; raises FunctionLoadError, with the reason, for one that cannot be called now."""
+        """Return what `find` returns; raise FunctionLoadError with the reason if it cannot be called now."""
         function = self.find(name, version)
         if function.fault:
             raise FunctionLoadError(f"function {function.name!r} cannot be called: {function.fault}")

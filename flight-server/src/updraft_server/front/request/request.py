@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that opens an exchange: what it wants, for whom, and whether this pool can do that at all.
+"""Parser and checks of the command that opens an exchange: the function to run, for whom, and whether the pool can.
 
-Everything that can be refused without a worker is refused here. A command is parsed once, and its payload never: that
-is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
+Everything that can be refused without a worker is refused here. A command is parsed once; only the worker parses its
+payload. `updraft_server.front.exchange` continues with the `Request`.
 """
 
 import hashlib
@@ -25,47 +25,47 @@ from updraft_server.pool.leases import TaskKey
 SERVICE = "pool"
 
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
-"""Of an encoded command: a payload that makes it larger has to be deferred."""
+"""Limit of an encoded command: a payload that makes it larger has to be deferred."""
 
-# What the densest envelope takes once it is parsed: maps and lists of short texts.
+# Memory that the densest envelopes take once they are parsed: maps and lists of short texts.
 _MEMORY_BYTES_PER_ENVELOPE_BYTE = 16
 
-# How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
+# Name of all session functions in metrics: the front does not know their own names, which would be unbounded.
 SESSION_LABEL = "session"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A parsed command; plain Flight names a registered function alone, and its command is empty."""
+    """Parsed command. A client of plain Flight only names a registered function, so its command is empty."""
 
     function: str
-    """The name of a registered function, or SESSION_LABEL."""
+    """Name of a registered function, or SESSION_LABEL."""
     version: str
-    """Of a registered function; empty until resolved where the client asked for the newest."""
+    """Version of a registered function; empty until it is resolved if the client asked for the newest."""
     command: ExchangeCommand = field(default_factory=ExchangeCommand)
-    """The envelope, without its payload."""
+    """Envelope, without its payload."""
     plain: bool = False
     """Whether the client speaks plain Flight."""
     descriptor: bytes = b""
-    """The flight descriptor of plain Flight, encoded: a client may send it again with each message."""
+    """Encoded flight descriptor of a plain client, which may send it again with each message."""
     query: str = ""
-    """The query that a plain client names, for people who read logs."""
+    """Query that a plain client names, for logs."""
     databend: bool = False
-    """Plain Flight: whether the client is Databend."""
+    """Whether a plain client is Databend."""
     payload: bytes = b""
-    """What the worker gets, unread."""
+    """Payload for the worker, which the front does not parse."""
     schema: bytes = b""
-    """Arrow's header of the schema of the arguments."""
+    """Arrow header with the schema of the arguments."""
     needs: Needs = NO_NEEDS
-    """The artifacts of a session function."""
+    """Artifacts of a session function."""
     modules: str = ""
-    """Names the files and environment that a worker's modules are imported with; empty when there are none."""
+    """Name for the files and environment with which the worker's modules are imported; empty without any."""
     is_batched: bool = False
     """Whether the function runs in model processes; known once it is resolved."""
     joins_batches: bool = False
     """Whether the function, an aggregate, may work on several batches at once; known once it is resolved."""
     resolved: bool = False
-    """Whether `resolve` has found that this pool runs it."""
+    """Whether `resolve` has found that this pool runs the function."""
 
     @property
     def is_session(self) -> bool:
@@ -74,12 +74,12 @@ class Request:
 
     @property
     def subject(self) -> str:
-        """Name the function in an error; the connector adds the names of a session's functions."""
+        """Name of the function in errors; the connector adds the names of a session's functions."""
         return "the session's function" if self.is_session else f"the function {self.function}"
 
     @property
     def deferred(self) -> DeferredPayload | None:
-        """The payload to ask for once there is room for the exchange; None: it is there."""
+        """Payload to ask for once there is room for the exchange; None if it came with the command."""
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
@@ -91,7 +91,7 @@ class Request:
 
     @property
     def task_key(self) -> TaskKey | None:
-        """The task whose exchanges may overtake the queue; None for a client that names none."""
+        """Task whose exchanges may overtake the queue; None if the client names no task."""
         task = self.command.task
         if not task.owner.application_id:
             return None
@@ -99,15 +99,15 @@ class Request:
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The function and the task, for every log line of the exchange."""
+        """Function and task, for every log line of the exchange."""
         query = {"query": shortened(self.query)} if self.query else {}
         return {"function": shortened(self.function), **query, **task_context(self.command.task)}
 
 
 def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: "") -> Request:
-    """The request of the first message, and of its call's headers; raises ProtocolError.
+    """Parse the first message and the headers of its call; raise ProtocolError or LimitError.
 
-    What it asks for is not checked yet (`resolve`).
+    `resolve` checks what the request asks for.
     """
     descriptor = parse_descriptor(first.descriptor)
     if descriptor.kind is DescriptorKind.PATH:
@@ -127,7 +127,7 @@ def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: 
 
 
 def resolve(request: Request, capabilities: Capabilities) -> Request:
-    """The request with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
+    """Return the request with the function that will run; raise UpdraftError if the pool cannot or will not run it."""
     command = request.command
     if request.plain:
         return _with_version(request, capabilities)
@@ -149,12 +149,12 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
 
 
 def is_databend(header: Callable[[str], str]) -> bool:
-    """Whether a client of plain Flight is Databend's engine, which sends these headers with each call."""
+    """Return whether a client of plain Flight is Databend's engine, which sends these headers with each call."""
     return bool(header(DATABEND_QUERY_HEADER) or header(DATABEND_TENANT_HEADER))
 
 
 def path_parts(path: Sequence[str]) -> tuple[str, str]:
-    """Name and version of the function that a path names, the version empty without one; raises ProtocolError."""
+    """Return the name and version in a path, with an empty version if it has none; raise ProtocolError."""
     if len(path) not in (1, 2):
         raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
     return path[0], path[1] if len(path) == 2 else ""
@@ -190,20 +190,20 @@ def _with_version(request: Request, capabilities: Capabilities) -> Request:
 
 
 def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None:
-    """Whether what a client says of the call fits the kind of the function; raises ProtocolError."""
+    """Raise ProtocolError if the client's call does not fit the kind of the function."""
     is_aggregate = function.kind == FunctionKind.FUNCTION_KIND_AGGREGATE
     if call.stage not in AggregateStage.values():
-        raise ProtocolError(f"the command asks for stage {call.stage} of an aggregate, which is none")
+        raise ProtocolError(f"unknown aggregate stage {call.stage}")
     if (call.stage or call.key_columns or call.filtered) and not is_aggregate:
-        raise ProtocolError(f"function {function.name!r} is no aggregate: it has no stages and no groups")
+        raise ProtocolError(f"function {function.name!r} is not an aggregate: it has no stages and no groups")
     if call.filtered and call.stage == AggregateStage.AGGREGATE_STAGE_MERGE:
         raise ProtocolError(f"states of function {function.name!r} cannot be filtered: filter the rows")
     if call.joined and function.kind != FunctionKind.FUNCTION_KIND_TABLE:
-        raise ProtocolError(f"function {function.name!r} gives no table: nothing can be joined to its rows")
+        raise ProtocolError(f"function {function.name!r} does not give a table: nothing can be joined to its rows")
 
 
 def _check_numbers(command: ExchangeCommand) -> None:
-    """No limit and no size is less than zero: a negative one would be taken off what others may hold."""
+    """Raise ProtocolError for a negative limit or size: it would be subtracted from what other exchanges hold."""
     for limit, value in command.limits.ListFields():
         if value < 0:
             raise ProtocolError(f"{limit.name} is {value} in the limits of the command: expected 0 or more")
@@ -212,7 +212,10 @@ def _check_numbers(command: ExchangeCommand) -> None:
 
 
 def _modules(command: ExchangeCommand, needs: Needs) -> str:
-    """Modules of a session stay imported, and modules read the environment when they are imported."""
+    """Return a name for the files and environment of a session's modules; empty without any.
+
+    Modules stay imported, and they read the environment when they are imported.
+    """
     function = command.session
     if not (needs.files or function.user_environment):
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session function may ask for: decided here, once, before any of its code is near a worker."""
+"""Rules for session functions, checked once, before any of their code reaches a worker."""
 
 import re
 
@@ -23,7 +23,7 @@ SESSION_ENVIRONMENT = frozenset(
 )
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# What steers the dynamic loader, the interpreter or the pool itself is not the user's to set.
+# Users may not set variables that control the dynamic loader, the interpreter or the pool itself.
 _RESERVED_VARIABLES = frozenset({"PATH", "IFS", "ENV", "BASH_ENV", "GCONV_PATH", "NLSPATH", "VIRTUAL_ENV"})
 _RESERVED_PREFIXES = ("LD_", "DYLD_", "PYTHON", "PYSPARK_", "SPARK_", "UPDRAFT_", "MALLOC_", "GLIBC_", "BASH_FUNC_")
 
@@ -49,7 +49,7 @@ def check_session_function(function: SessionFunction, capabilities: Capabilities
 
 
 def _is_user_variable(name: str) -> bool:
-    """Whether a user may set the environment variable for a function."""
+    """Return whether a user may set the environment variable for a function."""
     return (
         _VARIABLE.fullmatch(name) is not None
         and name not in _RESERVED_VARIABLES

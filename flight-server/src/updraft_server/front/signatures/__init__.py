@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session functions that a driver has signed: whose signatures count, and for what."""
+"""Signatures of drivers on session functions: the known signers, and the checks of a signature."""

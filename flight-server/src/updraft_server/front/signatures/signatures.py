@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a session function is one that a driver has signed, for the very exchange that brings it.
+"""Check that a driver has signed a session function, for the very exchange that brings it.
 
-A statement is checked before anything of the exchange is near a worker, and once: what is open when it expires goes on.
-Whether its signer or function was revoked is looked at again when the exchange gets its worker, because it may have
-waited for that as long as its client liked. What runs then goes on.
+A statement is checked once, before anything of the exchange reaches a worker. An exchange that is open when the
+statement expires continues. Revocation of the signer or the function is checked again when the exchange gets its
+worker, because a client can let an exchange wait for as long as it likes. An exchange that runs by then continues.
 """
 
 import asyncio
@@ -28,33 +28,33 @@ from updraft_server.pool.leases import Owner
 if TYPE_CHECKING:
     from updraft_server.front.signatures.signers_file import KnownSigners, Signer
 
-# Clocks of drivers and pools differ.
+# Tolerance for the difference between clocks of drivers and pools.
 _SKEW_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 
 
 class Outcome(enum.StrEnum):
-    """What came of a session function's signature."""
+    """Result of the check of a session function's signature."""
 
     VALID = "valid"
     UNSIGNED = "unsigned"
-    """It has none, and runs."""
+    """The function has no signature, and may run without one."""
     REFUSED = "refused"
 
 
 class Signatures:
-    """Checks the session functions of a pool by the file of its signers, which is read again when it changes.
+    """Checks of a pool's session functions against its file of signers, which is read again when it changes.
 
-    A file that has been missing or unusable for two seconds names nobody: then no signature counts.
+    A file that has been missing or unusable for two seconds names no signers: then no signature is valid.
     """
 
     def __init__(self, signers_file: Path | None, *, required: bool, clock: Callable[[], float] = time.time) -> None:
-        """Raises SecurityError when the file cannot be used.
+        """Read the file; raise SecurityError if it cannot be used.
 
         Args:
-            signers_file: Whose signatures count; None: nobody looks at signatures.
-            required: Refuse functions without a signature, where there is a file.
-            clock: Seconds since the epoch.
+            signers_file: File of the signers; None switches all checks of signatures off.
+            required: Whether to refuse functions without a signature, if there is a file.
+            clock: Return the seconds since the epoch.
         """
         self._known = _revocable(signers_file) if signers_file is not None else None
         self._required = required
@@ -63,7 +63,7 @@ class Signatures:
 
     @property
     def are_looked_at(self) -> bool:
-        """Whether there is a file of signers."""
+        """Whether signatures are checked, because there is a file of signers."""
         return self._known is not None
 
     @property
@@ -75,21 +75,21 @@ class Signatures:
         """Add the counter of session functions."""
         metrics.count_by_label(
             "updraft_session_functions",
-            "Functions that sessions have shipped, by what came of their signature.",
+            "Functions that sessions have shipped, by the outcome of checking their signature.",
             "signature",
             lambda: self.outcomes,
         )
 
     async def watch(self) -> None:
-        """Look at the file every second, for as long as the pool serves."""
+        """Check the file every second, until cancelled; return at once without a file."""
         while self._known is not None:
             self._known.refresh()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def check(self, request: Request, owner: Owner) -> "CheckedFunction":
-        """The session function, of which all but the payload is what its driver signed, or which needs no signature.
+        """Return the session function if it matches what its driver signed, payload aside, or needs no signature.
 
-        Raises FunctionRefusedError, whose message is for a caller that is known, and whose function was checked.
+        Raises FunctionRefusedError. Its message gives details, so check the caller's identity and the request first.
         """
         try:
             return self._checked(request, owner)
@@ -98,7 +98,7 @@ class Signatures:
             raise
 
     def signer_of(self, signed: SignedStatement, identity: Identity) -> str:
-        """The name of the driver whose statement this is, if it holds for a caller now.
+        """Return the name of the driver that signed a statement, if the statement is valid now for this caller.
 
         Raises FunctionRefusedError, and PermissionDeniedError for the statement of another tenant.
         """
@@ -110,7 +110,7 @@ class Signatures:
         return signer.name
 
     def count(self, outcome: Outcome) -> None:
-        """A function may run, or may not."""
+        """Count the outcome of one function."""
         self._outcomes[outcome] += 1
 
     def _checked(self, request: Request, owner: Owner) -> "CheckedFunction":
@@ -129,7 +129,7 @@ class Signatures:
         return CheckedFunction(self, SignedBy(signer.name, request.command.signed_statement.key_sha256, statement))
 
     def check_again(self, signed_by: "SignedBy") -> None:
-        """Raise FunctionRefusedError where the signer, or a function, was revoked since the statement was checked."""
+        """Raise FunctionRefusedError if the signer or a function was revoked since the statement was checked."""
         try:
             self._signer(signed_by.key_sha256)
             self._refuse_revoked(signed_by.digests)
@@ -147,7 +147,7 @@ class Signatures:
         known = self._known.current if self._known is not None else None
         if known is None:
             raise FunctionRefusedError(
-                "no signature counts: this pool has no file of signers that it can use, and its log says why"
+                "this pool accepts no signature: it has no file of signers that it can use, and its log says why"
             )
         signer = known.by_key.get(key_sha256)
         if signer is None:
@@ -166,14 +166,14 @@ class Signatures:
             return signer, Statement.FromString(signed.statement)
         except InvalidSignature:
             raise FunctionRefusedError(
-                f"the signature does not fit what it is said to be for: the key of {signer.name!r} signed something "
-                "else, or the statement was changed on its way"
+                f"the signature does not match its statement: the key of {signer.name!r} signed something else, or the "
+                "statement was changed on its way"
             ) from None
         except DecodeError:
             raise FunctionRefusedError(f"what {signer.name!r} has signed is not a statement about a function") from None
 
     def _untimely(self, statement: Statement, signer: "Signer") -> str:
-        """Why it does not hold now; empty where it does."""
+        """Return why the statement is not valid now; empty if it is."""
         issued_seconds, expires_seconds = (
             milliseconds / 1000
             for milliseconds in (statement.issued_at_milliseconds, statement.expires_at_milliseconds)
@@ -181,13 +181,11 @@ class Signatures:
         now_seconds = self._clock()
         if expires_seconds - issued_seconds > signer.max_lifetime_seconds:
             return (
-                f"it is meant to hold for {expires_seconds - issued_seconds:g} seconds, and its signer may sign for "
+                f"it is valid for {expires_seconds - issued_seconds:g} seconds, but its signer may sign for at most "
                 f"{signer.max_lifetime_seconds:g}: lower spark.updraft.udf.signatureLifetime"
             )
         if now_seconds > expires_seconds + _SKEW_SECONDS:
-            return (
-                f"it expired {now_seconds - expires_seconds:.0f} seconds ago: plan the query again, which signs again"
-            )
+            return f"it expired {now_seconds - expires_seconds:.0f} seconds ago: plan the query again, to sign it again"
         if issued_seconds > now_seconds + _SKEW_SECONDS:
             return (
                 f"it was issued {issued_seconds - now_seconds:.0f} seconds in the future: set the clocks of driver and "
@@ -197,46 +195,46 @@ class Signatures:
 
 
 class SignedBy:
-    """Who has signed a session function, and what."""
+    """Signer of a session function, and what it has signed."""
 
     def __init__(self, signer: str, key_sha256: bytes, statement: Statement) -> None:
         self.signer = signer
         self.key_sha256 = key_sha256
         self.digests: Sequence[bytes] = tuple(statement.command_sha256)
-        """SHA-256 of each pickled function, as its signer says."""
+        """SHA-256 of each pickled function, as the signer states it."""
         self.payload_sha256 = statement.payload_sha256
 
 
 class CheckedFunction:
-    """A session function that may run, if its payload is the right one."""
+    """Session function that may run if its payload is the one that was signed."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
-        """`signed_by` is None for a function that needs no signature and has none."""
+        """Start uncounted; `signed_by` is None for a function that has no signature and needs none."""
         self.signed_by = signed_by
         self._signatures = signatures
 
     def check_again(self) -> None:
-        """Raise FunctionRefusedError where it was revoked since it was checked."""
+        """Raise FunctionRefusedError if the signer or the function was revoked since the check."""
         if self.signed_by is not None:
             self._signatures.check_again(self.signed_by)
 
     def fits(self, payload: bytes) -> bool:
-        """Whether it is the payload that was signed; needs no event loop."""
+        """Return whether this is the payload that was signed; may be called in another thread."""
         return self.signed_by is None or self.signed_by.payload_sha256 == hashlib.sha256(payload).digest()
 
     def settle(self, *, fits: bool) -> None:
-        """Count the function; raises FunctionRefusedError for another payload than was signed."""
+        """Count the function; raise FunctionRefusedError if its payload is not the one that was signed."""
         if self.signed_by is not None and not fits:
             self._signatures.count(Outcome.REFUSED)
             raise FunctionRefusedError(
-                f"the signature of {self.signed_by.signer!r} is not for this exchange: its function is another than "
-                "was signed"
+                f"the signature of {self.signed_by.signer!r} is not for this exchange: the function is not the one "
+                "that was signed"
             )
         self._signatures.count(Outcome.UNSIGNED if self.signed_by is None else Outcome.VALID)
 
 
 def _revocable(path: Path) -> "Revocable[KnownSigners]":
-    # What it imports takes a tenth of a second: only a pool that asks for signatures waits for that.
+    # Its imports take a tenth of a second, so only a pool that checks signatures imports it.
     from updraft_server.front.signatures.signers_file import parse_signers
 
     return Revocable(path, parse_signers, "signer")
@@ -253,20 +251,20 @@ def _foreign(signer: "Signer", tenant: str) -> str:
 
 
 def _mismatch(statement: Statement, request: Request, owner: Owner, signer: "Signer") -> str:
-    """What it says otherwise than the exchange does; empty for nothing."""
+    """Return how the statement differs from the exchange; empty if they agree."""
     signed = statement.owner
     if problem := _foreign(signer, owner.tenant):
         return problem
     if signed.tenant and signed.tenant != owner.tenant:
-        return f"it is for the tenant {signed.tenant!r}, and the exchange is of {owner.tenant!r}"
+        return f"it is for the tenant {signed.tenant!r}, but the exchange is of {owner.tenant!r}"
     if signed.application_id != owner.application_id:
-        return f"it is for the application {signed.application_id!r}, and the exchange is of {owner.application_id!r}"
+        return f"it is for the application {signed.application_id!r}, but the exchange is of {owner.application_id!r}"
     if signed.session_id != owner.session_id:
-        return f"it is for the session {signed.session_id!r}, and the exchange is of {owner.session_id!r}"
+        return f"it is for the session {signed.session_id!r}, but the exchange is of {owner.session_id!r}"
     if statement.function != request.command.session:
-        return f"what differs is {_differing(statement, request)}"
+        return f"the signed function differs in {_differing(statement, request)}"
     if statement.schema_sha256 != hashlib.sha256(request.schema).digest():
-        return "what differs is the schema of the arguments"
+        return "the schema of the arguments differs"
     return ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the drivers whose signatures a pool believes. Only a pool that asks for signatures imports this.
+"""File of the drivers whose signatures a pool accepts. Only a pool that checks signatures imports this module.
 
     [[signer]]
     name = "team-a-driver"          # for logs and errors
@@ -8,13 +8,13 @@
     ...
     -----END PUBLIC KEY-----
     '''
-    tenants = ["team-a"]            # whose functions it may sign; without it those of every tenant
-    max_lifetime_days = 7           # for which it may sign
+    tenants = ["team-a"]            # tenants whose functions it may sign; every tenant if absent
+    max_lifetime_days = 7           # longest time for which a signature may be valid
 
     [revoked]
-    functions = ["sha256:51ab..."]  # of pickled functions, as the audit log has them: refused, whoever has signed them
+    functions = ["sha256:51ab..."]  # pickled functions to refuse whoever signed them, as in the audit log
 
-Taking a signer out of the file revokes its key. The file holds no secret.
+Removing a signer from the file revokes its key. The file contains no secrets.
 """
 
 import hashlib
@@ -53,29 +53,29 @@ class _File(Table):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A driver, or several with one key."""
+    """Driver, or several drivers that share a key."""
 
     name: str
-    """For logs and errors."""
+    """Name in logs and errors."""
     key: Ed25519PublicKey
     tenants: frozenset[str] | None
-    """Whose functions it may sign; None: everybody's."""
+    """Tenants whose functions it may sign; None means every tenant."""
     max_lifetime_seconds: float
-    """For which a statement of it may hold."""
+    """Longest time for which a statement may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSigners:
-    """What the file names."""
+    """Parsed content of the file."""
 
     by_key: Mapping[bytes, Signer]
-    """By the SHA-256 of the raw public key."""
+    """Signers by the SHA-256 of the raw public key."""
     revoked_functions: frozenset[bytes]
-    """SHA-256 of pickled functions."""
+    """SHA-256 digests of pickled functions."""
 
 
 def parse_signers(content: bytes) -> KnownSigners:
-    """What the file says; raises ValueError, which names the place. Without a signer nobody's signature counts."""
+    """Parse the file; raise ValueError, which names the place. Without a signer, no signature is valid."""
     file = parse_toml(_File, content)
     by_key: dict[bytes, Signer] = {}
     for entry in file.signer:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool at a glance: `sampler` looks every two seconds, `report` is what it saw, `page` shows it.
+"""Status of the pool: `sampler` samples it every two seconds, `report` describes one sample, and `page` shows it.
 
-Served beside /metrics (`updraft.service.telemetry`), from a thread that reads the last report and never asks the
-front's loop.
+The page is served beside /metrics (`updraft.service.telemetry`), from a thread that reads the last report and never
+waits for the front's loop.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front is doing: the exchanges that are open and the last that failed.
+"""Activity of a front: the open exchanges and the last failures.
 
 `front.exchange` records beginnings and ends, and the relay counts in each exchange's own `Transfer`. Metrics and the
-status page read both when somebody asks, so that a batch pays for neither.
+status page read both only on request, so they cost nothing per batch.
 """
 
 import enum
@@ -22,7 +22,7 @@ KEPT_FAILURES = 20
 
 
 class ExchangePhase(enum.Enum):
-    """REQUESTING -> PREPARING -> WAITING -> RUNNING; left at any time by its end."""
+    """Phase of an exchange: REQUESTING -> PREPARING -> WAITING -> RUNNING. It may end in any of them."""
 
     REQUESTING = "requesting"  # the request has not arrived in full
     PREPARING = "preparing"  # the client uploads a large payload and missing artifacts
@@ -32,7 +32,7 @@ class ExchangePhase(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class OpenExchange:
-    """An exchange, from its call to its status."""
+    """Exchange that is open: from its call to its status."""
 
     phase: ExchangePhase = ExchangePhase.REQUESTING
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -43,28 +43,28 @@ class OpenExchange:
 
     @property
     def seconds(self) -> float:
-        """For how long it has been open."""
+        """Seconds since the exchange began."""
         return time.monotonic() - self.began
 
 
 def utc_now() -> str:
-    """This second, as ISO 8601 writes it."""
+    """Return the current UTC time in ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exchange that ended with an error: the first line of what its client was told."""
+    """Exchange that ended with an error; `message` is the first line of its client's error."""
 
     at: str
-    """UTC, as ISO 8601 writes it."""
+    """UTC time in ISO 8601."""
     outcome: str
     message: str
     identity: Mapping[str, str]
 
 
 class Activity:
-    """The exchanges of one front. Changed from its event loop; may be read from any thread."""
+    """Exchanges of one front. Only its event loop changes them; any thread may read them."""
 
     def __init__(self) -> None:
         self.ended = 0
@@ -75,12 +75,12 @@ class Activity:
 
     @property
     def open(self) -> tuple[OpenExchange, ...]:
-        """Exchanges that have not ended, the oldest first."""
+        """Open exchanges, the oldest first."""
         with self._lock:
             return tuple(sorted(self._open, key=lambda exchange: exchange.began))
 
     def transferred(self) -> Transfer:
-        """What has passed since the start. It never decreases: an exchange that ends counts once, here or there."""
+        """Return the total since the start. It never decreases: an exchange counts once, open or ended."""
         total = Transfer()
         with self._lock:
             for transfer in (self._ended_transfer, *(exchange.transfer for exchange in self._open)):
@@ -88,19 +88,19 @@ class Activity:
         return total
 
     def begin(self) -> OpenExchange:
-        """An exchange has come."""
+        """Record a new exchange."""
         exchange = OpenExchange()
         with self._lock:
             self._open.add(exchange)
         return exchange
 
     def end(self, exchange: OpenExchange) -> None:
-        """It has ended, however it did."""
+        """Record the end of an exchange, whether it failed or not."""
         with self._lock:
             self._open.discard(exchange)
             self._ended_transfer.add(exchange.transfer)
             self.ended += 1
 
     def failed(self, exchange: OpenExchange, error: UpdraftError) -> None:
-        """It ends with an error."""
+        """Record the error with which an exchange ends."""
         self.failures.append(Failure(utc_now(), type(error).__name__, shortened(error.first_line()), exchange.identity))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool says of itself once it is ready, in its log and in --ready-file, and again when that has changed."""
+"""Announcement of a ready pool, in its log and in --ready-file, repeated when its content changes."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Announcement:
-    """What one front announces, from when its pool is ready until it ends."""
+    """Announcement of one front, kept up to date from when its pool is ready until the front ends."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class Announcement:
         ready_file: Path | None,
         on_new_functions: Callable[[], None],
     ) -> None:
-        """Nothing is said yet.
+        """Prepare the announcement without making it.
 
         Args:
-            pool: What is announced.
-            places: The names and addresses of what clients and people look for, once the listeners are open.
-            ready_file: Where scripts read them; None: nowhere.
-            on_new_functions: Called when functions were loaded again: none of them is what it was before.
+            pool: Pool to announce.
+            places: Return the names and addresses of what clients and people look for, once the listeners are open.
+            ready_file: File that scripts read; None writes no file.
+            on_new_functions: Called after the functions were loaded again, which replaces the code of all of them.
         """
         self._pool = pool
         self._places = places
@@ -42,7 +42,7 @@ class Announcement:
         self._reload_fault = ""
 
     def begin(self) -> None:
-        """The pool is ready: say so, and keep it up to date. Raises StartError where the file cannot be written."""
+        """Announce the ready pool, and from now on its changes; raise StartError if the file cannot be written."""
         functions = self._callable_functions()
         sandbox = in_words(self._pool.sandbox)
         _log.info("pool is ready", **self._places(), front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -57,10 +57,10 @@ class Announcement:
             return
         self._reload_fault = self._pool.reload_fault
         if self._reload_fault:
-            _log.error("the functions were not loaded again: they serve on as they were", reason=self._reload_fault)
+            _log.error("the functions were not reloaded: the previous ones stay in use", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
-        # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
+        # Called after each change of the pool, but compares only when a zygote has sent its functions again.
         if self._pool.functions is self._functions:
             return
         is_same_code = self._pool.generation == self._generation
@@ -69,10 +69,10 @@ class Announcement:
             self._functions = self._pool.functions
             return
         self._on_new_functions()
-        _log.info("the functions were loaded again", functions=self._callable_functions())
+        _log.info("the functions were reloaded", functions=self._callable_functions())
 
     def _callable_functions(self) -> Sequence[str]:
-        """The names of those that can be called; says of each other one why not."""
+        """Return the names of the functions that can be called; log why each of the others cannot."""
         self._functions = self._pool.functions
         for function in self._functions:
             if function.fault:
@@ -86,7 +86,7 @@ class Announcement:
         try:
             self._ready_file.update()
         except StartError as error:
-            # The pool, whose change it is, serves on.
+            # The pool serves on without the file.
             _log.warning("--ready-file is out of date", reason=str(error))
 
     def _content(self) -> dict[str, object]:

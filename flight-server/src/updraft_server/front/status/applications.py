@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool as Spark sees it, in metrics: exchanges by application, and those in flight by stage.
+"""Metrics of a pool in Spark's terms: exchanges by application, and those in flight by stage.
 
-`updraft_server.front.exchange` tells what ended, `updraft_server.front.status.activity` knows what is open.
+`updraft_server.front.exchange` reports ended exchanges; `updraft_server.front.status.activity` has the open ones.
 """
 
 import threading
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.status.activity import OpenExchange
 
-# Clients name them: without a bound, series would become as many as a client likes.
+# Clients choose the names: without a bound, a client could create any number of time series.
 KEPT_APPLICATIONS = 100
 
 
@@ -26,7 +26,7 @@ class _Totals:
 
 
 class Applications(Collector):
-    """Counts of the applications whose exchanges ended last. Changed from the front's loop, read from any thread."""
+    """Counts for the applications whose exchanges ended last. The front's loop changes them; any thread reads them."""
 
     def __init__(self, in_flight: Callable[[], Sequence[OpenExchange]]) -> None:
         self._in_flight = in_flight
@@ -34,7 +34,7 @@ class Applications(Collector):
         self._totals: OrderedDict[str, _Totals] = OrderedDict()
 
     def ended(self, identity: Mapping[str, str], outcome: str, transfer: Transfer) -> None:
-        """An exchange has ended; one that names no application is not Spark's."""
+        """Count an ended exchange, unless it names no application: then it is not Spark's."""
         application = identity.get("application")
         if not application:
             return
@@ -47,15 +47,21 @@ class Applications(Collector):
                 self._totals.popitem(last=False)
 
     def collect(self) -> Iterator[Metric]:
-        """Families of this moment."""
+        """Yield the current metric families."""
         exchanges = CounterMetricFamily(
             "updraft_application_exchanges",
-            "Exchanges of a Spark application that ended, by outcome.",
+            "Ended exchanges of a Spark application, by outcome.",
             labels=["application", "outcome"],
         )
-        rows = CounterMetricFamily("updraft_application_rows", "Rows of those that ended well.", labels=["application"])
+        rows = CounterMetricFamily(
+            "updraft_application_rows",
+            "Rows of a Spark application's exchanges that succeeded.",
+            labels=["application"],
+        )
         size = CounterMetricFamily(
-            "updraft_application_bytes", "Bytes of their messages.", labels=["application", "direction"]
+            "updraft_application_bytes",
+            "Bytes of messages of a Spark application's exchanges.",
+            labels=["application", "direction"],
         )
         with self._lock:
             for application, totals in self._totals.items():

@@ -13,7 +13,7 @@ _FUNCTION = "updraft.function/"
 
 
 class PoolHealth:
-    """What one front publishes, kept up to date with the pool, the lifecycle and the functions."""
+    """Health that one front publishes, kept up to date with the pool, the lifecycle and the functions."""
 
     def __init__(self, pool: WorkerPool, lifecycle: Lifecycle, faults: Callable[[], Mapping[str, str]]) -> None:
         """Start unpublished; `faults` names the fault of each registered function, empty for healthy ones."""
@@ -27,7 +27,7 @@ class PoolHealth:
         lifecycle.subscribe(lambda _phase: self.change())
 
     def change(self) -> None:
-        """Publish again soon: something has changed."""
+        """Publish again soon, because something has changed."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -38,12 +38,12 @@ class PoolHealth:
             await self.publish()
 
     async def publish(self) -> None:
-        """Publish now."""
+        """Publish the current health."""
         serving = self._lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
         await self.board.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
         functions = {f"{_FUNCTION}{name}": fault for name, fault in self._faults().items()}
         for name, fault in functions.items():
             await self.board.publish([name], serving=serving and not fault)
-        # Functions that the pool had before it loaded them again.
+        # Withdraw functions that are gone since the pool has loaded its functions again.
         known = [name for name in self.board.published if name.startswith(_FUNCTION)]
         await self.board.withdraw(name for name in known if name not in functions)

@@ -26,13 +26,13 @@ class FrontMetrics(Metrics):
         self.applications = Applications(lambda: activity.open)
         self.registry.register(self.applications)
         self.exchanges = self.counter(
-            "updraft_exchanges_total", "Exchanges that ended, by outcome.", ["function", "outcome"]
+            "updraft_exchanges_total", "Ended exchanges, by outcome.", ["function", "outcome"]
         )
         self.exchange_seconds = self.seconds(
             "updraft_exchange_seconds", "Duration of an exchange, from its first message to its status.", ["function"]
         )
         self.rows = self.counter(
-            "updraft_rows_total", "Rows of exchanges that ended well, as their clients count them.", ["function"]
+            "updraft_rows_total", "Rows of exchanges that succeeded, as their clients count them.", ["function"]
         )
         self.batch_seconds = self.seconds(
             "updraft_batch_seconds",
@@ -46,5 +46,5 @@ class FrontMetrics(Metrics):
         )
         self.held_back = self.counter(
             "updraft_exchanges_held_back_total",
-            "Exchanges that were refused because their function, or whoever brings it, keeps killing workers.",
+            "Exchanges refused because their function or its owner keeps killing workers.",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What metrics say of model processes, by function, as the zygote measured them last."""
+"""Metrics of model processes, by function, as the zygote last measured them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -15,13 +15,13 @@ _LABELS = ["function", "version"]
 
 
 class ModelsCollector(Collector):
-    """All series of one pool's model processes."""
+    """Collector of the metrics of one pool's model processes."""
 
     def __init__(self, usage: Callable[[], Sequence[ModelUsage]]) -> None:
         self._usage = usage
 
     def collect(self) -> Iterator[Metric]:
-        """The series, as of now."""
+        """Yield the current metric families."""
         rows = HistogramMetricFamily(
             "updraft_model_batch_rows", "Rows in each batch that a batched function got.", labels=_LABELS
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status page: one report as HTML, whole without JavaScript; with it the page replaces its numbers by itself.
+"""Status page: one report as HTML, complete without JavaScript. With JavaScript the page refreshes itself.
 
-Nothing is loaded from elsewhere, and a browser that keeps to the page's policy runs nothing that is not in it: names
-and messages come from strangers.
+The page loads nothing from elsewhere, and its content security policy lets a browser run only the page's own script,
+because names and messages come from untrusted clients.
 """
 
 import base64
@@ -23,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def status_pages(report: Callable[[], Report]) -> WebPages:
-    """What is served beside /metrics, of the report of the moment."""
+    """Return the pages that are served beside /metrics, made from the current report."""
     return {
         "/": lambda: html_page(report()),
         "/status": lambda: html_page(report()),
@@ -32,7 +32,7 @@ def status_pages(report: Callable[[], Report]) -> WebPages:
 
 
 def html_page(report: Report) -> WebPage:
-    """The page of a report."""
+    """Return the HTML page of a report."""
     template, policy = _template_and_policy()
     return WebPage(
         "text/html; charset=utf-8",
@@ -42,13 +42,13 @@ def html_page(report: Report) -> WebPage:
 
 
 def json_page(report: Report) -> WebPage:
-    """The same for programs."""
+    """Return a report as JSON, for programs."""
     return WebPage("application/json", report.to_json())
 
 
 @functools.cache
 def _template_and_policy() -> "tuple[Template, str]":
-    # A front that was killed must serve again at once: what the first reader of the page needs is loaded for it.
+    # Imported for the first reader of the page, because a front that was killed must serve again at once.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("updraft_server.front.status")
@@ -70,7 +70,7 @@ def _digest(text: str) -> str:
 
 
 def points(values: Sequence[float], kept: int) -> str:
-    """Points of an SVG polyline: `kept` values fill its width, the last is at its right end, zero at its foot."""
+    """Return the points of an SVG polyline: `kept` values fill its width, the last at the right, zero at the foot."""
     top = max(values, default=0) or 1
     first = kept - len(values)
     step = _CHART_WIDTH / max(kept - 1, 1)
@@ -81,7 +81,7 @@ def points(values: Sequence[float], kept: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Format seconds for people."""
     if seconds < 60:
         return f"{seconds:.0f} s" if seconds == int(seconds) else f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
@@ -92,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """Format a number of bytes for people."""
     value = float(count)
     for unit in _UNITS[:-1]:
         if value < 1024:
@@ -102,5 +102,5 @@ def size(count: int) -> str:
 
 
 def amount(value: float) -> str:
-    """A count or a rate, in as many digits as say something."""
+    """Format a count or a rate, with a decimal only where it matters."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

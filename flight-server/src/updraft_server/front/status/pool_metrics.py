@@ -1,18 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the pool itself: its workers, what ended them, their sandbox."""
+"""Metrics of the pool itself: its workers, what ended them, and their sandbox."""
+
+import time
+from collections.abc import Callable
 
 from updraft.service.metrics import Metrics
-from updraft_server.front.status.healing_time import HealingTime
 from updraft_server.front.status.model_metrics import ModelsCollector
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.sandbox_layers import NEEDS
 
 
+class HealingTime:
+    """Observer of how many seconds a pool, once complete, takes to be complete again after it has lost workers."""
+
+    def __init__(
+        self, wanted: int, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wanted = wanted
+        self._observe = observe
+        self._clock = clock
+        self._was_whole = False
+        self._lost_at: float | None = None
+
+    def workers_are(self, warm: int) -> None:
+        """Report how many workers are warm now, idle or busy."""
+        if warm >= self._wanted:
+            if self._lost_at is not None:
+                self._observe(self._clock() - self._lost_at)
+            self._was_whole, self._lost_at = True, None
+        elif self._was_whole and self._lost_at is None:
+            self._lost_at = self._clock()
+
+
 def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> None:
-    """Add the pool's metrics; it is healing as long as it has fewer workers than are wanted."""
+    """Add the pool's metrics; the pool is healing while it has fewer than `wanted_workers`."""
     metrics.watch_by_label(
         "updraft_workers",
-        "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
+        "Workers of the pool, by state; fresh ones are kept ready for new owners, beyond --workers.",
         "state",
         lambda: {"idle": pool.idle, "busy": pool.busy, "starting": pool.starting, "fresh": pool.fresh},
     )
@@ -24,18 +48,18 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
     )
     metrics.watch(
         "updraft_workers_memory_bytes",
-        "Resident memory of all workers and what they have started, when they were last measured.",
+        "Resident memory of all workers and what they have started, as last measured.",
         lambda: sum(worker.memory_bytes or 0 for worker in pool.workers),
     )
     metrics.watch(
         "updraft_workers_scratch_bytes",
-        "Temporary files of all workers on the disk, when they were last measured.",
+        "Temporary files of all workers on the disk, as last measured.",
         lambda: sum(worker.scratch_bytes or 0 for worker in pool.workers),
     )
     metrics.count_by_label(
         "updraft_worker_exits",
-        "Workers that ended, by what ended them: signal, exit, pool; leftover: the pool, for what an exchange had left "
-        "behind.",
+        "Workers that ended, by what ended them: signal, exit, pool; leftover: the pool, because of what an exchange "
+        "had left behind.",
         "reason",
         lambda: pool.exits,
     )
@@ -44,10 +68,10 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
         "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
     )
     healing = HealingTime(wanted_workers, healing_seconds.observe)
-    # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
+    # Fresh workers count too: one takes the place of a lost worker and then has to be replaced itself.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 
 def has_layer(pool: WorkerPool, name: str) -> bool:
-    """Return whether every worker of the pool has a layer of the sandbox."""
+    """Return whether every worker of the pool has this layer of the sandbox."""
     return any(layer.is_on for layer in pool.sandbox if layer.name == name)

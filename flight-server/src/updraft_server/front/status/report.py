@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a pool at one moment; `/status.json` is exactly this."""
+"""Report on a pool at one moment; `/status.json` has exactly these fields."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from updraft_server.pool.leases import WorkerInfo
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What runs here."""
+    """Versions of the server, its protocol and the workers' software."""
 
     server: str
     protocol: int
     python: str
     pyspark: str
-    """Empty where the pool has none."""
+    """Empty if the pool has no PySpark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Workers by state, and by what ended those that are gone."""
+    """Workers by state, and ended workers by what ended them."""
 
     configured: int
     idle: int
@@ -30,7 +30,7 @@ class Workers:
     starting: int
     exits: Mapping[str, int]
     living: Sequence[WorkerInfo]
-    """The first of them."""
+    """First `sampler.SHOWN_WORKERS` of the running workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRow:
-    """An exchange in flight."""
+    """Exchange in flight."""
 
     identity: Mapping[str, str]
     """Function and task, as log lines name them."""
@@ -56,29 +56,29 @@ class ExchangeRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A batched function and its processes."""
+    """Batched function and its processes."""
 
     name: str
     version: str
     processes: Sequence[Mapping[str, str | int]]
-    """The fields of `ModelReplica` of each."""
+    """Fields of the `ModelReplica` of each process."""
     loads: int
     evictions: int
     deaths: int
     batches: int
     rows: int
     wait_seconds: float | None
-    """What 99 of 100 waits for a batch kept to: the bound of a histogram's bucket; None beyond the last one."""
+    """99th percentile of the waits for a batch, as the bound of a histogram bucket; None beyond the last bucket."""
 
     @property
     def rows_per_batch(self) -> float:
-        """On the average; 0 before the first batch."""
+        """Average rows per batch; 0 before the first batch."""
         return self.rows / self.batches if self.batches else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last minutes, the oldest first; a value for each interval."""
+    """Values of the last minutes, one for each interval, the oldest first."""
 
     interval_seconds: float
     exchanges_per_second: Sequence[float]
@@ -89,50 +89,50 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRow:
-    """A registered function."""
+    """Registered function."""
 
     name: str
     version: str
     doc: str
     owner: str
     fault: str
-    """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
+    """Why the function cannot be called, or what was wrong with its last calls; empty while it is healthy."""
     fault_is_final: bool
-    """With a fault: whether every call is refused until the pool has loaded its functions again."""
+    """Whether the pool refuses every call because of the fault, until it has loaded its functions again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A pool at one moment."""
+    """Report on a pool at one moment."""
 
     at: str
-    """UTC, as ISO 8601 writes it."""
+    """UTC time in ISO 8601."""
     host: str
     state: str
     uptime_seconds: int
-    """Of the front: one that was replaced begins anew."""
+    """Uptime of the front; it starts at 0 again when the front is replaced."""
     health: Mapping[str, bool]
-    """What grpc.health.v1 says for each name."""
+    """Whether grpc.health.v1 reports each name as serving."""
     versions: Versions
     session_functions_allowed: bool
     signatures_required: bool
-    """Whether session functions are refused that no driver has signed."""
+    """Whether the pool refuses session functions that no driver has signed."""
     sandbox: Mapping[str, str]
-    """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
+    """Reason why each layer of the workers' sandbox is off; empty if the layer is on."""
     workers: Workers
     queue: Queue
     reload_fault: str
     """Why the pool refused the last reload, while the older functions serve on; empty otherwise."""
     functions: Sequence[FunctionRow]
     models: Sequence[ModelRow]
-    """Of the functions that are batched."""
+    """Batched functions, with their processes."""
     exchanges_open: int
     exchanges: Sequence[ExchangeRow]
-    """The oldest of them."""
+    """First `sampler.SHOWN_EXCHANGES` of the open exchanges, the oldest first."""
     errors: Sequence[Failure]
-    """The newest first."""
+    """Last failures, the newest first."""
     history: History
 
     def to_json(self) -> bytes:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return json.dumps(asdict(self)).encode()

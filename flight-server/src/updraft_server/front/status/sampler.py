@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at a pool from its front's loop, now and then, and keeps the last report for whoever asks."""
+"""Sampler of a pool's status, which runs in the front's loop and keeps the last report for other threads."""
 
 import asyncio
 import math
@@ -31,7 +31,7 @@ SHOWN_WORKERS = 100
 
 
 class Sampler:
-    """Reports of one pool; `report` may be read from any thread."""
+    """Sampler of one pool; any thread may read `report`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Sampler:
         self._clock = clock
         self._began = self._last_look = clock()
         self._last_ended = self._last_rows = 0
-        # Of each: exchanges and rows per second, exchanges that wait, workers that are busy.
+        # In each sample: exchanges per second, rows per second, waiting exchanges and busy workers.
         self._samples: deque[tuple[float, float, int, int]] = deque(maxlen=KEPT_SAMPLES)
         self.report = self._look(status())
 
@@ -65,7 +65,7 @@ class Sampler:
             self.sample()
 
     def sample(self) -> None:
-        """Look once more."""
+        """Take one sample and update the report."""
         status = self._status()
         now, ended, rows = self._clock(), self._activity.ended, self._activity.transferred().rows
         seconds = max(now - self._last_look, 1e-3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers print, in the front's log."""
+"""Output of workers, in the front's log."""
 
 import structlog
 
@@ -10,12 +10,12 @@ _log = structlog.get_logger(__name__)
 
 
 def log_worker_output(output: WorkerOutput) -> None:
-    """A line of a worker's output."""
+    """Log one line of a worker's output."""
     _log.info("worker output", worker=output.worker, line=output.line, **output.context)
 
 
 def log_dropped_output(output: DroppedOutput) -> None:
-    """Lines that were too many."""
+    """Count and log lines of output that were dropped because a worker printed too many."""
     LOG_DROPS.add("flood", output.lines)
     _log.warning(
         "worker output was dropped: print less, or raise --output-lines-per-second",

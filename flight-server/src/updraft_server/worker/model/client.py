@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's end of a connection to a model process: a batch at a time, with its result or its error.
+"""Worker's end of a connection to a model process: sends one batch at a time and receives its result or error.
 
-A process that says goodbye has run nothing that it has not answered: the batch goes to the next one. So does the batch
-of a deterministic function whose process dies, but to be called alone: if that kills another one, it is to blame.
+A process that sends GOODBYE has run nothing that it has not answered, so the batch goes to the next process. If the
+process dies, the batch of a deterministic function goes to the next one too, but is called alone there: if it kills
+that process as well, it is to blame.
 """
 
 import contextlib
@@ -17,7 +18,15 @@ from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import FunctionLoadError, InternalError, UpdraftError, WorkerError, error_from_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import after
-from updraft_server.worker.model.door import AskFate, Connect, Connected, Door, DoorError, Fate, Refused
+from updraft_server.worker.model.channel import (
+    AskFate,
+    Connect,
+    Connected,
+    Fate,
+    ModelChannel,
+    ModelChannelError,
+    Refused,
+)
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.messages import (
     HEADER_BYTES,
@@ -28,7 +37,7 @@ from updraft_server.worker.model.messages import (
     encode_header,
 )
 
-# How many processes may die under a batch that none of them was working on.
+# Number of processes that may die under a batch although none of them was working on it.
 _MOST_DEATHS = 5
 
 
@@ -41,38 +50,38 @@ class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
 
 
 class ModelClient:
-    """Calls one batched function on behalf of one exchange."""
+    """Client that calls one batched function on behalf of one exchange."""
 
     def __init__(
         self,
         function: BatchedFunction,
-        door: Door,
+        model_channel: ModelChannel,
         *,
         max_batch_rows: int,
         waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        """Not connected yet.
+        """Create a client that is not connected yet.
 
         Args:
-            function: What to call.
-            door: To the zygote.
-            max_batch_rows: Rows that a result may have.
-            waiting: Entered while a process has to load the function first: no time limit of a batch counts that.
+            function: Function to call.
+            model_channel: Channel to the zygote.
+            max_batch_rows: Most rows that a result may have.
+            waiting: Context that is entered while a process has to load the function; no batch limit counts that time.
         """
         self._function = function
         self._waiting = waiting
-        self._door = door
+        self._model_channel = model_channel
         self._decoder = ArrowDecoder(function.result_schema, max_batch_rows=max_batch_rows)
         self._socket: socket.socket | None = None
         self._replica = ""
 
     def connect(self) -> None:
-        """Connect now, and be waited for by others who want to fill a batch; raises UpdraftError."""
+        """Connect now, so that batches wait for this exchange's rows too; raises UpdraftError."""
         if self._socket is None:
             self._connect()
 
     def call(self, batch: pa.RecordBatch, *, sequence: int) -> pa.RecordBatch:
-        """The results of a batch with at least one row; raises UpdraftError."""
+        """Return the results of a batch with at least one row; raises UpdraftError."""
         payload = batch.serialize()
         deaths = 0
         while True:
@@ -101,7 +110,7 @@ class ModelClient:
             return self._taken(message, answer, batch.num_rows)
 
     def close(self) -> None:
-        """End the connection; the next call makes another one."""
+        """Close the connection; the next call makes another one."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
@@ -122,7 +131,7 @@ class ModelClient:
         try:
             return self._decoder.decode_batch(answer, sequence=message.sequence)
         except UpdraftError as error:
-            # Not the client's fault: what the model has written over is its own process.
+            # The client is not at fault: the model has overwritten memory of its own process.
             raise WorkerError(
                 f"the model process of function {self._function.name!r} returned no batch: {error.message}"
             ) from None
@@ -131,9 +140,9 @@ class ModelClient:
         name, version = self._function.name, self._function.version
         try:
             with self._waiting():
-                answer, connection = self._door.ask(Connect(name, version))
-        except DoorError as error:
-            raise WorkerError(f"there is no way to the model process of function {name!r}: {error}") from None
+                answer, connection = self._model_channel.ask(Connect(name, version))
+        except ModelChannelError as error:
+            raise WorkerError(f"cannot reach the model process of function {name!r}: {error}") from None
         match answer:
             case Connected(replica) if connection is not None:
                 self._socket, self._replica = connection, replica
@@ -144,10 +153,10 @@ class ModelClient:
         raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that wants a connection")
 
     def _fate(self) -> str:
-        """How the process ended that the connection led to."""
+        """Close the connection and return how the process at its other end ended."""
         self.close()
-        with contextlib.suppress(DoorError):
-            answer, _ = self._door.ask(AskFate(self._replica))
+        with contextlib.suppress(ModelChannelError):
+            answer, _ = self._model_channel.ask(AskFate(self._replica))
             if isinstance(answer, Fate):
                 return answer.how
         return "has gone away"
@@ -159,7 +168,7 @@ class ModelClient:
             while pieces:
                 pieces = after(pieces, connection.sendmsg(pieces))
         except OSError:
-            # Its last words may still be there: a goodbye says that it has run nothing of this.
+            # A last message may still be readable: GOODBYE says that the process has run nothing of this.
             return
 
     def _receive(self, connection: socket.socket) -> tuple[Message, pa.Buffer]:

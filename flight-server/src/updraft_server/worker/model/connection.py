@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model process's end of one worker's socket: never waits, reads one request at a time, keeps what it cannot send.
+"""Model process's end of one worker's socket: never blocks, reads one request at a time, keeps what it cannot send.
 
-A request that is not answered yet keeps the next one in the worker's hands, and so does a process that holds as many
-bytes as it may: that is all the back pressure there is.
+Back pressure: the next request stays in the socket while the current one is unanswered, or while the process holds as
+many bytes as it may.
 """
 
 import select
@@ -21,12 +21,12 @@ from updraft_server.worker.model.messages import (
     encode_header,
 )
 
-# A worker that was told goodbye reads at once.
+# Limit for sending a goodbye, which workers read at once.
 _LAST_WORDS_SECONDS = 5.0
 
 
 class Request(NamedTuple):
-    """What a worker has sent."""
+    """Request that a worker has sent."""
 
     message: Message
     payload: pa.Buffer
@@ -37,27 +37,27 @@ class ConnectionEndedError(Exception):
 
 
 class Room:
-    """The bytes that requests of all connections may hold together; a single one may be larger."""
+    """Limit on the bytes that requests of all connections hold together; a single request may be larger."""
 
     def __init__(self, bytes_: int) -> None:
         self._bytes = bytes_
         self._held = 0
 
     def has(self, count: int) -> bool:
-        """Whether so many bytes more can be held, or have to wait for others to be given back."""
+        """Return whether `count` more bytes may be held now."""
         return not self._held or self._held + count <= self._bytes
 
     def take(self, count: int) -> None:
-        """Hold so many bytes more."""
+        """Add `count` bytes to those held."""
         self._held += count
 
     def give_back(self, count: int) -> None:
-        """They are held no longer."""
+        """Release `count` bytes."""
         self._held -= count
 
 
 class Connection:
-    """To one worker, for one exchange."""
+    """Connection to one worker, for one exchange."""
 
     def __init__(self, sock: socket.socket, room: Room) -> None:
         sock.settimeout(0)
@@ -74,7 +74,7 @@ class Connection:
 
     @property
     def descriptor(self) -> int:
-        """Of the socket."""
+        """Descriptor of the socket."""
         return self._socket.fileno()
 
     @property
@@ -84,12 +84,12 @@ class Connection:
 
     @property
     def events(self) -> int:
-        """What to wait for at the socket. The end of the worker shows without being asked for."""
+        """Poll events to wait for. poll reports the worker's end without being asked to."""
         reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
         return reading | (select.POLLOUT if self._unsent else 0)
 
     def receive(self) -> Request | None:
-        """A request, once all of it is there; raises ConnectionEndedError and MessageError."""
+        """Return a request, or None until all of it has arrived; raises ConnectionEndedError and MessageError."""
         if self._message is None:
             self._header += self._receive(HEADER_BYTES - len(self._header))
             if len(self._header) < HEADER_BYTES:
@@ -118,7 +118,7 @@ class Connection:
         return request
 
     def send(self, kind: MessageKind, sequence: int = 0, payload: bytes | pa.Buffer = b"") -> None:
-        """Send a message, or keep what the socket does not take; raises ConnectionEndedError."""
+        """Send a message, and keep what the socket does not accept yet; raises ConnectionEndedError."""
         if kind in (MessageKind.RESULT, MessageKind.FAILED):
             self.is_answering = False
             self._give_back()
@@ -127,7 +127,7 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what could not be sent before, as far as the socket takes it now; raises ConnectionEndedError."""
+        """Send kept data as far as the socket accepts it now; raises ConnectionEndedError."""
         try:
             while self._unsent:
                 self._unsent = after(self._unsent, self._socket.sendmsg(self._unsent))
@@ -137,12 +137,12 @@ class Connection:
             raise ConnectionEndedError(str(error)) from None
 
     def finish_sending(self) -> None:
-        """Wait until the worker has taken what was sent; raises ConnectionEndedError."""
+        """Wait until the socket has accepted all messages; raises ConnectionEndedError."""
         self._socket.settimeout(_LAST_WORDS_SECONDS)
         self.flush()
 
     def close(self) -> None:
-        """Let go of the socket and of what the request holds."""
+        """Close the socket and release the memory of the request."""
         self._give_back()
         self._socket.close()
 
@@ -156,7 +156,7 @@ class Connection:
         try:
             self._payload = pa.allocate_buffer(message.payload_bytes)
         except MemoryError:
-            # The worker's own doing, and nobody else's loss.
+            # The worker asked for too much: only its own connection ends.
             raise MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
 
     def _give_back(self) -> None:
@@ -177,5 +177,5 @@ class Connection:
 
 
 def _held_by(message: Message) -> int:
-    # A request without a byte of payload holds its own header at least.
+    # A request with an empty payload still holds its header.
     return HEADER_BYTES + message.payload_bytes

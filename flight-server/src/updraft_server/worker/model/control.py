@@ -1,76 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the zygote and a model process say to each other, a packet at a time, over a socket of their own."""
+"""Packets between the zygote and a model process, over a socket of their own."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias, get_args
+
+from updraft_server.ipc.packet_codec import PacketCodec
 
 MAX_PACKET_BYTES = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attach:
-    """The zygote brings a worker's connection; comes with its descriptor."""
+    """Zygote to process: here is a worker's connection, whose descriptor comes along."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retire:
-    """The zygote wants the process to answer what it has read, to say goodbye to all workers, and to end."""
+    """Zygote to process: answer what was read, say goodbye to all workers, and end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ready:
-    """The function is loaded and warm."""
+    """Process to zygote: the function is loaded and warm."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The function cannot be loaded; the process ends."""
+    """Process to zygote: the function cannot be loaded, and the process ends."""
 
     reason: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What the process does, sent after changes, but not after each of many."""
+    """Process to zygote: current state, sent after changes; quick changes share one packet."""
 
     attached: int
-    """Connections that the zygote has brought since the process started."""
+    """Connections received from the zygote since the process started."""
     connections: int
-    """Those of them that are open."""
+    """Connections that are still open."""
     last_used_seconds: float
-    """When it last had rows, on the clock of the machine (CLOCK_MONOTONIC)."""
+    """Time when the process last had rows, on CLOCK_MONOTONIC."""
     record: Sequence[Any]
-    """`BatchRecord.to_plain`."""
+    """Value of `BatchRecord.to_plain`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """The function begins or has finished a batch of suspect rows alone: rows that may have ended a process before."""
+    """Process to zygote: the function starts or has finished a batch of rows that may have ended a process before."""
 
     is_running: bool
 
 
 Packet: TypeAlias = Attach | Retire | Ready | LoadFailed | State | Suspect
 
-_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
-
-
-class ControlError(Exception):
-    """Raised when a packet cannot be read."""
-
-
-def encode(packet: Packet) -> bytes:
-    """A packet as it travels."""
-    return json.dumps([type(packet).__name__, dataclasses.asdict(packet)]).encode()
-
-
-def decode(data: bytes) -> Packet:
-    """Raises ControlError."""
-    try:
-        name, fields = json.loads(data)
-        packet: Packet = _PACKETS[name](**fields)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ControlError(f"not a packet: {error}") from None
-    return packet
+_CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
+encode, decode = _CODEC.encode, _CODEC.decode

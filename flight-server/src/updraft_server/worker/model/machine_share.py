@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the machine a replica of a model gets: a device of its own, and its share of the CPUs."""
+"""Share of the machine that a replica of a model gets: a device of its own, and part of the CPUs."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,16 @@ from pathlib import Path
 from updraft.functions import Batching
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-# Workers have one thread each (`updraft_server.supervisor.children`): a model serves all of them.
+# Workers have one thread each (`updraft_server.supervisor.children`); a model serves all of them.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 _FIRST_DEVICE = Path("/dev/nvidia0")
-# Looked for by name: the sandbox does not let a process list the directory.
+# Devices are probed by name, because the sandbox does not let a process list the directory.
 _MAX_DEVICES = 64
 
 
 def take_share(batching: Batching, number: int) -> None:
-    """Prepare this process, the replica `number`, for libraries that it loads from now on."""
+    """Prepare this process, which is replica `number`, for libraries that it loads from now on."""
     if batching.device == "cuda":
         os.environ[VISIBLE_DEVICES] = _device(number)
     threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
@@ -24,7 +24,7 @@ def take_share(batching: Batching, number: int) -> None:
 
 
 def _device(number: int) -> str:
-    """Of the GPUs that the pool may use, if its environment says so; of all that it has otherwise."""
+    """Return one of the GPUs that the pool's environment names, or else one of all installed GPUs."""
     visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
     if visible:
         return visible[number % len(visible)]
@@ -32,5 +32,5 @@ def _device(number: int) -> str:
 
 
 def _installed() -> int:
-    """How many of the driver's devices this container or machine has; CUDA numbers them from 0."""
+    """Return the number of the driver's devices in this container or machine; CUDA numbers them from 0."""
     return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))

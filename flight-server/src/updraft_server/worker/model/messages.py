@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker and a model process say to each other over a socket of their own: a header, and a payload behind it.
+"""Messages between a worker and a model process over a socket of their own: a header, followed by a payload.
 
-A worker sends one request and waits for its answer before it sends the next. Both ends come from the same zygote: they
-know the schemas of arguments and results, and only batches travel.
+A worker sends one request and waits for its answer before it sends the next. Both ends come from the same zygote and
+know the schemas of arguments and results, so only batches travel.
 """
 
 import enum
@@ -16,45 +16,45 @@ MAX_PAYLOAD_BYTES = 2**40
 
 
 class MessageKind(enum.IntEnum):
-    """What a message says; the comment names who sends it and what the payload is."""
+    """Kind of a message; the comment names the sender and the payload."""
 
     ROWS = 1  # worker: a batch of arguments, as an encapsulated IPC message.
-    SUSPECT_ROWS = 2  # worker: the same, of a request that was in a batch when a model process died.
-    STARTED = 3  # model process: the function gets the suspect's rows now, and nobody else's; empty.
+    SUSPECT_ROWS = 2  # worker: like ROWS, for a request that was in a batch when a model process died.
+    STARTED = 3  # model process: the function now gets the suspect's rows, alone; empty.
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
     FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
-    GOODBYE = 6  # model process: it ends, and has answered what it had read; empty.
+    GOODBYE = 6  # model process: it ends, and has answered everything that it read; empty.
 
 
 class Message(NamedTuple):
-    """A parsed header."""
+    """Parsed header of a message."""
 
     kind: MessageKind
     sequence: int
-    """Of the request's batch in its exchange: a failure names it."""
+    """Number of the request's batch in its exchange; a failure names it."""
     sent_seconds: float
-    """When it was sent, on the clock that all processes of a machine share (CLOCK_MONOTONIC)."""
+    """Time when it was sent, on CLOCK_MONOTONIC, which all processes of a machine share."""
     payload_bytes: int
 
 
 class MessageError(Exception):
-    """Raised when bytes are no message: the two ends no longer agree."""
+    """Raised when bytes are not a message: the two ends no longer agree."""
 
 
 def encode_header(kind: MessageKind, sequence: int = 0, sent_seconds: float = 0.0, payload_bytes: int = 0) -> bytes:
-    """The bytes in front of a payload."""
+    """Return the header in front of a payload."""
     return _HEADER.pack(kind, sequence, sent_seconds, payload_bytes)
 
 
 def decode_header(data: bytes | bytearray | memoryview) -> Message:
-    """Parse exactly HEADER_BYTES; raises MessageError."""
+    """Parse exactly HEADER_BYTES bytes; raises MessageError."""
     try:
         kind, sequence, sent_seconds, payload_bytes = _HEADER.unpack(data)
         message = Message(MessageKind(kind), sequence, sent_seconds, payload_bytes)
     except (struct.error, ValueError) as error:
         raise MessageError(f"not the header of a message: {error}") from None
     if not math.isfinite(sent_seconds):
-        raise MessageError("it was sent at no time")
+        raise MessageError("its send time is not a finite number")
     if payload_bytes > MAX_PAYLOAD_BYTES:
         raise MessageError(f"a payload of {payload_bytes} bytes is too large")
     return message

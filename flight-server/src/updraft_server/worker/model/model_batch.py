@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call of a model: rows of several requests joined, and each request's results or error taken apart again."""
+"""One call of a model: joins the rows of several requests, and gives each request its own results or error."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from updraft_server.worker.model.watchdog import Watchdog
 
 
 class ModelRequest:
-    """A batch of one exchange, and its results as they come."""
+    """Batch of one exchange, and its results as they come."""
 
     def __init__(self, connection: Connection, sequence: int, batch: pa.RecordBatch, *, is_suspect: bool) -> None:
         self.connection = connection
@@ -28,15 +28,15 @@ class ModelRequest:
         self._wanted_rows: int = batch.num_rows
         self.is_suspect = is_suspect
         self.error: UpdraftError | None = None
-        """Set once a part of it has failed."""
+        """Set once a part of the request has failed."""
         self._results: list[pa.RecordBatch] = []
         self._rows = 0
 
     @classmethod
     def decoded(cls, connection: Connection, request: Request, decoder: ArrowDecoder) -> Self:
-        """What a worker has sent; raises UpdraftError for rows that are not of the function's schema."""
+        """Return a worker's request, decoded; raises UpdraftError if its rows do not match the function's schema."""
         message = request.message
-        # A function that went wrong in the worker may have written over anything there.
+        # Check everything: a function that went wrong may have overwritten any memory of the worker.
         batch = decoder.decode_batch(request.payload, sequence=message.sequence)
         return cls(connection, message.sequence, batch, is_suspect=message.kind is MessageKind.SUSPECT_ROWS)
 
@@ -46,18 +46,18 @@ class ModelRequest:
         return self._rows == self._wanted_rows
 
     def take(self, results: pa.RecordBatch) -> None:
-        """The results of its next rows."""
+        """Add the results of the next rows."""
         self._rows += results.num_rows
-        # What waits for more is copied: its memory may be the function's, which may use it again for other values.
+        # Results that wait for more are copied: the function may own their memory and reuse it for other values.
         self._results.append(results if self.is_complete else pa.concat_batches([results]))
 
     def result(self) -> pa.Buffer:
-        """All results, as an encapsulated IPC message."""
+        """Return all results as an encapsulated IPC message."""
         return pa.concat_batches(self._results).serialize()
 
 
 class ModelBatch:
-    """The rows of a batch, on their way through the function."""
+    """Rows of a batch on their way through the function."""
 
     def __init__(
         self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float, watchdog: Watchdog
@@ -69,17 +69,17 @@ class ModelBatch:
 
     @property
     def started(self) -> ModelRequest | None:
-        """The request whose first rows these are, where it has to be alone: its worker hears of them once."""
+        """Suspect request whose first rows these are, or None; its worker is told of the start once."""
         first = self._pieces[0]
         return first.request if first.request.is_suspect and first.start == 0 else None
 
     @property
     def is_of_a_suspect(self) -> bool:
-        """Whether these are rows that have to be alone."""
+        """Whether these rows have to run alone."""
         return self._pieces[0].request.is_suspect
 
     def run(self) -> Iterator[ModelRequest]:
-        """Each request, once it has its results or its error."""
+        """Call the function, and yield the request of each piece once the piece has its results or its error."""
         if len({id(piece.request) for piece in self._pieces}) > 1 and self._run_joined():
             yield from (piece.request for piece in self._pieces)
             return
@@ -88,7 +88,7 @@ class ModelBatch:
             yield piece.request
 
     def _run_joined(self) -> bool:
-        """Call the function once for all; False where it failed, which says nothing of whose rows made it fail."""
+        """Call the function once for all rows; return False if it failed, since any of the rows may be at fault."""
         joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
         try:
             with self._call():
@@ -114,7 +114,7 @@ class ModelBatch:
 
     @contextlib.contextmanager
     def _call(self) -> Iterator[None]:
-        """Has the zygote end this process when the call takes longer than it may."""
+        """Have the zygote end this process if the call takes longer than it may."""
         self._watchdog.began_call(self._timeout_seconds)
         try:
             with in_this_process():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
+"""Main loop of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
 
-It has one thread. While the function runs, rows wait in the sockets and in the queue, and make the next batch.
+It has one thread. While the function runs, rows wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib
@@ -39,13 +39,13 @@ from updraft_server.worker.model.row_queue import RowQueue
 from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 
 _HELD_BYTES = 256 * 1024 * 1024
-# The kernel's clock of poll: rather a moment early than one late.
+# Resolution of poll: rather run a batch a moment early than late.
 _POLL_SECONDS = 0.001
-# One that waits for rows has to show that it lives.
+# A process that waits for rows still has to show the watchdog that it is alive.
 _MOST_WAIT_SECONDS = TURN_SECONDS / 3
-# The last is a socket that the function has closed: poll would return at once, again and again.
+# POLLNVAL stands for a socket that the function has closed: poll would otherwise return at once, again and again.
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
-# How often the zygote hears of changes.
+# Delay after which the zygote is told of changes.
 _STATE_SECONDS = 0.25
 EXIT_NOT_LOADED = 76
 
@@ -65,18 +65,18 @@ class ModelProcess:
         self._room = Room(_HELD_BYTES)
         self._connections: dict[int, Connection] = {}
         self._attached = 0
-        """Connections that it was given, ended ones included."""
+        """Connections received so far, including ended ones."""
         self._poll = select.poll()
         self._model: LoadedModel
         self._is_retiring = False
         self._last_used_seconds = time.monotonic()
         self._tell_seconds: float | None = None
-        """When to tell the zygote what has changed; None while nothing has."""
+        """When to tell the zygote about changes; None if nothing has changed."""
 
     def run(self) -> NoReturn:
-        """Load and serve until the zygote wants it to end, or goes away."""
+        """Load and serve until the zygote asks this process to end, or goes away."""
         self._load()
-        # Before the zygote hears, which then no longer counts the time to load.
+        # Do this before Ready, after which the zygote no longer allows for the time to load.
         self._watchdog.turned()
         self._tell(Ready())
         self._poll.register(self._control, select.POLLIN)
@@ -121,7 +121,7 @@ class ModelProcess:
     def _obey(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
         if not data:
-            # Nobody is left to replace this process, or to tell workers of it.
+            # Without a zygote, nothing can replace this process or direct workers to it.
             os._exit(0)
         match decode(data):
             case Attach():
@@ -196,14 +196,14 @@ class ModelProcess:
             self._close(request.connection)
 
     def _say_goodbye(self) -> None:
-        """Answer what has been read, and send everybody elsewhere with what comes next."""
+        """Answer what has been read, then send every worker elsewhere with its next request."""
         while self._queue.rows:
             self._run_batch()
         connections = list(self._connections.values())
         for connection in connections:
             with contextlib.suppress(ConnectionEndedError):
                 connection.send(MessageKind.GOODBYE)
-        # One that does not read keeps nobody else waiting.
+        # All goodbyes are sent first, so that a worker that does not read delays no other.
         for connection in connections:
             self._watchdog.turned()
             with contextlib.suppress(ConnectionEndedError):

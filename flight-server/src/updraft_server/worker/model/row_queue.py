@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of which exchanges make the next batch of a model, and when: policy alone.
+"""Policy for a model's batches: which rows of which exchanges form the next batch, and when.
 
 A batch is due when there are rows for a full one, when the first rows in the queue have waited for others for as long
-as the author allows, or when every exchange has rows in the queue, so that waiting brings no more. While the model
-works on a batch nobody waits for others: without that rule, exchanges that were late once would go on taking turns with
-those that were not, each with a part of the rows. Exchanges take turns, a
-part of a batch at a time: one that sends large batches does not keep others waiting. The rows of an exchange keep
-their order.
+as the author allows, or when every exchange has rows in the queue, so that waiting brings no more. This wait starts
+only once the model is free: otherwise exchanges that were late once would go on alternating with the others, each with
+a part of the rows. Exchanges take turns of a part of a batch, so that one that sends large batches does not keep others
+waiting. The rows of an exchange keep their order.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from updraft_server.ipc.batch_record import BatchRecord
 ExchangeT = TypeVar("ExchangeT", bound=Hashable)
 RequestT = TypeVar("RequestT")
 
-# A turn is this part of a full batch.
+# A turn is this fraction of a full batch.
 _TURNS_PER_BATCH = 8
 _LONGEST_WAIT_SECONDS = 3600.0
 
@@ -29,23 +28,23 @@ class Piece(NamedTuple, Generic[RequestT]):
     """Rows of one request in a batch."""
 
     request: RequestT
-    """As it was added."""
+    """Request as it was added."""
     start: int
-    """The first of them, among the request's rows."""
+    """Index of the first row among the request's rows."""
     rows: int
 
 
 @dataclasses.dataclass(slots=True)
 class _Waiting(Generic[RequestT]):
-    """What is left of a request in the queue."""
+    """Remaining rows of a request in the queue."""
 
     request: RequestT
     rows: int
-    """All of the request's."""
+    """Number of all rows of the request."""
     sent_seconds: float
     is_alone: bool
     start: int = 0
-    """The first of its rows that is left."""
+    """Index of the first row that remains."""
 
     @property
     def left(self) -> int:
@@ -53,15 +52,15 @@ class _Waiting(Generic[RequestT]):
 
 
 class RowQueue(Generic[ExchangeT, RequestT]):
-    """The rows that wait for a model, of all exchanges."""
+    """Rows of all exchanges that wait for a model."""
 
     def __init__(self, rows: int, wait_seconds: float, clock: Callable[[], float]) -> None:
-        """An empty queue.
+        """Create an empty queue.
 
         Args:
-            rows: Of a full batch.
+            rows: Rows of a full batch.
             wait_seconds: How long rows may wait for others.
-            clock: The time in seconds, as senders of rows know it too.
+            clock: Returns the time in seconds, on the clock that senders of rows use too.
         """
         self.record = BatchRecord()
         self._full_rows = rows
@@ -69,20 +68,20 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._waiting: dict[ExchangeT, deque[_Waiting[RequestT]]] = {}
-        """Of every exchange that is open, in the order in which they sent."""
+        """Waiting requests of every open exchange, in the order in which they were sent."""
         self._turns: deque[ExchangeT] = deque()
         """Exchanges with rows in the queue; the next one comes first."""
         self.rows = 0
-        """All that wait."""
+        """Number of all waiting rows."""
         self._free_seconds = -math.inf
-        """When the model had done its last batch."""
+        """Time when the model finished its last batch."""
 
     def open(self, exchange: ExchangeT) -> None:
-        """An exchange has begun, and may send rows at any time."""
+        """Add an exchange, which may send rows at any time."""
         self._waiting[exchange] = deque()
 
     def close(self, exchange: ExchangeT) -> None:
-        """An exchange has ended: what it has in the queue is dropped."""
+        """Remove an exchange that has ended, and drop its rows in the queue."""
         self.rows -= sum(waiting.left for waiting in self._waiting.pop(exchange))
         if exchange in self._turns:
             self._turns.remove(exchange)
@@ -92,19 +91,19 @@ class RowQueue(Generic[ExchangeT, RequestT]):
     ) -> None:
         """Put rows, at least one, behind the others of their exchange.
 
-        `is_alone`: they are joined with nobody's, since their last batch has ended a model process.
+        `is_alone` keeps them apart from all other rows, because their last batch has ended a model process.
         """
         waiting = self._waiting[exchange]
         if not waiting:
             self._turns.append(exchange)
         now = self._clock()
-        # A sender can claim anything.
+        # Limit the time, because a sender can claim anything.
         sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
         waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows
 
     def drop(self, exchange: ExchangeT, request: RequestT) -> None:
-        """Forget what is left of a request."""
+        """Drop the remaining rows of a request."""
         waiting = self._waiting[exchange]
         kept = deque(each for each in waiting if each.request is not request)
         self.rows -= sum(each.left for each in waiting) - sum(each.left for each in kept)
@@ -113,11 +112,11 @@ class RowQueue(Generic[ExchangeT, RequestT]):
             self._turns.remove(exchange)
 
     def done(self) -> None:
-        """The model has done the batch that was taken last."""
+        """Note that the model has finished the batch that was taken last."""
         self._free_seconds = self._clock()
 
     def due_in_seconds(self) -> float | None:
-        """When to take the next batch, zero for now; None while nothing waits."""
+        """Return the time until the next batch should be taken, zero for now; None if nothing waits."""
         if not self._turns:
             return None
         heads = [self._waiting[exchange][0] for exchange in self._turns]
@@ -128,7 +127,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return max(0.0, first_seconds + self._wait_seconds - self._clock())
 
     def take(self) -> Sequence[Piece[RequestT]]:
-        """The rows of the next batch, those of a request together; empty where nothing waits."""
+        """Return the rows of the next batch, those of a request together; empty if nothing waits."""
         if not self._turns:
             return ()
         granted = self._grant()
@@ -142,7 +141,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return pieces
 
     def _grant(self) -> Mapping[ExchangeT, int]:
-        """How many rows of which exchange the next batch has, a turn after the other."""
+        """Return how many rows of each exchange the next batch has, granted turn by turn."""
         first = self._turns[0]
         head = self._waiting[first][0]
         if head.is_alone:
@@ -154,7 +153,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         while room and any(left.values()):
             exchange = self._turns[0]
             if not left[exchange] and granted[exchange] == 0:
-                # It has to be alone, and is next.
+                # This exchange's next rows have to be alone: they make the next batch.
                 break
             rows = min(self._turn_rows, left[exchange], room)
             granted[exchange] += rows
@@ -164,7 +163,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return granted
 
     def _joinable(self, exchange: ExchangeT) -> int:
-        """Rows of an exchange before the first that is alone."""
+        """Return the number of an exchange's rows before the first request that has to be alone."""
         rows = 0
         for waiting in self._waiting[exchange]:
             if waiting.is_alone:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which PySpark versions a pool runs, and what each of them needs to be told in its own way.
+"""PySpark versions that a pool can run, and the adapter of each.
 
-An adapter is a module `pyspark_X_Y`; `kinds` has what differs by version and kind of function.
+An adapter is a module `pyspark_X_Y`; `kinds` holds the differences by version and kind of function.
 """
 
 import importlib
@@ -15,30 +15,30 @@ SUPPORTED = ((4, 0), (4, 1), (4, 2), (4, 3))
 
 
 class Adapter(Protocol):
-    """How the worker code of one PySpark version is run."""
+    """Adapter to the worker code of one PySpark version."""
 
     @property
     def TIMINGS(self) -> tuple[str, ...]:  # noqa: N802
-        """The times that it reports, as fields of `Trailer`."""
+        """Times that the worker reports, as fields of `Trailer`."""
 
     def compose(self, assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
-        """What it reads before its data."""
+        """Return the bytes that the worker reads before its data."""
 
     def invoke(self, init_message: bytes, stream: Any) -> None:
-        """Run it over a session stream; it ends with SystemExit after it has reported an exception."""
+        """Run the worker over a session stream; it raises SystemExit after it has reported an exception."""
 
 
 def minor_version(version: str) -> tuple[int, int]:
-    """Major and minor of "4.1.3"; raises ValueError."""
+    """Return major and minor version of a text like "4.1.3"; raises ValueError."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
 
 def load_adapter(pyspark_version: str) -> Adapter:
-    """The adapter of an installed PySpark; raises ImportError where there is none."""
+    """Return the adapter of an installed PySpark; raises ImportError for an unsupported version."""
     version = minor_version(pyspark_version)
     if version not in SUPPORTED:
         known = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
-        raise ImportError(f"pyspark {pyspark_version} is none of {known}")
+        raise ImportError(f"pyspark {pyspark_version} is not supported: use one of {known}")
     module = importlib.import_module(f"updraft_server.worker.pyspark.pyspark_{version[0]}_{version[1]}")
     return cast("Adapter", module)

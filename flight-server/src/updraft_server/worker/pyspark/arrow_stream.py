@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands where PySpark's worker has its socket, for functions over Arrow batches.
+"""Replacement for the socket of PySpark's worker, for functions over Arrow batches.
 
-The seam is one: every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and
-`.dump_stream`. `install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches
-through, validated and not copied; for any other stream they are PySpark's own. What is not batches (the init message,
-the trailer) still travels as bytes through `read` and `write`.
+Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
+`install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches through, validated
+and not copied; for any other stream they call PySpark's own. The init message and the trailer still travel as bytes
+through `read` and `write`.
 """
 
 import functools
@@ -19,7 +19,7 @@ from updraft_server.worker.pyspark.wire import INT
 from updraft_server.worker.pyspark.worker_input import WorkerInput
 from updraft_server.worker.replies import Replies
 
-# After its data the worker looks for the mark that says that Spark, too, is done.
+# After its data the worker looks for this mark, which says that Spark is done too.
 LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 
 
@@ -33,7 +33,7 @@ class ArrowStream(WorkerInput):
         self.trailer = bytearray()
 
     def write(self, data: Buffer) -> int:
-        """Keep what is not batches for the trailer."""
+        """Keep bytes that are not batches for the trailer."""
         self.trailer += data
         return len(data)
 
@@ -42,20 +42,20 @@ class ArrowStream(WorkerInput):
         self._replies.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The arguments, in slices of what the function may see at once."""
+        """Return the arguments, in slices of what the function may see at once."""
         return iter(self._batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of results."""
+        """Add a batch of results."""
         self._replies.add(batch)
 
     def close(self) -> None:
-        """Raises UserError when the function owes rows."""
+        """Finish the replies; raises UserError if the function owes rows."""
         self._replies.close()
 
 
 def install(serializer: Any) -> None:
-    """Put the seam into PySpark's `ArrowStreamSerializer`."""
+    """Replace the two methods of PySpark's `ArrowStreamSerializer`."""
     stock_load, stock_dump = serializer.load_stream, serializer.dump_stream
 
     @functools.wraps(stock_load)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which broadcast variables PySpark's worker in this process knows, as Spark keeps it for its own workers.
+"""Broadcast variables that PySpark's worker in this process knows, kept as Spark keeps them for its own workers.
 
-A value is unpickled on first use and stays for the next task of the application that uses it. Ids mean something within
-one application only.
+A value is unpickled on first use and stays for the next task of the application that uses it. Ids are valid within one
+application only.
 """
 
 from collections.abc import Mapping, Set
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 
 class BroadcastChanges(NamedTuple):
-    """What PySpark's worker is told."""
+    """Changes of the broadcast variables, for PySpark's worker."""
 
     added: Mapping[int, str]
-    """Where the pickled values of new variables are, by id."""
+    """Path of each new variable's pickled value, by id."""
     removed: frozenset[int]
 
 
 class KnownBroadcasts:
-    """The variables of the last exchange."""
+    """Broadcast variables of the last exchange."""
 
     def __init__(self) -> None:
         self._application_id = ""
@@ -26,11 +26,11 @@ class KnownBroadcasts:
 
     @property
     def ids(self) -> Set[int]:
-        """The variables that PySpark's worker may keep."""
+        """Ids of the variables that PySpark's worker may keep."""
         return self._paths.keys()
 
     def change_to(self, application_id: str, paths: Mapping[int, str]) -> BroadcastChanges:
-        """What differs from the exchange before; another application begins with nothing."""
+        """Switch to the variables of an exchange and return the changes; a new application starts without any."""
         known = self._paths if application_id and application_id == self._application_id else {}
         added = {number: path for number, path in paths.items() if known.get(number) != path}
         removed = frozenset(self._paths.keys() - (paths.keys() - added.keys()))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds groups in the batches of an exchange, as proto/README.md ("Groups") lays them out.
+"""Readers of the groups in an exchange's batches, as proto/README.md ("Groups") lays them out.
 
-A large group is handed on slice by slice while its batches arrive; the two sides of a cogroup are read whole, as
+A large group is passed on slice by slice while its batches arrive. Both sides of a cogroup are read whole, because
 PySpark holds them whole.
 """
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from updraft.errors import ProtocolError
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.pyspark.kinds import Answers
+from updraft_server.worker.pyspark.kinds import ReplyForm
 from updraft_server.worker.replies import Replies
 from updraft_server.worker.request_batch import RequestBatch
 from updraft_server.worker.row_slices import slice_by_rows, slicer
@@ -23,48 +23,48 @@ Group: TypeAlias = tuple[Table, ...]
 
 
 class RequestSource(Protocol):
-    """Gives the batches of the exchange in order."""
+    """Source of the exchange's batches, in order."""
 
     max_records_per_batch: int
 
     def take(self) -> RequestBatch | None:
-        """The next; None at the end."""
+        """Return the next batch, or None at the end."""
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise that the client broke the protocol."""
+        """Fail the exchange: the client broke the protocol."""
 
 
 class AnsweredRequests:
-    """The exchange's batches; tells the replies what each of them is owed."""
+    """Source of the exchange's batches that tells the replies what each batch is owed."""
 
-    def __init__(self, exchange: Exchange, replies: Replies, answers: Answers) -> None:
+    def __init__(self, exchange: Exchange, replies: Replies, answers: ReplyForm) -> None:
         self._exchange = exchange
         self._replies = replies
         self._answers = answers
         self.max_records_per_batch = exchange.max_records_per_batch
 
     def slices(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in slices of what the function may see at once."""
+        """Yield all rows, in slices of what the function may see at once."""
         while (request := self.take()) is not None:
             yield from slice_by_rows(request.batch, self.max_records_per_batch)
 
     def take(self) -> RequestBatch | None:
-        """The next batch; what was held back of the replies is sent before it is waited for."""
+        """Return the next batch; send the replies that were held back before waiting for it."""
         self._replies.flush()
         request = self._exchange.take()
         if request is not None:
-            per_group = self._answers is Answers.PER_GROUP
+            per_group = self._answers is ReplyForm.PER_GROUP
             owed = len(request.group_ends) if per_group else request.batch.num_rows
             self._replies.requested(self._exchange.consumed, owed)
         return request
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise that the client broke the protocol."""
+        """Fail the exchange: the client broke the protocol."""
         self._exchange.fail(ProtocolError(problem))
 
 
 class GroupReader:
-    """Groups of one input. Only the newest can be read; what is left of it is skipped."""
+    """Groups of one input. Only the newest can be read; the next step skips what is left of it."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -89,7 +89,7 @@ class GroupReader:
                 yield from slice_by_rows(rows, self._source.max_records_per_batch)
 
     def _next_batch(self) -> tuple[pa.RecordBatch, bool] | None:
-        """The first piece of the next batch that has one."""
+        """Return the first piece of the next batch that has one; None at the end."""
         while (request := self._source.take()) is not None:
             self._cut = cut(request)
             if (first := next(self._cut, None)) is not None:
@@ -131,7 +131,7 @@ class CogroupReader:
             yield self._left.popleft(), right
 
     def _complete(self, request: RequestBatch) -> Iterator[list[pa.RecordBatch]]:
-        """The groups that end in a batch, each with what came of it before; the rest stays open."""
+        """Yield the groups that end in a batch, with their rows from earlier batches; the rest stays open."""
         for rows, ends in cut(request):
             group = self._open[request.input]
             if rows.num_rows or (ends and not group):
@@ -142,13 +142,13 @@ class CogroupReader:
 
 
 def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
-    """Groups of one input, each in one piece."""
+    """Yield the groups of one input, each as a single batch."""
     for (slices,) in groups:
         yield pa.concat_batches(list(slices))
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """The batch in pieces, each with whether its group ends there; rows behind the last end are one more piece."""
+    """Yield the batch in pieces, each with whether its group ends there; rows after the last end come last."""
     rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
         yield rows_from(start, end - start), True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PySpark's worker reads before its data: the task, its files and broadcasts, the settings, the functions.
+"""Init message that PySpark's worker reads before its data: task, files, broadcasts, settings and functions.
 
-`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`), the other functions the parts that every
-version has. Secrets stay in Spark, and of the local properties those that a function has no use for.
+`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`); the other functions write the parts that
+every version has. Secrets stay in Spark, and so do local properties that functions do not need.
 """
 
 import json
@@ -21,16 +21,16 @@ NO = BOOL.pack(False)  # noqa: FBT003
 
 
 class Surroundings(NamedTuple):
-    """What PySpark's worker finds on its disk."""
+    """Files on disk that PySpark's worker uses."""
 
     files_directory: str
-    """The directory of SparkFiles."""
+    """Directory of SparkFiles."""
     broadcasts: BroadcastChanges
-    """Variables that it has not seen yet, and those that it must forget."""
+    """Variables that the worker has not seen yet, and those that it must forget."""
 
 
 def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
-    """The bytes of the init message for an exchange."""
+    """Return the bytes of the init message for an exchange."""
     return b"".join(
         [
             task_header(assignment.task),
@@ -47,24 +47,27 @@ def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around
 
 
 def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
-    """Which split the task has, and the Python that the functions need: this one, as the front has made sure."""
+    """Return the task's split and the Python that the functions need: this one, as the front has checked."""
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def artifacts(assignment: Assignment, around: Surroundings) -> bytes:
-    """The directory of the files, the modules among them, and the broadcasts."""
+    """Return the directory of the files, the modules among them, and the broadcasts."""
     includes = b"".join(map(text, assignment.python_includes))
     included = INT.pack(len(assignment.python_includes)) + includes
     return text(around.files_directory) + included + _broadcasts(around.broadcasts)
 
 
 def settings(values: Mapping[str, str]) -> bytes:
-    """A number of keys and values."""
+    """Return the number of settings, then each key and value."""
     return INT.pack(len(values)) + b"".join(text(key) + text(value) for key, value in values.items())
 
 
 def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
-    """A number of UDFs: arguments, each with a flag for its name where the kind has names; commands; the id."""
+    """Return the number of UDFs, then each one's arguments, commands and result id.
+
+    Each argument has a flag for its name if the kind has names.
+    """
     written = [
         _arguments(udf, names=argument_names)
         + INT.pack(len(udf.commands))
@@ -76,7 +79,7 @@ def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_
 
 
 def table_function(udtf: exchange_pb2.Udtf) -> bytes:
-    """A table function: arguments with names, how its table is partitioned, what was analyzed, the class."""
+    """Return a table function: its named arguments, partitioning, analysis result, class, return type and name."""
     indexes = b"".join(map(INT.pack, udtf.partition_child_indexes))
     analyzed = udtf.HasField("analyze_result")
     return b"".join(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PySpark's worker reads before its data in 4.0 and 4.1, where the two agree; `init_message` has the rest.
+"""Init message of PySpark 4.0 and 4.1; `init_message` has the parts that all versions share.
 
-The task is a sequence of numbers and not yet JSON. What 4.2 keeps in the eval conf is among the settings, the settings
-are only there for Arrow's kinds, and the profiler is not among them.
+The task is a sequence of numbers instead of JSON. Settings are written for Arrow kinds only; they include what 4.2
+keeps in the eval conf, but not the profiler.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from updraft_server.worker.pyspark.init_message import (
     table_function,
     task_header,
 )
-from updraft_server.worker.pyspark.kinds import Answers, kinds_of
+from updraft_server.worker.pyspark.kinds import ReplyForm, kinds_of
 from updraft_server.worker.pyspark.wire import INT, LONG, text
 
 PROFILER = "spark.sql.pyspark.udf.profiler"
@@ -31,7 +31,7 @@ _KINDS = kinds_of((4, 1))
 
 
 def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
-    """The bytes of the init message for an exchange with 4.0."""
+    """Return the bytes of the init message for an exchange with 4.0."""
     bounds = payload.runner_conf.get("window_bound_types")
     eval_conf = {} if bounds is None else {"pandas_window_bound_types": bounds}
     conf = _arrow_settings(assignment.eval_type, payload, eval_conf)
@@ -39,7 +39,7 @@ def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, ar
 
 
 def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
-    """The bytes of the init message for an exchange with 4.1."""
+    """Return the bytes of the init message for an exchange with 4.1."""
     conf = _arrow_settings(assignment.eval_type, payload, {}) + _eval_conf(payload.eval_conf)
     return _compose(assignment, payload, around, connection=b"", conf=conf)
 
@@ -68,7 +68,7 @@ def _compose(
 
 
 def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
-    """The task and its local properties."""
+    """Return the task and its local properties."""
     resources = [
         text(name) + text(name) + INT.pack(len(resource.addresses)) + b"".join(map(text, resource.addresses))
         for name, resource in task.resources.items()
@@ -88,7 +88,7 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
 
 
 def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_conf: Mapping[str, str]) -> bytes:
-    """The settings of a function over Arrow batches; none of a pickled one."""
+    """Return the settings of a function over Arrow batches; empty for a pickled one."""
     if eval_type in (PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_TABLE_UDF):
         return b""
     runner_conf = {key: value for key, value in payload.runner_conf.items() if key != PROFILER}
@@ -96,7 +96,7 @@ def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_c
 
 
 def _eval_conf(eval_conf: Mapping[str, str]) -> bytes:
-    """What 4.1 reads of it: a text or a list of numbers, by the kind of function."""
+    """Return the part of the eval conf that 4.1 reads: text or a list of numbers, by the kind of function."""
     if "input_type" in eval_conf:
         return text(eval_conf["input_type"])
     if "table_arg_offsets" in eval_conf:
@@ -106,11 +106,11 @@ def _eval_conf(eval_conf: Mapping[str, str]) -> bytes:
 
 
 def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) -> bytes:
-    """The profiler, if there is one, and the UDFs; a table function has none."""
+    """Return the profiler, if any, and the UDFs; a table function has no profiler."""
     if payload.HasField("udtf"):
         return table_function(payload.udtf)
     profiler = payload.runner_conf.get(PROFILER)
     named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
-    # Functions that answer as they like take rows: their arguments have no names to flag.
-    has_names = _KINDS[eval_type].answers is not Answers.FREELY
+    # Functions that answer freely take whole rows, and their arguments have no name flags.
+    has_names = _KINDS[eval_type].answers is not ReplyForm.FREELY
     return named + functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)

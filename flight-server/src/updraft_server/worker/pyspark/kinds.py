@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of session functions: how PySpark's worker reads the arguments of each, and how its results become replies.
 
-One table for every PySpark that a pool runs on, and what 4.0 reads in a way of its own.
+One table serves every PySpark version that a pool can run; 4.0 reads some kinds differently.
 """
 
 import enum
@@ -11,7 +11,7 @@ from pyspark.util import PythonEvalType
 
 
 class Reads(enum.Enum):
-    """What PySpark's worker reads after the init message."""
+    """Input of PySpark's worker after the init message."""
 
     PICKLED_LISTS = "lengths and pickled lists of rows"
     BATCHES = "one Arrow stream"
@@ -20,8 +20,8 @@ class Reads(enum.Enum):
     GROUP_BATCHES = "one Arrow stream with a batch for each group"
 
 
-class Answers(enum.Enum):
-    """What the replies are."""
+class ReplyForm(enum.Enum):
+    """Form of the replies."""
 
     FREELY = "any number of batches"
     PER_ROW = "a reply for each request, with a row for each of its rows"
@@ -30,38 +30,38 @@ class Answers(enum.Enum):
 
 
 class Kind(NamedTuple):
-    """How a function is run."""
+    """Kind of function, and how it is run."""
 
     name: str
-    """Of the constant in PySpark's PythonEvalType."""
+    """Name of the constant in PySpark's PythonEvalType."""
     reads: Reads
-    answers: Answers
+    answers: ReplyForm
 
 
 KINDS = (
-    Kind("SQL_BATCHED_UDF", Reads.PICKLED_LISTS, Answers.PER_ROW),
-    Kind("SQL_ARROW_BATCHED_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_PANDAS_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_PANDAS_ITER_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_ARROW_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_SCALAR_ARROW_ITER_UDF", Reads.BATCHES, Answers.PER_ROW),
-    Kind("SQL_MAP_PANDAS_ITER_UDF", Reads.BATCHES, Answers.FREELY),
-    Kind("SQL_MAP_ARROW_ITER_UDF", Reads.BATCHES, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_PANDAS_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_PANDAS_ITER_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_ARROW_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_MAP_ARROW_ITER_UDF", Reads.GROUPS, Answers.FREELY),
-    Kind("SQL_COGROUPED_MAP_PANDAS_UDF", Reads.COGROUPS, Answers.FREELY),
-    Kind("SQL_COGROUPED_MAP_ARROW_UDF", Reads.COGROUPS, Answers.FREELY),
-    Kind("SQL_GROUPED_AGG_PANDAS_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_PANDAS_ITER_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_ARROW_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_GROUPED_AGG_ARROW_ITER_UDF", Reads.GROUPS, Answers.PER_GROUP),
-    Kind("SQL_WINDOW_AGG_PANDAS_UDF", Reads.GROUPS, Answers.PER_ROW),
-    Kind("SQL_WINDOW_AGG_ARROW_UDF", Reads.GROUPS, Answers.PER_ROW),
-    Kind("SQL_TABLE_UDF", Reads.PICKLED_LISTS, Answers.OUTPUTS),
-    Kind("SQL_ARROW_TABLE_UDF", Reads.BATCHES, Answers.OUTPUTS),
-    Kind("SQL_ARROW_UDTF", Reads.BATCHES, Answers.OUTPUTS),
+    Kind("SQL_BATCHED_UDF", Reads.PICKLED_LISTS, ReplyForm.PER_ROW),
+    Kind("SQL_ARROW_BATCHED_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_PANDAS_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_PANDAS_ITER_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_ARROW_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_SCALAR_ARROW_ITER_UDF", Reads.BATCHES, ReplyForm.PER_ROW),
+    Kind("SQL_MAP_PANDAS_ITER_UDF", Reads.BATCHES, ReplyForm.FREELY),
+    Kind("SQL_MAP_ARROW_ITER_UDF", Reads.BATCHES, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_PANDAS_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_PANDAS_ITER_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_ARROW_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_MAP_ARROW_ITER_UDF", Reads.GROUPS, ReplyForm.FREELY),
+    Kind("SQL_COGROUPED_MAP_PANDAS_UDF", Reads.COGROUPS, ReplyForm.FREELY),
+    Kind("SQL_COGROUPED_MAP_ARROW_UDF", Reads.COGROUPS, ReplyForm.FREELY),
+    Kind("SQL_GROUPED_AGG_PANDAS_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_PANDAS_ITER_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_ARROW_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_GROUPED_AGG_ARROW_ITER_UDF", Reads.GROUPS, ReplyForm.PER_GROUP),
+    Kind("SQL_WINDOW_AGG_PANDAS_UDF", Reads.GROUPS, ReplyForm.PER_ROW),
+    Kind("SQL_WINDOW_AGG_ARROW_UDF", Reads.GROUPS, ReplyForm.PER_ROW),
+    Kind("SQL_TABLE_UDF", Reads.PICKLED_LISTS, ReplyForm.OUTPUTS),
+    Kind("SQL_ARROW_TABLE_UDF", Reads.BATCHES, ReplyForm.OUTPUTS),
+    Kind("SQL_ARROW_UDTF", Reads.BATCHES, ReplyForm.OUTPUTS),
 )
 
 _GROUPS_ARE_BATCHES_IN_4_0 = (
@@ -73,7 +73,7 @@ _GROUPS_ARE_BATCHES_IN_4_0 = (
 
 
 def kinds_of(version: tuple[int, int]) -> dict[int, Kind]:
-    """The kinds that the installed PySpark has, by eval type, as this version reads them."""
+    """Return the kinds that the installed PySpark has, by eval type, as this version reads them."""
     kinds = {getattr(PythonEvalType, kind.name): kind for kind in KINDS if hasattr(PythonEvalType, kind.name)}
     if version == (4, 0):
         for eval_type, kind in kinds.items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes what PySpark's worker logs for Spark out of the process's output.
+"""Capture of the lines that PySpark's worker logs for Spark, out of the process's output.
 
 With `spark.sql.pyspark.worker.logging.enabled` PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
-read them; here they go into the exchange's replies, and everything else to the pool's log as ever. Each line names the
-function that has logged: the outermost one that a module of PySpark has called. `install` lets PySpark count modules of
-the pool, which stand in the place of its own, as such.
+read them. Here they go into the exchange's replies, and everything else goes to the pool's log as usual. Each line
+names the function that has logged: the outermost one that a module of PySpark has called. `install` makes PySpark count
+the pool's modules, which replace its own, as modules of PySpark.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ _MAX_CHARACTERS = 1024 * 1024
 
 
 def install(worker: ModuleType) -> None:
-    """Put the context into PySpark's worker; before 4.1 it captures nothing."""
+    """Install the context in PySpark's worker; before 4.1 there is nothing to capture."""
     capture = getattr(worker, "capture_outputs", None)
     if capture is not None:
         worker.capture_outputs = functools.partial(capture, function_context)  # type: ignore[attr-defined]
 
 
 def function_context() -> dict[str, str]:
-    """Name and class of the function that the innermost frames belong to, in PySpark's words."""
+    """Return name and class of the function that is running, under the keys that PySpark uses."""
     function = _outermost_function(sys._getframe())
     if function is None:
         return {}
@@ -43,7 +43,7 @@ def function_context() -> dict[str, str]:
 
 
 def _outermost_function(frame: FrameType) -> FrameType | None:
-    """The outermost frame that a module of PySpark or of the pool has called, and that is of neither."""
+    """Return the outermost frame that a module of PySpark or the pool has called, and that belongs to neither."""
     found = None
     while frame.f_back is not None:
         if _is_framework(frame.f_back) and not _is_framework(frame):
@@ -58,7 +58,7 @@ def _is_framework(frame: FrameType) -> bool:
 
 
 class LogCapture:
-    """Stands where `sys.stdout` is."""
+    """Replacement for `sys.stdout`."""
 
     def __init__(self, stdout: TextIO, send: Callable[[list[str]], None]) -> None:
         self._stdout = stdout
@@ -68,24 +68,24 @@ class LogCapture:
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        """A marked line is kept to be sent; beyond the limit it is dropped."""
+        """Keep a marked line for sending, or drop it beyond the limit; pass other text on."""
         if not text.startswith(_MARK):
             return self._stdout.write(text)
         with self._lock:
             if self._characters + len(text) <= _MAX_CHARACTERS:
                 self._lines.append(text.rstrip("\n"))
                 self._characters += len(text)
-        # Frames are sent by the main thread alone.
+        # Only the main thread sends frames.
         if self._characters >= _SEND_CHARACTERS and threading.current_thread() is threading.main_thread():
             self.send()
         return len(text)
 
     def flush(self) -> None:
-        """What is not marked is not held back."""
+        """Flush the real stdout; marked lines stay until `send`."""
         self._stdout.flush()
 
     def send(self) -> None:
-        """Send what has been kept."""
+        """Send the kept lines."""
         with self._lock:
             lines, self._lines, self._characters = self._lines, [], 0
         if lines:
@@ -97,7 +97,7 @@ class LogCapture:
 
 @contextlib.contextmanager
 def captured_logs(send: Callable[[list[str]], None]) -> Iterator[None]:
-    """Capture for the block, and send the rest at its end."""
+    """Capture for the block, and send the remaining lines at its end."""
     stdout = sys.stdout
     capture = LogCapture(stdout, send)
     sys.stdout = capture

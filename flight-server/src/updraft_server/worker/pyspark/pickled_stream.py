@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands where PySpark's worker has its socket, for pickled UDFs (`SQL_BATCHED_UDF`).
+"""Replacement for the socket of PySpark's worker, for pickled UDFs (`SQL_BATCHED_UDF`).
 
 Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and
 bytes, and writes a pickled list of results for each; these become the values of one reply per request.
@@ -30,17 +30,17 @@ class PickledInput(WorkerInput):
         self._exchange = exchange
 
     def flush(self) -> None:
-        """Send the results that were held back: the next request is about to be waited for."""
+        """Send the results that were held back, before the next request is awaited."""
 
     def requested(self, values: int) -> None:
-        """A request with so many values is about to be read."""
+        """Note that a request with `values` values is about to be read."""
 
     def _next_request(self) -> RequestBatch | None:
         self.flush()
         return self._exchange.take()
 
     def _values(self) -> Iterator[bytes]:
-        """Length and bytes of each value, then the marks of the end."""
+        """Yield length and bytes of each value, then the end marks."""
         while (request := self._next_request()) is not None:
             column = request.batch.column(0)
             if column.null_count:
@@ -66,11 +66,11 @@ class PickledStream(PickledInput):
         self.trailer = bytearray()
 
     def requested(self, values: int) -> None:
-        """A reply with so many results is owed from now on."""
+        """Note that a reply with `values` results is owed."""
         self._owed.append((self._exchange.consumed, values))
 
     def write(self, data: Buffer) -> int:
-        """A result's length or its bytes, each whole; after a negative length, the trailer."""
+        """Take a result's length or its bytes, each whole; after a negative length, the trailer."""
         if self.trailer:
             self.trailer += data
         elif self._result_bytes is None:
@@ -88,7 +88,7 @@ class PickledStream(PickledInput):
         return len(data)
 
     def close(self) -> None:
-        """Raises ProtocolError when the values were not cut as PySpark cuts their results."""
+        """Raise ProtocolError if the values were not cut as PySpark cuts their results."""
         if self._owed:
             sequence, values = self._owed[0]
             raise ProtocolError(

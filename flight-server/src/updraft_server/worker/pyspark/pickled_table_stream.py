@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands where PySpark's worker has its socket, for pickled table functions (`SQL_TABLE_UDF`).
+"""Replacement for the socket of PySpark's worker, for pickled table functions (`SQL_TABLE_UDF`).
 
-The input is that of pickled UDFs. For each row PySpark's worker writes the length and the bytes of one pickled output;
-many outputs become the values of one reply, a large one becomes several.
+The input is that of pickled UDFs. For each row PySpark's worker writes the length and the bytes of one pickled output.
+Many outputs become the values of one reply; a large output becomes several values.
 """
 
 import io
@@ -15,7 +15,7 @@ from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.pickled_stream import REPLY_SCHEMA, PickledInput
 from updraft_server.worker.pyspark.wire import INT
 
-# As much as PySpark's own output file holds.
+# PySpark's own output file has a buffer of this size.
 _BUFFER_BYTES = 64 * 1024
 _REPLY_BYTES = 256 * 1024
 _LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
@@ -28,17 +28,17 @@ class PickledTableStream(PickledInput):
         super().__init__(exchange)
         self._outputs = _Outputs(exchange)
         self._buffer = io.BufferedWriter(self._outputs, _BUFFER_BYTES)
-        # Called twice for each row.
+        # Bound here because it is called twice for each row.
         self.write = self._buffer.write
 
     @property
     def trailer(self) -> bytearray:
-        """What came after the outputs."""
+        """Bytes that came after the outputs."""
         self._buffer.flush()
         return self._outputs.trailer
 
     def read(self, size: int) -> bytes:
-        """As of pickled UDFs; after the outputs the mark of the end, however much input is left."""
+        """Read input as pickled UDFs do; after the outputs return the end mark, however much input is left."""
         return _LAST_MARK if self.trailer else super().read(size)
 
     def flush(self) -> None:
@@ -47,12 +47,12 @@ class PickledTableStream(PickledInput):
         self._outputs.send()
 
     def close(self) -> None:
-        """Send the rest."""
+        """Send the remaining outputs."""
         self.flush()
 
 
 class _Outputs(io.RawIOBase):
-    """Finds outputs in the bytes that PySpark's worker writes, cut anywhere, and sends many at once."""
+    """Parser of the outputs in the bytes that PySpark's worker writes, cut anywhere; sends many outputs at once."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -64,7 +64,7 @@ class _Outputs(io.RawIOBase):
         self.trailer = bytearray()
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -89,7 +89,7 @@ class _Outputs(io.RawIOBase):
         return len(data)
 
     def send(self) -> None:
-        """Send what is complete."""
+        """Send the complete outputs."""
         if not self._values:
             return
         values, ends = self._values, self._ends

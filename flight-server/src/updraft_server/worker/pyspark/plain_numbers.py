@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short way between Arrow and pandas for columns of plain numbers.
+"""Fast conversion between Arrow and pandas for columns of plain numbers.
 
-PySpark looks for categories, time zones, nulls and names in every column of every batch, and selects columns by name
-with a copy: for a small group that takes longer than most functions. A column whose numbers have exactly the declared
-width needs nothing of it. `install` puts the short way before PySpark's own, which gives the same and keeps the rest.
+PySpark checks every column of every batch for categories, time zones, nulls and names, and copies when it selects
+columns by name: for a small group that takes longer than most functions. A column whose numbers have exactly the
+declared width needs none of this. `install` puts the fast path before PySpark's own, which gives the same results and
+handles everything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from pyspark.sql import types
 
 
 class _Number(NamedTuple):
-    """A type of number as Arrow and as pandas have it."""
+    """Type of number in Arrow and in pandas."""
 
     arrow: pa.DataType
     dtype: np.dtype[Any]
@@ -33,7 +34,7 @@ _NUMBERS = {
 
 
 def install(conversion: Any) -> None:
-    """Put the short way into PySpark's module `pyspark.sql.conversion`."""
+    """Install the fast path in PySpark's module `pyspark.sql.conversion`."""
     _precede(conversion.PandasToArrowConversion, "convert", batch_of_numbers)
     _precede(conversion.ArrowArrayToPandasConversion, "convert_numpy", series_of_numbers)
 
@@ -51,7 +52,7 @@ def _precede(converter: Any, name: str, short: Callable[..., Any]) -> None:
 def batch_of_numbers(
     data: pd.DataFrame | Sequence[pd.Series], schema: types.StructType, **_options: Any
 ) -> pa.RecordBatch | None:
-    """The columns as Arrow, NaN as null; None where one is anything else than plain numbers of its declared type."""
+    """Return the columns as Arrow, NaN as null; None unless all are plain numbers of their declared types."""
     columns = _columns(data, schema.names) if isinstance(data, pd.DataFrame) else data
     if not columns or len(columns) != len(schema.fields):
         return None
@@ -65,7 +66,7 @@ def batch_of_numbers(
 
 
 def _columns(frame: pd.DataFrame, names: list[str]) -> list[pd.Series]:
-    """The frame's columns where they have just these names; else none."""
+    """Return the frame's columns if they have exactly these names, without duplicates; empty otherwise."""
     if list(frame.columns) != names or len(set(names)) != len(names):
         return []
     return [column for _, column in frame.items()]
@@ -79,7 +80,7 @@ def series_of_numbers(
     prefer_int_ext_dtype: bool = False,
     **_options: Any,
 ) -> pd.Series | None:
-    """The array as pandas has it; None where it is anything else than plain numbers without nulls."""
+    """Return the array as pandas; None unless it has plain numbers without nulls."""
     number = _NUMBERS.get(type(spark_type))
     if number is None or arr.type != number.arrow or arr.null_count or ser_name is None or prefer_int_ext_dtype:
         return None

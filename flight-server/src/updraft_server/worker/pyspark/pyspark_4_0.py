@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the worker of PySpark 4.0 is called: `main`, with the init message in front of the data."""
+"""Adapter to the worker of PySpark 4.0: calls `main`, with the init message in front of the data."""
 
 from updraft_server.worker.pyspark.init_message_before_4_2 import compose_4_0 as compose
 from updraft_server.worker.pyspark.pyspark_4_2 import invoke

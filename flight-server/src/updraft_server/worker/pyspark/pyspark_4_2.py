@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the worker of PySpark 4.2 is called: `main`, with the init message in front of the data."""
+"""Adapter to the worker of PySpark 4.2: calls `main`, with the init message in front of the data."""
 
 from typing import Any
 
@@ -12,6 +12,6 @@ __all__ = ["TIMINGS", "compose", "invoke"]
 
 
 def invoke(init_message: bytes, stream: Any) -> None:
-    """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
+    """Run PySpark's worker over a session stream; it raises SystemExit after it has reported an exception."""
     stream.preface(init_message)
     pyspark.worker.main(stream, stream)

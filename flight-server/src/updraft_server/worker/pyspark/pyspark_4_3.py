@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the worker of PySpark 4.3 is called: `invoke_udf`, whose receiver hands over init message and data apart."""
+"""Adapter to the worker of PySpark 4.3: calls `invoke_udf`, whose receiver passes init message and data separately."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
         return self._stream
 
     def _do_get_finish_signal_from_stream(self) -> None:
-        """The exchange has its own finish, which was checked when the input ended."""
+        """Do nothing: the exchange has its own finish, which was checked when the input ended."""
 
 
-# Without it the stacks that a session wants to see now and then are shown in a process's first exchange only.
+# Without this, the periodic stack dumps that a session asks for appear in a process's first exchange only.
 _invoke = with_faulthandler(pyspark.worker.invoke_udf)
 
 
 def invoke(init_message: bytes, stream: Any) -> None:
-    """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
+    """Run PySpark's worker over a session stream; it raises SystemExit after it has reported an exception."""
     _invoke(_Receiver(init_message, stream), stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts columns into types that Spark's JVM reads and that replies can carry.
+"""Conversion of columns into types that Spark's JVM reads and that replies can carry.
 
 - Text and binary views become large text and binary, list views become lists. A slice of views is sent with all bytes
   of the whole column, so a large result could not be split into replies.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a session function: PySpark's worker, and what came of it. The front has checked versions and environment."""
+"""Runner of session functions: calls PySpark's worker and reports its outcome.
+
+The front has already checked versions and environment.
+"""
 
 import contextlib
 import faulthandler
@@ -31,18 +34,18 @@ from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
 
-# Before, PySpark converted elsewhere.
+# Older versions of PySpark convert elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
 
 
 class SessionRunner:
-    """PySpark's worker code, made ready once per pool (in the zygote) and used once per exchange."""
+    """PySpark's worker code, prepared once per pool (in the zygote) and used once per exchange."""
 
     def __init__(self, files_directory: str, *, signed_functions_alone: bool = False) -> None:
-        """Put the seams into PySpark; raises ImportError where this pool has none that it knows.
+        """Patch PySpark's worker; raises ImportError if this PySpark version is not supported.
 
         Args:
-            files_directory: Stands for Spark's directory of distributed files.
+            files_directory: Replaces Spark's directory of distributed files.
             signed_functions_alone: Whether clients may introduce no code with their rows.
         """
         self.pyspark_version: str = pyspark.__version__
@@ -52,7 +55,7 @@ class SessionRunner:
         pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
-        # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
+        # PySpark adds it for each task that lacks it, and then drops every cache of the import system.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
         log_capture.install(pyspark.worker)
@@ -92,11 +95,11 @@ class SessionRunner:
         ended_by: BaseException | None = None
         try:
             self._adapter.invoke(message, stream)
-        except BaseException as error:  # a SystemExit in most cases: it must not end this process
+        except BaseException as error:  # usually a SystemExit, which must not end this process
             ended_by = error
         trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
         if ended_by is not None or trailer.traceback is not None:
-            # What came before the exception is the client's: it may want no more than that.
+            # Send the results that came before the exception: the client may need no more than those.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
@@ -124,7 +127,7 @@ class SessionRunner:
         )
 
     def _forget(self) -> None:
-        """Empty PySpark's process-wide registries, but for the broadcast variables of the exchange."""
+        """Empty PySpark's process-wide registries, except for the broadcast variables of the exchange."""
         TaskContext._setTaskContext(None)
         BarrierTaskContext._setTaskContext(None)
         _accumulatorRegistry.clear()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads pickled rows without running what whoever sends them likes.
+"""Unpickling of rows without running code that their sender chooses.
 
 Where only drivers may introduce code, executors still pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`, and a
-pickle can call any function. This one may call only what Spark's own pickler names for values, and gets functions
-without a state in their places: nothing that a row does to them lasts.
+pickle can call any function. This unpickler allows only the callables that Spark's own pickler names for values, and
+replaces them by stateless functions, so that nothing a row does to them lasts.
 """
 
 import array
@@ -24,17 +24,17 @@ _Reducer = Callable[..., Any]
 
 
 def install() -> None:
-    """Let PySpark's worker read rows like this: what it reads of the command has a serializer of its own."""
+    """Make PySpark's worker unpickle rows this way; it reads commands with another serializer."""
     pyspark.worker.CPickleSerializer = SignedRows
 
 
-# PySpark does not say what its classes are.
+# PySpark's serializers have no types.
 class SignedRows(CPickleSerializer):  # type: ignore[misc]
-    """PySpark's serializer of rows for senders that may introduce no code."""
+    """PySpark's serializer of rows, for senders that may introduce no code."""
 
     def loads(self, obj: bytes, encoding: str = "bytes") -> Any:
-        """The rows; raises pickle.UnpicklingError for what is none."""
-        # One that can be looked ahead in: the unpickler would make a call for each of its few bytes otherwise.
+        """Return the rows; raises pickle.UnpicklingError for bytes that are not rows."""
+        # BufferedReader has peek; without it the unpickler would make a call for every few bytes.
         return _Unpickler(io.BufferedReader(io.BytesIO(obj)), encoding=encoding).load()
 
 
@@ -52,7 +52,7 @@ class _Unpickler(pickle.Unpickler):
 class _StructType:
     """Spark's type of a row, as a pickle may hold it.
 
-    A pickle sets attributes on whatever it holds, and of simple types Spark has one object for the whole process.
+    A pickle can set attributes on any object it holds, and Spark has one object per simple type for the whole process.
     """
 
     __slots__ = ("_type",)
@@ -64,21 +64,21 @@ class _StructType:
         raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
 
     def converter(self) -> _Reducer:
-        """What makes a row of a struct's values: made anew, so that nobody else gets what the pickle sets on it."""
+        """Return a new function that makes rows of a struct's values, so that attributes set by a pickle stay on it."""
         return cast("_Reducer", types._create_row_inbound_converter(self._type))
 
 
 def _row_converter(data_type: object) -> _Reducer:
     if not isinstance(data_type, _StructType):
-        raise pickle.UnpicklingError("rows have a struct whose type is none")
+        raise pickle.UnpicklingError("rows have a struct without a struct type")
     return data_type.converter()
 
 
 def _data_type(text: str) -> _StructType:
     if _is_of_somebodys_own(text):
-        # Its class is named, or pickled, in the text.
+        # The text names the type's class, or contains it in pickled form.
         raise pickle.UnpicklingError(
-            "rows have a struct with a user-defined type, whose class nobody has signed: pass its fields on their own, "
+            "rows have a struct with a user-defined type, whose class is not signed: pass its fields on their own, "
             "or use a function on Arrow batches"
         )
     return _StructType(types._parse_datatype_json_string(text))
@@ -96,7 +96,7 @@ def _has_user_defined(described: Any) -> bool:
 
 
 def _names() -> Mapping[tuple[str, str], _Reducer]:
-    """What Spark's pickler, and that of the JVM which it builds upon, write for values."""
+    """Return the callables that Spark's pickler, and the JVM pickler that it builds upon, name for values."""
     called: dict[tuple[str, str], Callable[..., Any]] = {
         ("decimal", "Decimal"): decimal.Decimal,
         ("datetime", "date"): datetime.date,
@@ -107,7 +107,7 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
         ("builtins", "bytearray"): bytearray,
         ("builtins", "bytes"): bytes,
         ("builtins", "set"): set,
-        # As the JVM calls them, whose pickles are for Python 2 as well.
+        # Names that the JVM uses, because its pickles are for Python 2 as well.
         ("__builtin__", "bytearray"): bytearray,
         ("__builtin__", "set"): set,
         ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,
@@ -122,7 +122,7 @@ def _unknown(*_: Any) -> Any:
 
 
 def _stateless(function: Callable[..., Any]) -> _Reducer:
-    # What a pickle sets on it, it does not read.
+    # A pickle can set attributes on the lambda, which `function` never reads.
     return lambda *arguments: function(*arguments)
 
 

@@ -1,39 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses what stands in the place of PySpark's socket, by the kind of function."""
+"""Choice of the stream that replaces PySpark's socket, by the kind of function."""
 
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from updraft.errors import ProtocolError
+import pyarrow as pa
+
+from updraft.errors import ProtocolError, UserError
 from updraft.v1.exchange_pb2 import SessionPayload
-from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.pyspark.arrow_stream import ArrowStream
-from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, GroupReader, as_batches
-from updraft_server.worker.pyspark.grouped_stream import GroupedStream
-from updraft_server.worker.pyspark.kinds import Answers, Kind, Reads
-from updraft_server.worker.pyspark.map_replies import MapReplies
+from updraft_server.worker.exchange import DIFFERENT_SCHEMA, Exchange
+from updraft_server.worker.pyspark.arrow_stream import LAST_MARK, ArrowStream
+from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, Group, GroupReader, as_batches
+from updraft_server.worker.pyspark.kinds import Kind, Reads, ReplyForm
 from updraft_server.worker.pyspark.pickled_stream import PickledStream
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
+from updraft_server.worker.pyspark.readable_columns import ReadableColumns
+from updraft_server.worker.pyspark.wire import INT
 from updraft_server.worker.replies import (
+    FreeRunningReplies,
     JoinedReplies,
     OneToOneReplies,
     OutputReplies,
     Replies,
+    ReplyChannel,
 )
+
+_NO_MORE_GROUPS = INT.pack(0)
+
+
+class GroupedStream(ArrowStream):
+    """Input and output file of PySpark's worker for one exchange of groups."""
+
+    def __init__(self, replies: Replies, groups: Iterable[Group]) -> None:
+        super().__init__(replies, ())
+        self._tables: deque[Iterable[pa.RecordBatch]] = deque()
+        self._pieces = self._count_tables(groups)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the slices of the next table of the group."""
+        return iter(self._tables.popleft())
+
+    def _count_tables(self, groups: Iterable[Group]) -> Iterator[bytes]:
+        for tables in groups:
+            self._tables.extend(tables)
+            yield INT.pack(len(tables))
+            # A function may have left a table unread.
+            self._tables.clear()
+        yield _NO_MORE_GROUPS
+        yield LAST_MARK
+
+
+class MapReplies(FreeRunningReplies):
+    """Free-running replies whose columns are converted to types that Spark reads (`readable_columns`)."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        super().__init__(exchange)
+        self._columns: ReadableColumns | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Send a batch, in parts if need be; raises UpdraftError."""
+        columns = self._columns = self._columns or ReadableColumns(batch.schema)
+        super().add(batch if columns.changes_nothing else self._readable(batch, columns))
+
+    def _readable(self, batch: pa.RecordBatch, columns: ReadableColumns) -> pa.RecordBatch:
+        # Compare before the conversion, which may make different schemas equal.
+        if not batch.schema.equals(columns.schema):
+            raise pa.ArrowInvalid(DIFFERENT_SCHEMA)
+        try:
+            return columns.convert(batch)
+        except UserError as error:
+            self._exchange.fail(error)
+
 
 SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 
 
 def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> SessionStream:
-    """The stream for one exchange; raises ProtocolError when the client's command does not fit the kind."""
+    """Return the stream for one exchange; raises ProtocolError if the client's command does not fit the kind."""
     if bool(payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
-    if payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
+    if payload.HasField("udtf") is not (kind.answers is ReplyForm.OUTPUTS):
         raise ProtocolError("udtf belongs to table functions, and to them only")
     udfs = payload.udfs
-    if kind.answers is not Answers.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
+    if kind.answers is not ReplyForm.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
         raise ProtocolError("the command's payload has no UDF, or one without a function")
     if kind.reads is Reads.PICKLED_LISTS:
-        return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
+        return PickledTableStream(exchange) if kind.answers is ReplyForm.OUTPUTS else PickledStream(exchange)
     if kind.reads is not Reads.BATCHES:
         exchange.accept_groups(payload.second_input_schema)
     replies = _replies(kind, payload, exchange)
@@ -51,13 +104,13 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
 
 def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
     match kind.answers:
-        case Answers.FREELY if kind.reads is Reads.BATCHES:
+        case ReplyForm.FREELY if kind.reads is Reads.BATCHES:
             return MapReplies(exchange)
-        case Answers.FREELY:
+        case ReplyForm.FREELY:
             return JoinedReplies(exchange)
-        case Answers.OUTPUTS:
+        case ReplyForm.OUTPUTS:
             return OutputReplies(exchange) if payload.udtf.joined else JoinedReplies(exchange)
-        case Answers.PER_ROW:
+        case ReplyForm.PER_ROW:
             return OneToOneReplies(exchange)
-        case Answers.PER_GROUP:
+        case ReplyForm.PER_GROUP:
             return OneToOneReplies(exchange, ahead=1)

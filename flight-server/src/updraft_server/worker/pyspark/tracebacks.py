@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Catches the exception that PySpark's worker reports, and keeps this package out of its traceback.
+"""Capture of the exception that PySpark's worker reports, with this package's frames removed from its traceback.
 
-PySpark formats the traceback itself (its settings to hide or simplify hold), as if its own serializers had been
-running: the frames of the seam are taken out before, because "simplified" stops at the first frame that is not
-PySpark's.
+PySpark formats the traceback itself, so that its settings to hide or simplify it apply. The package's own frames are
+removed before, as if PySpark's serializers had been running, because "simplified" stops at the first frame outside
+PySpark.
 """
 
 import functools
@@ -18,13 +18,13 @@ _OWN_FILES = str(Path(__file__).parent.parent)
 
 
 class ReportedException:
-    """The last exception that PySpark's worker reported in this process."""
+    """Last exception that PySpark's worker reported in this process."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
     def wrap(self, report: Callable[..., None]) -> Callable[..., None]:
-        """`handle_worker_exception`, which also remembers the exception."""
+        """Return a `handle_worker_exception` that also remembers the exception."""
 
         @functools.wraps(report)
         def handle_worker_exception(error: BaseException, *arguments: Any, **options: Any) -> None:
@@ -49,7 +49,7 @@ def _strip_chain(error: BaseException) -> None:
 
 
 def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package."""
+    """Return the traceback without the frames of this package."""
     kept: list[TracebackType] = []
     while traceback is not None:
         if not traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):

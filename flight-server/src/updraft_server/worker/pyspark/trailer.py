@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PySpark's worker writes beside its results: timings, spills, accumulator updates, or a traceback."""
+"""Trailer that PySpark's worker writes beside its results: timings, spills, accumulator updates, or a traceback."""
 
 import dataclasses
 import io
@@ -13,12 +13,12 @@ from updraft.v1 import exchange_pb2
 
 TIMINGS_BEFORE_4_2 = ("boot_milliseconds", "init_milliseconds", "finish_milliseconds")
 TIMINGS = (*TIMINGS_BEFORE_4_2, "processing_milliseconds")
-"""The times that PySpark's worker reports, as fields of `Trailer`."""
+"""Times that PySpark's worker reports, as fields of `Trailer`."""
 
 
 @dataclasses.dataclass(slots=True)
 class Trailer:
-    """The parsed trailer; times are epoch milliseconds."""
+    """Parsed trailer; times are epoch milliseconds."""
 
     boot_milliseconds: int = 0
     init_milliseconds: int = 0
@@ -31,7 +31,7 @@ class Trailer:
     complete: bool = False
 
     def to_report(self, received_milliseconds: int) -> exchange_pb2.Report:
-        """Durations as Spark computes them, from the moment when the command was received."""
+        """Return durations as Spark computes them, from the moment when the command was received."""
         return exchange_pb2.Report(
             boot_milliseconds=self.boot_milliseconds - received_milliseconds,
             init_milliseconds=self.init_milliseconds - self.boot_milliseconds,
@@ -44,7 +44,7 @@ class Trailer:
 
 
 def parse_trailer(data: bytes, timings: Sequence[str]) -> Trailer:
-    """Raises InternalError on bytes that are no trailer of a PySpark's worker that reports these `timings`."""
+    """Parse the trailer of a PySpark worker that reports these `timings`; raises InternalError for invalid bytes."""
     stream = io.BytesIO(data)
     trailer = Trailer()
     try:
@@ -63,7 +63,7 @@ def _parse_section(stream: io.BytesIO, trailer: Trailer, timings: Sequence[str])
             trailer.memory_spilled_bytes = read_long(stream)
             trailer.disk_spilled_bytes = read_long(stream)
         case SpecialLengths.END_OF_DATA_SECTION:
-            # A second one stands where END_OF_STREAM would: the function left input unread.
+            # A second one replaces END_OF_STREAM if the function left input unread.
             if not trailer.complete:
                 trailer.accumulator_updates = [_read_bytes(stream) for _ in range(read_int(stream))]
                 trailer.complete = True

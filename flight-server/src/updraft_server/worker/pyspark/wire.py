@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How PySpark's worker writes and reads numbers and texts: big-endian, a length before bytes."""
+"""Encoding of numbers and texts for PySpark's worker: big-endian, with a length before bytes."""
 
 import struct
 
@@ -8,10 +8,10 @@ LONG = struct.Struct("!q")
 
 
 def with_length(data: bytes) -> bytes:
-    """A length and that many bytes."""
+    """Return a length and that many bytes."""
     return INT.pack(len(data)) + data
 
 
 def text(value: str) -> bytes:
-    """A string as PySpark's worker reads it."""
+    """Return a string as PySpark's worker reads it."""
     return with_length(value.encode())

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes that PySpark's worker reads in place of its socket."""
+"""Bytes that PySpark's worker reads instead of a socket."""
 
 from collections.abc import Iterable
 
 
 class WorkerInput:
-    """A preface, then pieces, each made when the worker reads on. No read goes beyond a piece."""
+    """Preface, then pieces, each made when the worker reads on. No read goes beyond a piece."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -13,11 +13,11 @@ class WorkerInput:
         self._position = 0
 
     def preface(self, data: bytes) -> None:
-        """Let `data` be read before anything else."""
+        """Set the bytes that are read before anything else."""
         self._unread = data
 
     def read(self, size: int) -> bytes:
-        """Read like a file: empty at the end."""
+        """Read up to `size` bytes like a file: empty at the end."""
         if size and self._position >= len(self._unread):
             self._unread, self._position = next(self._pieces, b""), 0
         start, self._position = self._position, self._position + size

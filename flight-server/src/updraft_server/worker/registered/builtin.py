@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions that every pool has."""
+"""Built-in functions, which every pool has."""
 
 from typing import Annotated
 
@@ -10,19 +10,19 @@ from updraft.functions import function
 
 @function(result=lambda schema: schema)
 def echo(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns each batch unchanged: proves the path to a worker and back."""
+    """Return each batch unchanged: proves the path to a worker and back."""
     return batch
 
 
 @function(name="builtin_echo")
 def databend_echo(text: str | None) -> str | None:
-    """Returns the text: Databend and its Python client ask so whether a server answers."""
+    """Return the text: Databend and its Python client check with it whether a server answers."""
     return text
 
 
 @function(name="builtin_healthy")
 def databend_health() -> Annotated[int | None, pa.int32()]:
-    """Returns 1, for Databend's Python client."""
+    """Return 1, for Databend's Python client."""
     return 1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers are told of the registered functions."""
+"""Descriptions of the registered functions for callers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +30,7 @@ _POLICIES = {
 
 
 def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription]:
-    """Of each function, and of each module that could not be imported: that has no version."""
+    """Yield a description of each function, and of each module that could not be imported, which has no version."""
     for function in functions:
         yield describe(function)
     for module in functions.module_faults:
@@ -38,7 +38,7 @@ def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription
 
 
 def describe(registered: RegisteredFunction) -> FunctionDescription:
-    """What a caller has to know of a function; one that cannot be described is at fault."""
+    """Describe a function for callers; a function that cannot be described is marked as faulty."""
     function = registered.function
     try:
         description = _described(registered)
@@ -46,7 +46,7 @@ def describe(registered: RegisteredFunction) -> FunctionDescription:
         if size_bytes <= MAX_DESCRIPTION_BYTES:
             return description
         registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
-    except Exception as error:  # code of the author says how its defaults are written
+    except Exception as error:  # the author's code formats the defaults
         registered.fault = f"it cannot be described: {failures.describe(error)}"
     return FunctionDescription(
         name=keep_start(function.name, _MAX_TEXT_BYTES),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registered functions of a process: those that can be called, and those that cannot, with the reason."""
+"""Registered functions of a process: those that can be called, and those that cannot, with the reason."""
 
 import sys
 import traceback
@@ -21,53 +21,53 @@ from updraft_server.worker.model.function import BatchedFunction
 AnyFunction: TypeAlias = Function[Any, Any]
 
 Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
-"""Entered with what is loaded while that runs."""
+"""Context manager entered with a load while that runs."""
 
 _MAX_FAULT_BYTES = 1024
 
 
 def unnoted(_load: Load) -> AbstractContextManager[None]:
-    """Nobody is told what runs."""
+    """Return a context that reports nothing."""
     return nullcontext()
 
 
 class RegisteredFunction:
-    """A function that is deployed with the pool; it is loaded when it is needed."""
+    """Function deployed with the pool, which is loaded when it is needed."""
 
     def __init__(self, function: AnyFunction, load_timeout_seconds: float = 0.0) -> None:
-        """`load_timeout_seconds` is for a function whose author has set no limit."""
+        """Wrap a function; `load_timeout_seconds` applies if its author has set no limit."""
         self.function = function
         self.fault = ""
-        """Why it cannot be called; empty while it can."""
+        """Why the function cannot be called; empty if it can."""
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # The zygote limits the load itself; the worker also waits for its turn.
+            # The zygote limits the load itself, and the worker also waits for its turn.
             limit_seconds = LONGEST_WORK_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
-        """Its constructor, where it is a class."""
+        """Load of the constructor, if the function is a class."""
         self._loaded: Loaded | None = None
 
     @property
     def name(self) -> str:
-        """With its namespaces."""
+        """Name with its namespaces."""
         return self.function.name
 
     @property
     def version(self) -> str:
-        """Any text."""
+        """Version, which may be any text."""
         return self.function.version
 
     @property
     def batched(self) -> BatchedFunction | None:
-        """As its model process runs it; None of a function that workers run themselves, or that cannot be called."""
+        """The function as its model process runs it; None if workers run it themselves, or if it cannot be called."""
         batching = self.function.batching
         return None if batching is None or self.fault else BatchedFunction(self.function, batching)
 
     def load(self, running: Running = unnoted) -> Loaded:
-        """The function, ready to be called; raises FunctionLoadError when its constructor fails.
+        """Return the function, ready to be called; raises FunctionLoadError if its constructor fails.
 
-        `running` is entered while that runs, where the function is a class that was not constructed before.
+        `running` is entered while the constructor runs, if the function is a class that was not constructed before.
         """
         if self.fault:
             raise FunctionLoadError(f"function {self.name!r} cannot be called: {self.fault}")
@@ -77,7 +77,7 @@ class RegisteredFunction:
                     loaded = load(self.function, explain)
                     loaded.warm_up()
                 self._loaded = loaded
-            except BaseException as error:  # a panic of a library in Rust is no Exception
+            except BaseException as error:  # a panic of a Rust library is not an Exception
                 explain(error)
                 raise FunctionLoadError(
                     self.as_load.fault(describe(error)),
@@ -88,7 +88,7 @@ class RegisteredFunction:
 
 
 class ModuleFault:
-    """A module of functions that could not be imported: which functions it has nobody knows."""
+    """Module of functions that could not be imported; its functions are unknown."""
 
     def __init__(self, module: str, fault: str) -> None:
         self.module = module
@@ -96,10 +96,10 @@ class ModuleFault:
 
 
 class RegisteredFunctions:
-    """By name and version."""
+    """Registered functions by name and version."""
 
     def __init__(self, functions: Iterable[AnyFunction] = (), load_timeout_seconds: float = 0.0) -> None:
-        """`load_timeout_seconds` is for those whose author has set no limit."""
+        """Register `functions`; `load_timeout_seconds` applies to those whose author has set no limit."""
         self._load_timeout_seconds = load_timeout_seconds
         self._functions: dict[str, dict[str, RegisteredFunction]] = {}
         self.module_faults: list[ModuleFault] = []
@@ -107,7 +107,7 @@ class RegisteredFunctions:
             self.add(function)
 
     def add(self, function: AnyFunction) -> None:
-        """Register a function. Of two with one name and version neither can be called: nobody knows which is meant."""
+        """Register a function. Two with the same name and version are ambiguous, and neither can be called."""
         versions = self._functions.setdefault(function.name, {})
         known = versions.get(function.version)
         if known is None:
@@ -117,7 +117,7 @@ class RegisteredFunctions:
             known.fault = f"version {function.version!r} is defined twice, in {places}"
 
     def find(self, name: str, version: str = "") -> RegisteredFunction:
-        """The function with that name and version; without a version, the one registered last.
+        """Return the function with that name and version; without a version, the one registered last.
 
         Raises FunctionNotFoundError, whose message lists the functions or versions of this pool.
         """
@@ -134,9 +134,9 @@ class RegisteredFunctions:
         return versions[version]
 
     def load_for_workers(self, broken: Mapping[Load, str] = MappingProxyType({}), running: Running = unnoted) -> None:
-        """Load what every worker is to be forked with; a constructor that fails makes its function alone at fault.
+        """Load the functions that every worker is forked with; a failing constructor marks only its function as faulty.
 
-        So does one of `broken`, which is not called.
+        A function in `broken` is marked as faulty without a call of its constructor.
         """
         for registered in self:
             function = registered.function

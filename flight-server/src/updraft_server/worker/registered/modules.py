@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the modules of `--functions` and collects the functions that stand in them."""
+"""Import of the modules of `--functions`, and collection of the functions in them."""
 
 import importlib
 import sys
@@ -26,13 +26,13 @@ def registered_functions(
     broken: Mapping[Load, str] = MappingProxyType({}),
     running: Running = unnoted,
 ) -> RegisteredFunctions:
-    """What every pool has, and all that the modules define. Of one that cannot be imported the fault is known.
+    """Return the built-in functions, all that the modules define, and the faults of modules that fail to import.
 
     Args:
-        modules: To import.
-        load_timeout_seconds: How long each may take, and each of its functions that says nothing else.
-        broken: What is known to end or to hang the process, with its fault: it is left out.
-        running: Entered with what is loaded while that runs.
+        modules: Names of the modules to import.
+        load_timeout_seconds: Limit for each import, and for each function that sets no limit of its own.
+        broken: Loads that are known to end or hang the process, with their faults; they are skipped.
+        running: Entered with each load while it runs.
     """
     functions = RegisteredFunctions(BUILTIN, load_timeout_seconds)
     for name in modules:
@@ -43,12 +43,12 @@ def registered_functions(
         try:
             with running(load), in_this_process():
                 values = list(vars(importlib.import_module(name)).values())
-        except BaseException as error:  # a panic of a library in Rust is no Exception
+        except BaseException as error:  # a panic of a Rust library is not an Exception
             fault = load.fault(f"{describe(error)}{_place(error)}")
             sys.stderr.write(f"updraft-server: {fault}\n")
             functions.module_faults.append(ModuleFault(name, fault))
             continue
-        # A name that is bound again keeps its place among the others.
+        # Sort by declaration: a name that is bound again keeps its old place in the namespace.
         defined = [value for value in values if isinstance(value, Function)]
         for function in sorted(defined, key=lambda function: function.number):
             functions.add(function)
@@ -57,11 +57,11 @@ def registered_functions(
 
 
 def _place(error: BaseException) -> str:
-    """Where in a module the import failed; empty if Python's import system itself failed."""
+    """Return where in a module the import failed; empty if Python's import system itself failed."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        # A declaration that is refused is the module's mistake.
+        # A refused declaration is the module's mistake, not ours.
         if "importlib" not in frame.filename and not frame.filename.startswith(_DECLARATIONS)
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

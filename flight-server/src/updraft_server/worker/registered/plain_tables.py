@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of table functions in plain Flight, where a result says by itself which row it belongs to.
+"""Replies of table functions over plain Flight, in which each result carries the number of its row.
 
-`updraft.plain_flight` says what such a reply looks like.
+`updraft.plain_flight` defines the format of such a reply.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ _MOST_ROWS = 2**31
 
 
 class NumberedResults:
-    """The replies of one exchange with a table function, in order."""
+    """Replies of one exchange with a table function, in order."""
 
     def __init__(self, results: pa.Schema) -> None:
         self.schema = table_schema(results, numbered=True)
         self._row = 0
 
     def reply(self, results: pa.RecordBatch, row_ends: Sequence[int]) -> pa.RecordBatch:
-        """The results as they travel; `row_ends` as in ReplyMetadata. Raises LimitError."""
+        """Return the results as they travel; `row_ends` as in ReplyMetadata. Raises LimitError."""
         columns = results.columns
         value = columns[0] if len(columns) == 1 else _struct(columns, self.schema.field(1).type)
         return pa.record_batch([self._rows_of(results.num_rows, row_ends), value], schema=self.schema)
 
     def _rows_of(self, results: int, row_ends: Sequence[int]) -> pa.Array:
-        """For each result the number of its row, counted from the first one of the exchange."""
+        """Return for each result the number of its row, counted from the first row of the exchange."""
         first, self._row = self._row, self._row + len(row_ends)
         if self._row >= _MOST_ROWS:
             raise LimitError(f"more than {_MOST_ROWS} rows in one exchange: their numbers have 32 bits")

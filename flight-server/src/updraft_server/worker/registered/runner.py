@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a registered function over an exchange."""
+"""Runner of registered functions over an exchange."""
 
+import contextlib
 import time
 from functools import partial
 from typing import cast
@@ -15,13 +16,29 @@ from updraft.functions.tables import LoadedTable
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import ModelClient
-from updraft_server.worker.model.door import Door
-from updraft_server.worker.registered.batched import run_batched
+from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.registered.plain_tables import NumberedResults
 from updraft_server.worker.registered.requests import Requests
 from updraft_server.worker.replies import FreeRunningReplies, TableReplies
+
+
+def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchange, requests: Requests) -> None:
+    """Send one reply for each request; raises UpdraftError."""
+    function.check(requests.schema)
+    with contextlib.closing(client):
+        # Connect now, so that others who fill a batch wait for these rows.
+        client.connect()
+        if exchange.plain:
+            # A plain client asks for the schema before it looks for a batch, and there may be no batch.
+            exchange.announce(function.result_schema)
+        for batch in requests.checked():
+            sequence = exchange.consumed
+            results = client.call(batch, sequence=sequence) if batch.num_rows else function.no_results()
+            exchange.reply(results, sequence=sequence)
+
 
 _STAGES: dict[int, Stage] = {
     exchange_pb2.AGGREGATE_STAGE_UNSPECIFIED: Stage.WHOLE,
@@ -31,17 +48,21 @@ _STAGES: dict[int, Stage] = {
 
 
 def run_registered(
-    registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, door: Door, max_batch_rows: int
+    registered: RegisteredFunction,
+    assignment: Assignment,
+    exchange: Exchange,
+    model_channel: ModelChannel,
+    max_batch_rows: int,
 ) -> exchange_pb2.Report:
     """Serve the exchange to its end; raises UpdraftError.
 
-    `door` leads to model processes, whose results may have `max_batch_rows`.
+    `model_channel` leads to model processes, whose results may have `max_batch_rows` rows.
     """
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
     if (batched := registered.batched) is not None:
         waiting = partial(exchange.loading, registered.as_load)
-        client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=waiting)
+        client = ModelClient(batched, model_channel, max_batch_rows=max_batch_rows, waiting=waiting)
         run_batched(batched, client, exchange, requests)
     else:
         _run_here(registered, assignment, exchange, requests)
@@ -63,7 +84,7 @@ def _run_here(registered: RegisteredFunction, assignment: Assignment, exchange: 
 
 
 def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests: Requests) -> None:
-    """One reply for each request."""
+    """Send one reply for each request."""
     function = registered.function
     if function.kind is not Kind.ANY:
         function.arguments.check(requests.schema)
@@ -74,7 +95,7 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
 
 
 def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
-    """Any number of replies; all those to a request come before the next one is taken."""
+    """Send any number of replies; all replies to a request come before the next one is taken."""
     registered.function.arguments.check(requests.schema)
     loaded = cast(LoadedTable, registered.load(exchange.loading))
     results = registered.function.result_schema
@@ -93,7 +114,7 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
 
 
 def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
-    """The same for clients that are told nothing beside the results."""
+    """Send results with row numbers in them, for clients that receive nothing beside the results."""
     numbered = NumberedResults(results)
     exchange.announce(numbered.schema)
     replies = FreeRunningReplies(exchange)
@@ -105,16 +126,16 @@ def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Excha
 def _run_aggregate(
     registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests
 ) -> None:
-    """A row for each group, after the last request."""
+    """Send a row for each group, after the last request."""
     if assignment.stage not in _STAGES:
-        raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
+        raise ProtocolError(f"unknown aggregate stage {assignment.stage}")
     call = AggregateCall(_STAGES[assignment.stage], assignment.key_columns, assignment.filtered)
     call.arguments(registered.function, requests.schema)
     loaded = cast(LoadedAggregate, registered.load(exchange.loading))
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
-        # Those that it holds have had no time of their own yet.
+        # The batches that it holds have used none of their own time yet.
         exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
     exchange.clock.allow_for(aggregation.held)
@@ -122,7 +143,7 @@ def _run_aggregate(
 
 
 def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
-    """A plain client asks for the schema before it looks for a batch, of which there may be none."""
+    """Announce the schema to a plain client, which asks for it before it looks for a batch; there may be no batch."""
     if exchange.plain and schema is not None:
         exchange.announce(schema)
 

@@ -183,7 +183,7 @@ class RemoteFile:
 
     def _post(self, message: bytes, *, last: bool = False) -> None:
         if self._closed:
-            raise ValueError("the file was finished or given up before")
+            raise ValueError("the file is already finished or given up")
         self._user = threading.current_thread()
         self._wait(lambda: len(self._outbox) < _OUTBOX_MESSAGES)
         with self._changed:

@@ -64,7 +64,8 @@ class AggregateCall:
             if kinds != [pa.bool_()]:
                 found = f"a column of {kinds[0]}" if kinds else "no column"
                 raise wrong_arguments(
-                    f"function {function.name!r} is called with a filter, but behind the keys is {found}, not of bool"
+                    f"function {function.name!r} is called with a filter, but has {found} after the keys, not one of "
+                    "bool"
                 )
         arguments = function.arguments
         if self.stage is Stage.MERGE:

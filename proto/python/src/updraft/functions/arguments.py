@@ -71,8 +71,8 @@ class Arguments:
             return retyped(column, argument.type)
         except pa.ArrowException as error:
             raise wrong_arguments(
-                f"argument {argument.name!r} of function {self._function!r} is {column.type}, and cannot be made"
-                f" {argument.type}: {error}"
+                f"argument {argument.name!r} of function {self._function!r} is {column.type}, which cannot be "
+                f"converted to {argument.type}: {error}"
             ) from error
 
     def _count(self) -> str:

@@ -95,7 +95,7 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Given(
+        options = _Options(
             name,
             version,
             description,
@@ -157,7 +157,7 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
+        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
 
     @overload
@@ -205,12 +205,12 @@ class FunctionDecorator:
         Raises:
             DeclarationError: A pool cannot run the aggregate as defined.
         """
-        options = _Given(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
+        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
         return _decorated(target, lambda code: _aggregate(code, options.of(code)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Given:
+class _Options:
     """Options given to a decorator."""
 
     name: str
@@ -230,7 +230,7 @@ class _Given:
         try:
             policy = ErrorPolicy(self.on_error)
         except ValueError:
-            raise DeclarationError(f'on_error is "raise", "null" or "struct", not {self.on_error!r}') from None
+            raise DeclarationError(f'on_error has to be "raise", "null" or "struct", not {self.on_error!r}') from None
         return Options(
             self.name or code.__name__,
             self.version,
@@ -258,7 +258,7 @@ def _scalar(code: Any, arguments: Any, result: Any, options: Options) -> Functio
     signature = _signature(code, arguments, what)
     if signature.form is Form.RECORD_BATCH:
         if result is not None and not callable(result):
-            raise DeclarationError(f"{what} takes any columns: result= computes their schema")
+            raise DeclarationError(f"{what} takes any columns: result= has to be a function that computes their schema")
         return Function(code, options, Kind.ANY, signature, result)
     return Function(code, options, Kind.SCALAR, signature, [(_RESULT, _value_of(signature, result, what))])
 
@@ -267,7 +267,7 @@ def _table(code: Any, arguments: Any, result: Any, options: Options) -> Function
     what = f"function {options.name!r}"
     signature = _signature(code, arguments, what)
     if signature.takes_iterator or signature.form not in (Form.ROWS, Form.ARROW):
-        raise DeclarationError(f"{what} gives a table: its arguments are plain values or Arrow columns")
+        raise DeclarationError(f"{what} gives a table: its arguments have to be plain values or Arrow columns")
     if signature.form is Form.ARROW:
         if not isinstance(result, pa.Schema):
             raise DeclarationError(
@@ -276,7 +276,7 @@ def _table(code: Any, arguments: Any, result: Any, options: Options) -> Function
         columns = [(field.name, Hinted(field.type, field.nullable)) for field in result]
         return Function(code, options, Kind.TABLE, signature, columns)
     if result is not None:
-        raise DeclarationError(f"{what} takes plain values: its rows are hinted, as Iterator[T]")
+        raise DeclarationError(f"{what} takes plain values: hint its rows as Iterator[T], and leave result= out")
     row = item_of(signature.result, f"the result of {what}")
     fields = record_fields(row)
     if fields is None:
@@ -292,14 +292,14 @@ def _aggregate(code: Any, options: Options) -> Function[Any, Any]:
     methods: Any = code
     missing = [name for name in _AGGREGATE_METHODS if not callable(getattr(code, name, None))]
     if missing:
-        raise DeclarationError(f"{what} is an aggregate and lacks {', '.join(missing)}")
+        raise DeclarationError(f"{what} is an aggregate but lacks {', '.join(missing)}")
     state = _return_hint(methods.start, f"start of {what}")
     for method in (methods.accumulate, methods.merge):
         if _return_hint(method, f"{method.__name__} of {what}") != state:
             raise DeclarationError(f"{method.__name__} of {what} has to return what start returns, a state")
     signature = declared_signature(methods.accumulate, None, what, skip=2)
     if signature.takes_iterator or signature.is_async or signature.form is Form.RECORD_BATCH:
-        raise DeclarationError(f"accumulate of {what} takes a state, and then columns or plain values")
+        raise DeclarationError(f"accumulate of {what} has to take a state, and then columns or plain values")
     result = hinted(_return_hint(methods.finish, f"finish of {what}"), f"the result of {what}")
     return Function(
         code, options, Kind.AGGREGATE, signature, [(_RESULT, result)], state=hinted(state, f"the state of {what}")
@@ -308,7 +308,7 @@ def _aggregate(code: Any, options: Options) -> Function[Any, Any]:
 
 def _signature(code: Any, arguments: Any, what: str) -> Signature:
     if arguments is not None and not isinstance(arguments, pa.Schema):
-        raise DeclarationError(f"{what}: arguments= is a pyarrow.Schema")
+        raise DeclarationError(f"{what}: arguments= has to be a pyarrow.Schema")
     if not inspect.isclass(code):
         return declared_signature(code, arguments, what)
     if "__call__" not in dir(code) or not inspect.isfunction(code.__call__):
@@ -323,12 +323,12 @@ def _value_of(signature: Signature, result: Any, what: str) -> Hinted:
     if isinstance(result, pa.DataType):
         return Hinted(result, nullable=True)
     if result is not None:
-        raise DeclarationError(f"{what}: result= is a pyarrow.DataType or pyarrow.Field")
+        raise DeclarationError(f"{what}: result= has to be a pyarrow.DataType or pyarrow.Field")
     if signature.result is inspect.Parameter.empty:
-        raise DeclarationError(f"{what} has no hint of its result")
+        raise DeclarationError(f"{what} has no hint for its result")
     form, hint = form_of(signature.result)
     if form is not signature.form:
-        raise DeclarationError(f"{what} takes {signature.form.value} and returns {form.value}: it has to be one form")
+        raise DeclarationError(f"{what} takes {signature.form.value} and returns {form.value}: use one form for both")
     value = hinted(hint, f"the result of {what}")
     if form is Form.NUMPY:
         check_numpy(value, f"the result of {what}")
@@ -341,5 +341,5 @@ def _return_hint(method: Any, what: str) -> Any:
     except NameError as error:
         raise DeclarationError(f"{what} has a hint that cannot be resolved: {error}") from error
     if hint is None:
-        raise DeclarationError(f"{what} has no hint of what it returns")
+        raise DeclarationError(f"{what} has no hint for its result")
     return hint

@@ -181,7 +181,9 @@ class Function(Generic[_P, _R]):
         except BaseException as error:
             raise raised(error) from error
         if not isinstance(schema, pa.Schema):
-            raise wrong_result(f"result= of function {self.name!r} gave no pyarrow.Schema: {type(schema).__name__}")
+            raise wrong_result(
+                f"result= of function {self.name!r} returned {type(schema).__name__}, not a pyarrow.Schema"
+            )
         return schema
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -201,13 +203,15 @@ class Function(Generic[_P, _R]):
         what = f"function {self.name!r}"
         simple = self.kind is Kind.SCALAR and not self.signature.takes_iterator
         if self.on_error is not ErrorPolicy.RAISE and not simple:
-            raise DeclarationError(f'{what}: on_error="{self.on_error.value}" is for functions that give a value a row')
+            raise DeclarationError(
+                f'{what}: on_error="{self.on_error.value}" is for functions that return one value per row'
+            )
         if self.batching is not None and self.load_timeout_seconds is not None:
-            raise DeclarationError(f"{what} is batched: its load_timeout_seconds is that of Batching")
+            raise DeclarationError(f"{what} is batched: set load_timeout_seconds of Batching instead")
         if self.batching is not None and (not simple or self.signature.is_async):
-            raise DeclarationError(f"{what}: batching is for functions that give a value a row, and not async")
+            raise DeclarationError(f"{what}: batching is for functions that return one value per row and are not async")
         if self.signature.is_async and self.kind is not Kind.SCALAR:
-            raise DeclarationError(f"{what} is async: only functions that give a value a row can be")
+            raise DeclarationError(f"{what} is async: only functions that return one value per row can be")
         if self.signature.form is Form.RECORD_BATCH and self.kind is not Kind.ANY:
             raise DeclarationError(f"{what} takes batches of any columns: its arguments need hints")
         columns = [*((argument.name, argument.value) for argument in self.signature.arguments), *self.results]
@@ -224,9 +228,11 @@ class Function(Generic[_P, _R]):
         if self.batching is not None and self.loads_in == "zygote":
             raise DeclarationError(f'{what} is batched, and its own process loads it: leave load="zygote" out')
         if not self.is_class and self.loads_in == "zygote":
-            raise DeclarationError(f'{what} is no class, and nothing to load: make it one, or leave load="zygote" out')
+            raise DeclarationError(
+                f'{what} is not a class, so there is nothing to load: make it a class, or leave load="zygote" out'
+            )
         if not self.is_class and self.load_timeout_seconds is not None:
-            raise DeclarationError(f"{what} is no class: make it one, or leave load_timeout_seconds out")
+            raise DeclarationError(f"{what} is not a class: make it one, or leave load_timeout_seconds out")
         if options.concurrency is not None and not self.signature.is_async:
             raise DeclarationError(f"{what} is not async: make it async, or leave concurrency out")
         if options.concurrency is not None and self.signature.form is not Form.ROWS:
@@ -244,14 +250,18 @@ def _check(options: Options) -> None:
     parts = options.name.split(".")
     if not all(parts) or not set(options.name) <= _NAME_CHARACTERS:
         raise DeclarationError(
-            f"the name {options.name!r} of a function has to be of letters, digits and _, with dots between namespaces"
+            f"the name {options.name!r} of a function has to consist of letters, digits and _, with dots between "
+            "namespaces"
         )
     if not options.version or "@" in options.version or options.version.split() != [options.version]:
         raise DeclarationError(
-            f"the version {options.version!r} of function {options.name!r} cannot be written behind @"
+            f"the version {options.version!r} of function {options.name!r} cannot follow @: use text without @ or "
+            "spaces"
         )
     if options.loads_in not in ("worker", "zygote"):
-        raise DeclarationError(f'load of function {options.name!r} is "worker" or "zygote", not {options.loads_in!r}')
+        raise DeclarationError(
+            f'load of function {options.name!r} has to be "worker" or "zygote", not {options.loads_in!r}'
+        )
     if options.concurrency is not None and options.concurrency < 1:
         raise DeclarationError(f"concurrency of function {options.name!r} has to be at least 1")
     if options.load_timeout_seconds is not None and not 0 <= options.load_timeout_seconds < math.inf:

@@ -57,7 +57,7 @@ class Hinted:
 def hinted(hint: Any, what: str) -> Hinted:
     """Return the Arrow type of a hint; raise DeclarationError if it has none. `what` names the hint's place."""
     if hint in (None, types.NoneType):
-        raise DeclarationError(f"{what} is None: say of what type it is when it is not null")
+        raise DeclarationError(f"{what} is hinted as None: name the type of its values that are not null")
     if get_origin(hint) in (Union, types.UnionType):
         return _union(hint, what)
     if get_origin(hint) is Annotated:
@@ -66,7 +66,7 @@ def hinted(hint: Any, what: str) -> Hinted:
         if hint in _PLAIN:
             return Hinted(_PLAIN[hint])
     except TypeError:
-        raise DeclarationError(f"{what} has a hint that is no type: {hint!r}") from None
+        raise DeclarationError(f"{what} has a hint that is not a type: {hint!r}") from None
     if get_origin(hint) is list:
         return _list(hint, what)
     if get_origin(hint) is dict:
@@ -93,7 +93,7 @@ def record_fields(hint: Any) -> dict[str, Any] | None:
 def _union(hint: Any, what: str) -> Hinted:
     members = [member for member in get_args(hint) if member is not types.NoneType]
     if len(members) != 1:
-        raise DeclarationError(f"{what} has the hint {_text(hint)}: a value has one type, and may be None beside it")
+        raise DeclarationError(f"{what} has the hint {_text(hint)}: use one type, or one type and None")
     member = hinted(members[0], what)
     return Hinted(
         member.type,

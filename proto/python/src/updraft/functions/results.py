@@ -49,7 +49,9 @@ class ResultColumn:
         except Exception as error:
             # Reading a value may run the author's code, such as a property.
             place = _place_of_unfit(values, self._column)
-            raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}{place}") from error
+            raise wrong_result(
+                f"{self._what} returned a value that does not fit {self._value.type}: {error}{place}"
+            ) from error
         return self._without_nulls(column)
 
     def _column(self, values: Sequence[Any]) -> pa.Array:
@@ -75,7 +77,9 @@ class ResultColumn:
             return retyped(self._without_nulls(same), wanted)
         except (TypeError, pa.ArrowException) as error:
             place = _place_of_unfit(array, self._cast)
-            raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}{place}") from error
+            raise wrong_result(
+                f"{self._what} returned {array.type}, which does not fit {wanted}: {error}{place}"
+            ) from error
 
     def _cast(self, array: pa.Array) -> pa.Array:
         check_narrowing(array, self._value.type)
@@ -143,7 +147,7 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
     except Exception as error:
         # Comparing a value may run the author's code.
         place = _place_of_unfit(listed, column)
-        raise wrong_result(f"{what} returned what is no {value.type}: {error}{place}") from error
+        raise wrong_result(f"{what} returned a value that does not fit {value.type}: {error}{place}") from error
 
 
 def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:

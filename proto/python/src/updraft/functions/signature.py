@@ -72,7 +72,7 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
         if parameter.kind in _VARIADIC:
             raise DeclarationError(f"{what} takes *{parameter.name}: each argument needs a name and a hint")
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            raise DeclarationError(f"{what} takes {parameter.name!r} by keyword alone: arguments are positional")
+            raise DeclarationError(f"{what} takes {parameter.name!r} by keyword only: arguments are positional")
     result = hints.get("return", inspect.Parameter.empty)
     if arguments is not None:
         _check_names(parameters, arguments, what)
@@ -91,7 +91,9 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
     if not hinted_as:
         form = FORMS.get(get_origin(result), Form.ROWS)
         if form is not Form.ROWS:
-            raise DeclarationError(f"{what} has no argument: how many values its result has is nowhere said")
+            raise DeclarationError(
+                f"{what} has no arguments, so nothing says how many values its result has: take at least one argument"
+            )
     read = [
         _argument(parameter.name, value, parameter.default, what)
         for (parameter, _), value in zip(hinted_as, values, strict=True)
@@ -114,7 +116,7 @@ def item_of(hint: Any, what: str) -> Any:
 
 def _iterator(parameter: inspect.Parameter, item: Any, *, is_async: bool, result: Any, what: str) -> Signature:
     if is_async:
-        raise DeclarationError(f"{what} takes an iterator and is async: it can be one of them")
+        raise DeclarationError(f"{what} takes an iterator and is async: it can be only one of the two")
     hints = get_args(item) if get_origin(item) is tuple else (item,)
     names = (
         [parameter.name] if len(hints) == 1 else [f"{parameter.name}_{number}" for number in range(1, len(hints) + 1)]
@@ -197,7 +199,7 @@ def _argument(name: str, value: Hinted, default: Any, what: str) -> Argument:
     try:
         column = to_column([plain], value.type)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DeclarationError(f"{where} is no {value.type}: {default!r} ({error})") from error
+        raise DeclarationError(f"{where} does not fit {value.type}: {default!r} ({error})") from error
     if null := forbidden_null(column, value.field(name)):
         raise DeclarationError(f"{where} is null at {null}: hint it as T | None")
     return Argument(name, value, default)
@@ -206,5 +208,5 @@ def _argument(name: str, value: Hinted, default: Any, what: str) -> Argument:
 def _distinct(arguments: Sequence[Argument], what: str) -> Sequence[Argument]:
     names = [argument.name for argument in arguments]
     if len(set(names)) < len(names):
-        raise DeclarationError(f"{what} has two arguments of one name: {names}")
+        raise DeclarationError(f"{what} has two arguments of the same name: {names}")
     return tuple(arguments)

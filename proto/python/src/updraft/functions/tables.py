@@ -111,10 +111,10 @@ class LoadedTable:
         """Check a batch that the author's code returned and convert it to the declared schema."""
         what = f"function {self._function.name!r}"
         if not isinstance(returned, pa.RecordBatch):
-            raise wrong_result(f"{what} must give pyarrow.RecordBatches, not {type(returned).__name__}")
+            raise wrong_result(f"{what} must return pyarrow.RecordBatches, not {type(returned).__name__}")
         names = [result.field.name for result in self._results]
         if returned.schema.names != names:
-            raise wrong_result(f"{what} gave the columns {returned.schema.names}, but has declared {names}")
+            raise wrong_result(f"{what} returned the columns {returned.schema.names}, but has declared {names}")
         columns = [
             result.of_column(column, returned.num_rows)
             for result, column in zip(self._results, returned.columns, strict=True)
@@ -135,7 +135,7 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
         for row in rows:
             if not isinstance(row, expected):
                 raise wrong_result(
-                    f"function {function.name!r} gave a row that is no {record.__name__} but {type(row).__name__}"
+                    f"function {function.name!r} returned a row of type {type(row).__name__}, not {record.__name__}"
                 )
         try:
             if is_dict:
@@ -143,8 +143,8 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
             return [[getattr(row, name) for row in rows] for name in names]
         except Exception as error:
             if is_dict and isinstance(error, KeyError):
-                raise wrong_result(f"function {function.name!r} gave a row without {error}") from error
+                raise wrong_result(f"function {function.name!r} returned a row without {error}") from error
             # An attribute may be a property, which runs the author's code.
-            raise wrong_result(f"function {function.name!r} gave a row that cannot be read: {error}") from error
+            raise wrong_result(f"function {function.name!r} returned a row that cannot be read: {error}") from error
 
     return read

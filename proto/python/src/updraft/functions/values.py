@@ -84,7 +84,7 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
     classes = set(map(type, values)) - {type(None)}
     for cls in classes:
         if not _fits(cls, kind):
-            raise TypeError(f"a value of type {cls.__name__} is no {kind}")
+            raise TypeError(f"a value of type {cls.__name__} does not fit {kind}")
     if kinds.is_timestamp(kind) or kinds.is_time(kind):
         _check_zones(values, kind)
     if kinds.is_timestamp(kind) or kinds.is_time(kind) or kinds.is_duration(kind):
@@ -112,11 +112,11 @@ def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
     numbers = numbers.cast(pa.float64(), safe=False)
     too_large = numbers.filter(pc.and_(pc.is_finite(numbers), pc.greater_equal(pc.abs(numbers), _INFINITE_FROM[kind])))
     if len(too_large):
-        raise TypeError(f"a number as large as {too_large[0].as_py()!r} is no {kind}: declare a wider type")
+        raise TypeError(f"a number as large as {too_large[0].as_py()!r} does not fit {kind}: declare a wider type")
     if is_integer and kinds.is_float16(kind):
         rounded = numbers.filter(pc.not_equal(numbers, numbers.cast(kind).cast(pa.float64())))
         if len(rounded):
-            raise TypeError(f"the integer {rounded[0].as_py():.0f} is no {kind}: declare a wider type")
+            raise TypeError(f"the integer {rounded[0].as_py():.0f} does not fit {kind}: declare a wider type")
 
 
 def _has_infinity(numbers: pa.Array) -> bool:
@@ -168,7 +168,7 @@ def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
         if isinstance(value, _ZONED_TIMES) and (value.tzinfo is not None) is not has_zone:
             what = "datetime" if isinstance(value, datetime.datetime) else "time"
             zone = "without a time zone" if has_zone else "with a time zone"
-            raise TypeError(f"a {what} {zone} is no {kind}: {value!r}")
+            raise TypeError(f"a {what} {zone} does not fit {kind}: {value!r}")
 
 
 def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) -> None:
@@ -185,7 +185,7 @@ def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) 
         if nanoseconds or microseconds % _UNIT_MICROSECONDS[kind.unit]:
             unit = "ns" if nanoseconds else "us" if microseconds % 1000 else "ms"
             raise TypeError(
-                f"a time with parts of a {_UNITS[kind.unit]} is no {kind}: {value!r}; "
+                f"a time with parts of a {_UNITS[kind.unit]} does not fit {kind}: {value!r}; "
                 f"round it, or declare a finer unit: {_in_unit(kind, unit)}"
             )
 

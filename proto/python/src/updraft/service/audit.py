@@ -109,7 +109,7 @@ class Audit:
                 reason = self._file.failure or f"no answer within {_WRITE_TIMEOUT_SECONDS:g} seconds"
         if reason:
             raise PoolUnavailableError(
-                f"this {self._service} does nothing that it cannot record, and its audit log cannot be written "
+                f"this {self._service} refuses work that it cannot record, and it cannot write its audit log "
                 f"({reason}): try another one, or ask its operator (--audit-file, --audit-failure)",
                 retry_after_milliseconds=_RETRY_AFTER_MILLISECONDS,
             )

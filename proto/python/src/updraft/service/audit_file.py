@@ -134,4 +134,4 @@ def _wait_for_room(descriptor: int) -> None:
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
     if not room.poll(_UNREAD_MILLISECONDS):
-        raise TimeoutError("nobody reads it")
+        raise TimeoutError("it has no reader")

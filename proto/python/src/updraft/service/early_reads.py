@@ -91,7 +91,7 @@ class EarlyReads:
         """Add a gauge of the open reads."""
         metrics.watch(
             f"{metrics.prefix}_early_reads",
-            "Messages being read of exchanges that have no place in the queue yet.",
+            "Messages being read for exchanges that are not in the queue yet.",
             lambda: len(self._open),
         )
 
@@ -144,7 +144,7 @@ class EarlyReads:
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
         if not refused:
             return
-        _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))
+        _log.warning("incoming messages take too much memory: refusing their clients", clients=len(refused))
         for patience in refused:
             patience.reschedule(asyncio.get_running_loop().time())
 

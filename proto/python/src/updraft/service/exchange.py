@@ -96,7 +96,7 @@ async def first_message(call: Call, limits: MessageLimits) -> FlightFields:
     """
     fields = await _message(call, limits)
     if not fields.descriptor:
-        raise ProtocolError("the first message has no flight descriptor: nothing says what to do")
+        raise ProtocolError("the first message has no flight descriptor: send one that says what to do")
     return fields
 
 
@@ -145,8 +145,8 @@ def parse_metadata(kind: type[Parsed], encoded: bytes | memoryview) -> Parsed:
     """Parse the app_metadata of a message; raise ProtocolError if malformed, LimitError if too long to be parsed."""
     if len(encoded) > _MAX_METADATA_BYTES:
         raise LimitError(
-            f"the app_metadata of a message has {len(encoded)} bytes, the limit is {_MAX_METADATA_BYTES} where it is "
-            "not that of a pool's batch"
+            f"the app_metadata of a message has {len(encoded)} bytes, the limit is {_MAX_METADATA_BYTES} for all but "
+            "batches sent to a pool"
         )
     return parse_message(kind, encoded, f"the app_metadata of a message is not {kind.DESCRIPTOR.name}")
 
@@ -229,4 +229,4 @@ async def send_last(sending: Awaitable[None]) -> None:
         async with asyncio.timeout(LAST_MESSAGE_TIMEOUT_SECONDS):
             await sending
     except TimeoutError:
-        _log.warning("the client does not read: it gets the error's status alone")
+        _log.warning("the client does not read: it gets only the error's status")

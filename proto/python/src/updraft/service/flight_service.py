@@ -31,7 +31,7 @@ from updraft.errors import (
 )
 from updraft.protocol import DATABEND_TENANT_HEADER, TENANT_HEADER
 from updraft.service.audit import NO_RECORD, Audit, CallRecord
-from updraft.service.door import Door, certificate_names
+from updraft.service.authenticator import Authenticator, certificate_names
 from updraft.service.early_reads import EarlyReads
 from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.lifecycle import Event, Lifecycle
@@ -40,7 +40,9 @@ FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
 WHOAMI_ACTION = "updraft.whoami"
-_WHOAMI_DOC = "As whom this service knows the caller, as a JSON object: identity, tenant, scopes, roots, expires."
+_WHOAMI_DOC = (
+    "The caller's identity as this service sees it, as a JSON object: identity, tenant, scopes, roots, expires."
+)
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
 """Limit for the body of an action. The longest is a file's command, sent to ask a writer whether it would open it."""
@@ -215,14 +217,14 @@ def _may(identity: Identity, action: Action) -> bool:
 
 
 def flight_handler(
-    service: FlightService, door: Door, audit: Audit, *, request_timeout_seconds: float
+    service: FlightService, authenticator: Authenticator, audit: Audit, *, request_timeout_seconds: float
 ) -> grpc.GenericRpcHandler:
-    """Return the gRPC handler of `service`, which authenticates callers with `door`.
+    """Return the gRPC handler of `service`, which authenticates callers with `authenticator`.
 
     Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, which is the same on the wire:
     for a unary method gRPC would receive the request, whatever its size, before the caller could be authenticated.
     """
-    adapter = _Adapter(service, door, audit, request_timeout_seconds)
+    adapter = _Adapter(service, authenticator, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
         FLIGHT_SERVICE_NAME,
         {
@@ -238,9 +240,11 @@ def flight_handler(
 class _Adapter:
     """gRPC methods of a service, one coroutine each."""
 
-    def __init__(self, service: FlightService, door: Door, audit: Audit, request_timeout_seconds: float) -> None:
+    def __init__(
+        self, service: FlightService, authenticator: Authenticator, audit: Audit, request_timeout_seconds: float
+    ) -> None:
         self._service = service
-        self._door = door
+        self._authenticator = authenticator
         self._audit = audit
         self._request_timeout_seconds = request_timeout_seconds
 
@@ -322,7 +326,7 @@ class _Adapter:
                 raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())
         authorization = str(dict(headers).get(_AUTHORIZATION, ""))
-        return await self._door.identify(authorization, names, waited_seconds=waited_seconds)
+        return await self._authenticator.identify(authorization, names, waited_seconds=waited_seconds)
 
 
 @asynccontextmanager

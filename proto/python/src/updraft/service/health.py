@@ -110,7 +110,9 @@ class _Methods:
                 finally:
                     self._watches.pop(patience, None)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch: ask again")
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, "too many clients watch the health of this service: watch again"
+            )
 
     def _make_room(self) -> None:
         if len(self._watches) >= MOST_WATCHES:
@@ -124,12 +126,15 @@ class _Methods:
             async with asyncio.timeout(_QUESTION_SECONDS):
                 encoded = await self._read(context)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no question came")
+            await context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"no request within {_QUESTION_SECONDS:g} seconds of the call's start",
+            )
         except UpdraftError as error:
             await context.abort(grpc.StatusCode[error.code], error.status_message())
         if encoded is None or len(encoded) > MAX_QUESTION_BYTES:
             await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, f"expected a question of at most {MAX_QUESTION_BYTES} bytes"
+                grpc.StatusCode.INVALID_ARGUMENT, f"expected a request of at most {MAX_QUESTION_BYTES} bytes"
             )
         try:
             return health_pb2.HealthCheckRequest.FromString(encoded)

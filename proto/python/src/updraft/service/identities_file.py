@@ -79,7 +79,9 @@ def _safe_url(url: str) -> str:
     if parts.username is not None or not parts.hostname:
         raise ValueError("expected https://host/path")
     if parts.scheme != "https" and (parts.scheme, parts.hostname in _THIS_MACHINE) != ("http", True):
-        raise ValueError("expected https, or http to this machine: whoever answers says whose tokens count")
+        raise ValueError(
+            "expected https, or http to this machine: the server that answers decides whose tokens are valid"
+        )
     return url
 
 

@@ -141,7 +141,7 @@ class IssuedTokens:
         try:
             found = jwt.decode_complete(token, options={"verify_signature": False})
         except _UNREADABLE:
-            raise self._unknown("it is no JSON Web Token") from None
+            raise self._unknown("it is not a JSON Web Token") from None
         kid = found["header"].get("kid")
         claimed = found["payload"].get("iss")
         for issuer in self._issuers:

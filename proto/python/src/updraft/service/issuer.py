@@ -96,12 +96,12 @@ class Issuer:
             return next(iter(self.tenants))
         claim = ".".join(self.tenant_claim)
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
-            raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a text")
+            raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a string")
         # JSON may contain lone surrogates, which cannot be encoded elsewhere; they are not printable.
         if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
             raise PermissionDeniedError(
-                f"the token names no tenant: its claim {claim!r} has to be a text of at most "
-                f"{_MAX_NAME_CHARACTERS} characters, none of them for control"
+                f"the token names no tenant: its claim {claim!r} has to be a string of at most "
+                f"{_MAX_NAME_CHARACTERS} printable characters"
             )
         if tenant not in self.tenants and ANY_TENANT not in self.tenants:
             raise PermissionDeniedError(f"a token of this issuer cannot act for the tenant {tenant!r}")
@@ -115,7 +115,7 @@ class Issuer:
             found = next((tenant for pattern, tenant in ranked if _fits(subject, pattern)), "")
         if not found:
             raise PermissionDeniedError(
-                "the token is of a subject that has no tenant here: tenants_of_subjects of its issuer does not name it"
+                "the token's subject has no tenant here: tenants_of_subjects of its issuer does not name the subject"
             )
         return found
 

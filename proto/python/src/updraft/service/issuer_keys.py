@@ -214,7 +214,7 @@ class UrlKeys:
     def _report(self, problem: str) -> None:
         if not self._problem:
             _log.error(
-                "keys of an issuer cannot be fetched: the last good ones serve for an hour",
+                "keys of an issuer cannot be fetched: the last good ones stay valid for an hour",
                 url=self._url,
                 reason=problem,
             )
@@ -239,7 +239,7 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
     direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
     context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
     headers = [] if token_file is None else [("Authorization", f"Bearer {_token_in(token_file)}")]
-    content, problem = b"", f"not whole within {FETCH_SECONDS} s"
+    content, problem = b"", f"incomplete after {FETCH_SECONDS} s"
     with contextlib.closing(_Deadline(FETCH_SECONDS)) as deadline:
         opener = urllib.request.build_opener(_NoRedirects, *deadline.handlers(context), *direct)
         opener.addheaders.extend(headers)

@@ -18,9 +18,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
-from updraft.service.certificate_expiry import EXPIRY, EXPIRY_DOC, expiry_timestamp_seconds
+from updraft.service.authenticator import Authenticator
 from updraft.service.descriptors import allow_all_descriptors, most_connections
-from updraft.service.door import Door
 from updraft.service.exchange import FIRST_MESSAGE_TIMEOUT_SECONDS
 from updraft.service.flight_service import Call, FlightService, flight_handler
 from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
@@ -28,7 +27,7 @@ from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
 from updraft.service.metrics import Metrics
 from updraft.service.observers import Observers
-from updraft.service.security import server_credentials
+from updraft.service.security import EXPIRY, EXPIRY_DOC, expiry_timestamp_seconds, server_credentials
 from updraft.service.tenants import NO_CAPS, TenantCaps
 from updraft.service.web import WebPages, serve_pages
 
@@ -99,11 +98,11 @@ class Listeners:
         self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
         self._flight: grpc.aio.Server | None = None
-        self._door: Door | None = None
+        self._authenticator: Authenticator | None = None
 
     def caps_of(self, tenant: str) -> TenantCaps:
         """Return the caps of a tenant; there are none before the listeners have started."""
-        return self._door.caps_of(tenant) if self._door is not None else NO_CAPS
+        return self._authenticator.caps_of(tenant) if self._authenticator is not None else NO_CAPS
 
     async def start(self, metrics: Metrics) -> None:
         """Start all listeners; raise ListenError or SecurityError. After an error, `close` ends those that started."""
@@ -132,14 +131,14 @@ class Listeners:
 
     async def _start_flight(self) -> None:
         settings = self._settings
-        self._door = door = Door(settings.token_file, settings.identities_file)
-        self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
+        self._authenticator = authenticator = Authenticator(settings.token_file, settings.identities_file)
+        self._stack.callback(asyncio.create_task(_keep_watching(authenticator)).cancel)
         early_reads = self._service.early_reads
         self._flight = server = self._server(
             _flight_options(settings), lambda context: early_reads.read(Call(context, STRANGER))
         )
         handler = flight_handler(
-            self._service, door, self._audit, request_timeout_seconds=FIRST_MESSAGE_TIMEOUT_SECONDS
+            self._service, authenticator, self._audit, request_timeout_seconds=FIRST_MESSAGE_TIMEOUT_SECONDS
         )
         server.add_generic_rpc_handlers((handler,))
         if settings.listen_address is not None:
@@ -164,14 +163,14 @@ class Listeners:
     def _show_in(self, metrics: Metrics) -> None:
         """Add metrics of the process and of the service's callers."""
         ProcessCollector(registry=metrics.registry)
-        refused = "Calls whose credentials prove nothing: no token, one that is wrong or has expired."
+        refused = "Calls without valid credentials: no token, a wrong one or an expired one."
         metrics.count_by_label("updraft_calls_refused", refused, "reason", self._refused)
         certificate = self._settings.tls_certificate_file
         if certificate is not None:
             metrics.watch(EXPIRY, EXPIRY_DOC, partial(expiry_timestamp_seconds, certificate))
 
     def _refused(self) -> dict[str, int]:
-        return {"unauthenticated": self._door.refused if self._door is not None else 0}
+        return {"unauthenticated": self._authenticator.refused if self._authenticator is not None else 0}
 
     def _start_metrics(self, registry: CollectorRegistry) -> None:
         address = self._settings.metrics_address
@@ -197,11 +196,11 @@ class Listeners:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
 
 
-async def _keep_watching(door: Door) -> None:
+async def _keep_watching(authenticator: Authenticator) -> None:
     """Check the credential files even while the service is idle, so that the log reports an unusable one promptly."""
     while True:
         await asyncio.sleep(_DOOR_LOOK_SECONDS)
-        door.refresh()
+        authenticator.refresh()
 
 
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
@@ -256,7 +255,7 @@ def _bind_failure(address: TcpAddress) -> str:
             probe.bind(place)
     except OSError as error:
         return f"{error.strerror}: choose another address or port"
-    return "gRPC refused it"
+    return "gRPC refused the address"
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:

@@ -27,7 +27,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 def _checked_collector(text: str) -> str:
     url = urlsplit(text)
     if text and (url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/")):
-        raise ValueError(f"{text!r} is no collector: expected http://host:port or https://host:port")
+        raise ValueError(f"{text!r} is not the address of a collector: expected http://host:port or https://host:port")
     return text
 
 

@@ -57,7 +57,7 @@ class Caps:
         """Add the counter of refusals."""
         metrics.count_by_label(
             f"{metrics.prefix}_tenant_cap_refusals",
-            "Refusals because a tenant would have had more than its cap, by cap.",
+            "Refusals that kept a tenant within its cap, by cap.",
             "cap",
             lambda: self.refusals,
         )
@@ -73,7 +73,7 @@ class Caps:
         limit = getattr(self.of(tenant), cap)
         return (
             f"the tenant {tenant!r} has {used} {_UNITS[cap]} and wants {more} more, its cap is {limit}: retry when "
-            f"some of its own have ended, or raise {cap} of its [[tenant]] in the service's identities file"
+            f"some of its own work has ended, or raise {cap} of its [[tenant]] in the service's identities file"
         )
 
 

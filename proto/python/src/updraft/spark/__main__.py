@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     for option, value in (("--endpoint", options.endpoint), ("--writer-endpoint", options.writer_endpoint)):
         if value and not value.startswith(_SCHEMES):
-            sys.stderr.write(f"updraft.spark: {option}: {value!r} begins with none of {', '.join(_SCHEMES)}\n")
+            sys.stderr.write(f"updraft.spark: {option}: {value!r} does not begin with any of {', '.join(_SCHEMES)}\n")
             return 1
     if options.endpoint == _PLACEHOLDER:
         sys.stderr.write(f"updraft.spark: {_PLACEHOLDER} is a placeholder: name your pool with --endpoint\n")

@@ -66,7 +66,7 @@ class LocalService:
         self._owner = os.getpid()
         module = distribution.replace("-", "_")
         if sys.platform != "linux":
-            raise LocalServiceError(f"a {noun} runs on Linux alone: start this program in a container or a VM")
+            raise LocalServiceError(f"a {noun} runs only on Linux: start this program in a container or a VM")
         if importlib.util.find_spec(module) is None:
             raise LocalServiceError(f"{distribution} is not installed here: pip install updraft-spark")
         self._directory = _directory(noun)

@@ -30,7 +30,7 @@ class LoadedFunction:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Load a function; raise whatever its constructor or `warm_up` raises, or TypeError if it is not registered."""
         if not isinstance(function, Function):
-            raise TypeError(f"{function!r} is no registered function: decorate it with @function")
+            raise TypeError(f"{function!r} is not a registered function: decorate it with @function")
         self._function: Function[..., Any] = function
         self._loaded = loaded(function)
         self._loaded.warm_up()

@@ -3,7 +3,7 @@
 const wanted = document.querySelector("#refresh");
 const trouble = document.querySelector("#trouble");
 
-// A reader who has marked text, or looks at another tab, keeps what is there.
+// Do not refresh while the reader has selected text or looks at another tab.
 const isAway = () => !wanted.checked || document.hidden || !getSelection().isCollapsed;
 
 async function refresh() {

@@ -89,7 +89,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
       throw new IllegalStateException(e);
     } finally {
       if (!listener.end.isDone()) {
-        call.cancel("nobody waits for the answer", null);
+        call.cancel("the caller stopped waiting for the answer", null);
       }
     }
   }

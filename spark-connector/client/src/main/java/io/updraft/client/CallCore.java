@@ -23,7 +23,7 @@ abstract class CallCore {
     long startedNanos();
 
     /** Return what is known of the call's endpoint. */
-    Reach reach();
+    Reachability reach();
 
     /** Return text to append to the reason if the call could not connect; may be empty. */
     String explanation();

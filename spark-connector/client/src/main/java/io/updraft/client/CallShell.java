@@ -91,7 +91,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Start a call that replaces the lost one. */
   final void startCall() {
     if (call != null) {
-      call.leave("another call takes its place");
+      call.leave("replaced by a new call");
     }
     if (!token.renew()) {
       locked(core::tokenUnchanged);
@@ -192,7 +192,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
 
   /** Wait, at most this long, for a condition after the outcome is known; only under the lock. */
   final void awaitAfterwards(BooleanSupplier found, long milliseconds) {
-    Patience.await(found, milliseconds, changed::awaitNanos);
+    BoundedWait.await(found, milliseconds, changed::awaitNanos);
   }
 
   /** Start the replacement of a lost call if its time has come. */
@@ -220,7 +220,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
     locked(core::close);
     if (call != null) {
-      call.close("the task closed it");
+      call.close("closed by the task");
     }
     wire.close();
     wire.awaitEmpty(CLOSE_MILLISECONDS);

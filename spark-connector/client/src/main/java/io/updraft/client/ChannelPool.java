@@ -76,7 +76,7 @@ final class ChannelPool {
       ClientOptions options, String task, Function<ChannelPool, SharedChannel> choice) {
     List<InetAddress> addresses = addresses(options.endpoint());
     closeAllBut(options.endpoint(), addresses);
-    Reach reach = reach(options, addresses);
+    Reachability reach = reach(options, addresses);
     if (addresses.size() < 2) {
       return new Connection(to(options, null, choice), null, reach);
     }
@@ -97,16 +97,16 @@ final class ChannelPool {
     ANSWERED.add(Known.of(options));
   }
 
-  private static Reach reach(ClientOptions options, List<InetAddress> addresses) {
+  private static Reachability reach(ClientOptions options, List<InetAddress> addresses) {
     if (ANSWERED.contains(Known.of(options))) {
-      return Reach.ANSWERED;
+      return Reachability.ANSWERED;
     }
     Endpoint endpoint = options.endpoint();
     boolean resolved =
         endpoint.transport() == Endpoint.Transport.UNIX
             ? Files.isDirectory(Path.of(endpoint.path()).toAbsolutePath().getParent())
             : !addresses.isEmpty();
-    return resolved ? Reach.RESOLVED : Reach.UNRESOLVED;
+    return resolved ? Reachability.RESOLVED : Reachability.UNRESOLVED;
   }
 
   private static synchronized SharedChannel to(
@@ -225,7 +225,7 @@ final class ChannelPool {
    * @param place the chosen pod; null if the endpoint's name is enough
    * @param reach what was known of the endpoint when the connection was requested
    */
-  record Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
+  record Connection(SharedChannel shared, Replicas.Place place, Reachability reach) {
     ManagedChannel channel() {
       return shared.channel;
     }

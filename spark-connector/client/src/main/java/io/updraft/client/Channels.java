@@ -151,7 +151,7 @@ final class Channels {
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
     } catch (SSLException e) {
       throw new IllegalArgumentException(
-          "TLS cannot be used for " + options.endpoint() + ": " + e.getMessage(), e);
+          "cannot set up TLS for " + options.endpoint() + ": " + e.getMessage(), e);
     }
   }
 

@@ -77,7 +77,7 @@ final class Circuit {
    */
   synchronized String explanation() {
     return isOpen()
-        ? "; the circuit is open after %d attempts to connect, and the tasks of this JVM share the next"
+        ? "; the circuit is open after %d attempts to connect, so the tasks of this JVM share the next one"
             .formatted(attempts)
         : "";
   }

@@ -107,7 +107,7 @@ final class CreditWindow implements AutoCloseable {
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(
-          "the writer gave credit up to batch %d after %d, of %d asked for"
+          "the writer gave credit up to batch %d, expected %d to %d"
               .formatted(number, credit, asked));
     }
     credit = Math.max(credit, number);
@@ -120,7 +120,8 @@ final class CreditWindow implements AutoCloseable {
   void takeStored(long number) throws MalformedReplyException {
     if (number > sent) {
       throw new MalformedReplyException(
-          "the writer has stored batch %d of %d that were sent".formatted(number, sent));
+          "the writer reported batch %d as stored, but the task has sent %d"
+              .formatted(number, sent));
     }
     stored = Math.max(stored, number);
   }

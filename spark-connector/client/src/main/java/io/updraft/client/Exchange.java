@@ -122,7 +122,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     if (rows != batch.getLength()) {
       batch.close();
       throw new IllegalArgumentException(
-          "a batch of " + batch.getLength() + " rows announced with " + rows);
+          "the batch has " + batch.getLength() + " rows, but the caller announced " + rows);
     }
     RequestBatch taken = RequestBatch.takeOver(batch, groups, options);
     boolean running;

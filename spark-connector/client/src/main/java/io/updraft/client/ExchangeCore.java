@@ -172,7 +172,7 @@ final class ExchangeCore extends CallCore {
   private void add(RequestBatch batch) {
     if (isSendingFinished() || !log.hasRoom()) {
       throw new IllegalStateException(
-          isSendingFinished() ? "the sending was finished" : "the window has no room");
+          isSendingFinished() ? "sending has finished" : "the window has no room");
     }
     log.add(batch);
     roomWanted = !log.hasRoom();
@@ -237,7 +237,8 @@ final class ExchangeCore extends CallCore {
     if (consumedInCall > transmitted()) {
       event.drop();
       throw new MalformedReplyException(
-          "the pool consumed batch %d of %d sent".formatted(consumedInCall, transmitted()));
+          "the pool reported batch %d as consumed, but the task has sent %d"
+              .formatted(consumedInCall, transmitted()));
     }
     workDone |= event.isWork();
     consumed = consumedInCall;
@@ -281,7 +282,7 @@ final class ExchangeCore extends CallCore {
   private void takeSchema(Schema schema) throws MalformedReplyException {
     if (resultSchema != null && !resultSchema.equals(schema)) {
       throw new MalformedReplyException(
-          "another worker gives results with another schema: " + schema + ", not " + resultSchema);
+          "another worker returned a different schema: " + schema + ", not " + resultSchema);
     }
     resultSchema = schema;
   }
@@ -337,7 +338,7 @@ final class ExchangeCore extends CallCore {
       return failure;
     }
     return failure.withMessage(
-        "%s; not replayed: the function had taken %d bytes without an answer, and a task keeps %d (%s)"
+        "%s; not replayed: the function had taken %d bytes without answering, and a task keeps at most %d (%s)"
             .formatted(
                 failure.message(),
                 log.forgottenBytes(),

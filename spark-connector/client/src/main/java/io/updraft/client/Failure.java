@@ -71,7 +71,7 @@ record Failure(
       return new Failure(ErrorKind.ERROR_KIND_INTERNAL, text, cause, Origin.CLIENT);
     }
     if (status.isOk() || status.getCode() == Status.Code.CANCELLED) {
-      String message = "the stream from " + peer + " ended without a finish";
+      String message = "the stream from " + peer + " ended without a finish message";
       return new Failure(ErrorKind.ERROR_KIND_WORKER, message, null, Origin.CONNECTION);
     }
     ErrorKind kind = ErrorCodes.kindOf(status.getCode());
@@ -81,10 +81,10 @@ record Failure(
       // Netty's message is a dump of the bytes that are not TLS.
       String seen =
           refusal.get() instanceof NotSslRecordException
-              ? "what it sends is not TLS"
+              ? "its answer is not TLS"
               : refusal.get().getMessage();
       String message =
-          "%s is not what TLS expects (%s says whom to trust): %s"
+          "TLS with %s failed (%s lists the authorities to trust): %s"
               .formatted(peer, options.peer().tlsCaFileSetting(), seen);
       kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
       return new Failure(kind, code, message, null, cause, Origin.CLIENT);
@@ -95,7 +95,7 @@ record Failure(
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
       text += "; " + acceptedToken(options);
     }
-    Optional<String> unreached = Unreached.seen(cause, options.endpoint());
+    Optional<String> unreached = ConnectFailure.seen(cause, options.endpoint());
     if (unreached.isPresent()) {
       return new Failure(kind, code, unreached.get(), null, cause, Origin.CONNECTION);
     }
@@ -113,12 +113,12 @@ record Failure(
       return "put a token that the %s accepts into %s (%s)"
           .formatted(peer.noun(), options.tokenFile().get(), peer.tokenFileSetting());
     }
-    String file =
-        "a file with a token that the %s accepts (%s)"
-            .formatted(peer.noun(), peer.tokenFileSetting());
+    String set =
+        "set %s to a file with a token that the %s accepts"
+            .formatted(peer.tokenFileSetting(), peer.noun());
     return options.token().isPresent()
-        ? "correct %s, or name %s".formatted(peer.tokenSetting(), file)
-        : "name " + file;
+        ? "correct %s, or %s".formatted(peer.tokenSetting(), set)
+        : set;
   }
 
   /**
@@ -156,14 +156,14 @@ record Failure(
   /** Return the failure for an announced artifact that this side can no longer read. */
   static Failure unreadable(Artifact artifact, IOException cause) {
     String message =
-        "an artifact of %d bytes that the function needs cannot be read: %s"
+        "cannot read an artifact of %d bytes that the function needs: %s"
             .formatted(artifact.sizeBytes(), cause.getMessage());
     return new Failure(ErrorKind.ERROR_KIND_INTERNAL, message, cause, Origin.CLIENT);
   }
 
   /** Return the failure for returned bytes that this side could not store. */
   static Failure notKept(Throwable cause) {
-    String message = "the bytes that the writer returned could not be stored: " + cause;
+    String message = "cannot store the bytes that the writer returned: " + cause;
     return new Failure(ErrorKind.ERROR_KIND_SINK, message, cause, Origin.CLIENT);
   }
 

@@ -56,7 +56,7 @@ final class FileCore extends CallCore {
           ErrorKind.ERROR_KIND_WORKER);
 
   private static final String IN_DOUBT =
-      "; the writer was told to finish the file: whether it published the file is not known";
+      "; the task had asked the writer to finish the file, so the writer may have published it";
 
   private final Delivery delivery;
   private final CreditWindow window;
@@ -129,7 +129,7 @@ final class FileCore extends CallCore {
   void admit(RequestBatch batch) {
     if (isSendingFinished() || phase() == Phase.CLOSED) {
       batch.close();
-      throw new IllegalStateException("the sending was finished");
+      throw new IllegalStateException("sending has finished");
     }
     window.add(batch);
   }
@@ -230,7 +230,8 @@ final class FileCore extends CallCore {
   private void takePart(long offset, long bytes) throws MalformedReplyException {
     if (delivery != Delivery.DELIVERY_RETURN || offset != receivedBytes) {
       throw new MalformedReplyException(
-          "bytes at %d came where %d was expected".formatted(offset, receivedBytes));
+          "the writer returned bytes at offset %d, expected offset %d"
+              .formatted(offset, receivedBytes));
     }
     receivedBytes += bytes;
   }
@@ -243,7 +244,7 @@ final class FileCore extends CallCore {
     boolean whole = delivery != Delivery.DELIVERY_RETURN || found.getFileBytes() == receivedBytes;
     if (!agrees || !whole) {
       throw new MalformedReplyException(
-          "the receipt has %d rows in %d batches and %d bytes: %d in %d were sent and %d came back"
+          "the receipt has %d rows in %d batches and %d bytes; sent: %d rows in %d batches, returned: %d bytes"
               .formatted(
                   found.getRows(),
                   found.getBatches(),

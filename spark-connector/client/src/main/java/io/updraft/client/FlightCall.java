@@ -166,8 +166,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   @Override
-  public final Reach reach() {
-    return connected ? Reach.ANSWERED : connection.reach();
+  public final Reachability reach() {
+    return connected ? Reachability.ANSWERED : connection.reach();
   }
 
   /** Return whether the call has ended, on this side or the other. */

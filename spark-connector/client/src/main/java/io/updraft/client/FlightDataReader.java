@@ -46,7 +46,7 @@ final class FlightDataReader {
       whole = true;
       return new IncomingMessage(reader.header, reader.appMetadata, reader.body, sizeBytes);
     } catch (IOException e) {
-      throw new MalformedReplyException("a message cannot be read: " + e.getMessage(), e);
+      throw new MalformedReplyException("cannot read a message: " + e.getMessage(), e);
     } finally {
       if (!whole && reader.body != null) {
         reader.body.close();
@@ -141,7 +141,8 @@ final class FlightDataReader {
       case WireFormat.WIRETYPE_FIXED64 -> stream.skipNBytes(8);
       case WireFormat.WIRETYPE_FIXED32 -> stream.skipNBytes(4);
       case WireFormat.WIRETYPE_LENGTH_DELIMITED -> stream.skipNBytes(readLength());
-      default -> throw new MalformedReplyException("a field with tag " + tag);
+      default ->
+          throw new MalformedReplyException("a field has an unsupported wire type: tag " + tag);
     }
   }
 }

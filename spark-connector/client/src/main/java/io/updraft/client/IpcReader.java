@@ -72,7 +72,7 @@ final class IpcReader {
       throw new MalformedReplyException("the pool compressed a batch");
     }
     if (batch.length() < 0 || batch.length() > Integer.MAX_VALUE) {
-      throw new MalformedReplyException("a batch of " + batch.length() + " rows");
+      throw new MalformedReplyException("a batch claims " + batch.length() + " rows");
     }
     for (int i = 0; i < batch.nodesLength(); i++) {
       checkNode(batch.nodes(i));
@@ -86,7 +86,7 @@ final class IpcReader {
     boolean sound = node.length() >= 0 && node.length() <= Integer.MAX_VALUE;
     if (!sound || node.nullCount() < 0 || node.nullCount() > node.length()) {
       throw new MalformedReplyException(
-          "a column of " + node.length() + " values with " + node.nullCount() + " nulls");
+          "a column claims " + node.length() + " values and " + node.nullCount() + " nulls");
     }
   }
 
@@ -100,10 +100,11 @@ final class IpcReader {
       throw new MalformedReplyException(
           "a buffer of "
               + buffer.length()
-              + " bytes at "
+              + " bytes at offset "
               + buffer.offset()
-              + " in a body of "
-              + bodyBytes);
+              + " exceeds a body of "
+              + bodyBytes
+              + " bytes");
     }
   }
 
@@ -114,6 +115,6 @@ final class IpcReader {
   private static MalformedReplyException notArrow(Exception cause) {
     return cause instanceof MalformedReplyException known
         ? known
-        : new MalformedReplyException("the pool sent what is not Arrow: " + cause, cause);
+        : new MalformedReplyException("the pool sent invalid Arrow data: " + cause, cause);
   }
 }

@@ -20,7 +20,7 @@ public final class Listener {
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
    */
-  public static Optional<String> mistaken(ClientOptions options) throws InterruptedException {
+  public static Optional<String> wrongPeer(ClientOptions options) throws InterruptedException {
     Endpoint endpoint = options.endpoint();
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
       return mistakenService(options);
@@ -29,7 +29,7 @@ public final class Listener {
     return switch (speech(options)) {
       case HTTP1 ->
           Optional.of(
-              "%s speaks HTTP/1, as a metrics port does: it is not a %s"
+              "%s is not a %s: it speaks HTTP/1, like a metrics port"
                   .formatted(endpoint.address(), options.peer().noun()));
       case TLS, MUTUAL_TLS ->
           expectsTls ? mistakenService(options) : Optional.of(tlsOnOneSide(options));
@@ -44,7 +44,8 @@ public final class Listener {
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
-    if (endpoint.transport() != Endpoint.Transport.TLS || speech(options) != Speech.MUTUAL_TLS) {
+    if (endpoint.transport() != Endpoint.Transport.TLS
+        || speech(options) != PortProtocol.MUTUAL_TLS) {
       return Optional.empty();
     }
     Peer peer = options.peer();
@@ -54,26 +55,26 @@ public final class Listener {
         options
             .tls()
             .certificate()
-            .map(file -> "does not accept that of %s (%s)".formatted(file, settings))
-            .orElse("was shown none (%s)".formatted(settings));
+            .map(file -> "does not accept the one in %s (%s)".formatted(file, settings))
+            .orElse("this client sent none (%s)".formatted(settings));
     return Optional.of(
-        "the %s at %s asks for a certificate of this client, and %s"
+        "the %s at %s asks for a client certificate, and %s"
             .formatted(peer.noun(), endpoint, reason));
   }
 
-  private static Speech speech(ClientOptions options) {
+  private static PortProtocol speech(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
     InetSocketAddress address = new InetSocketAddress(endpoint.host(), endpoint.port());
-    return Speech.of(address, options.connectTimeout());
+    return PortProtocol.of(address, options.connectTimeout());
   }
 
   private static String tlsOnOneSide(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
     boolean here = endpoint.transport() == Endpoint.Transport.TLS;
-    return "TLS is on one side only: %s speaks %s, and %s = %s; it would be %s"
+    return "only one side uses TLS: %s %s TLS, but %s = %s; use %s"
         .formatted(
             endpoint.address(),
-            here ? "no TLS" : "TLS",
+            here ? "does not use" : "uses",
             options.peer().endpointSetting(),
             endpoint,
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
@@ -97,7 +98,7 @@ public final class Listener {
           ActionCall.run(connection, options, own).status().getCode() != Status.Code.UNIMPLEMENTED;
       if (!knowsFlight && ActionCall.health(connection, options).isOk()) {
         return Optional.of(
-            "%s answers health checks alone, as an admin port does: it is not a %s"
+            "%s is not a %s: it answers only health checks, like an admin port"
                 .formatted(address, expected.noun()));
       }
       return Optional.empty();

@@ -93,7 +93,7 @@ final class PartWriter implements AutoCloseable {
   @Override
   public synchronized void close() {
     drop();
-    Patience.await(
+    BoundedWait.await(
         () -> !running, LONGEST_CLOSE_MILLISECONDS, nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

@@ -31,7 +31,7 @@ final class PartedBody implements AutoCloseable {
     }
     if (part.getBodyBytes() != bodyBytes || part.getOffset() != body.writerIndex()) {
       throw new MalformedReplyException(
-          "a part at %d of %d bytes came after %d of %d"
+          "a part came at offset %d of %d bytes, expected offset %d of %d bytes"
               .formatted(part.getOffset(), part.getBodyBytes(), body.writerIndex(), bodyBytes));
     }
     append(data);
@@ -51,7 +51,7 @@ final class PartedBody implements AutoCloseable {
     long bytes = data.readableBytes();
     if (bytes == 0 || bytes > bodyBytes - body.writerIndex()) {
       throw new MalformedReplyException(
-          "a part of %d bytes where %d are left".formatted(bytes, bodyBytes - body.writerIndex()));
+          "a part has %d bytes, expected 1 to %d".formatted(bytes, bodyBytes - body.writerIndex()));
     }
     body.setBytes(body.writerIndex(), data, data.readerIndex(), bytes);
     body.writerIndex(body.writerIndex() + bytes);

@@ -12,13 +12,13 @@ public enum Peer {
   WRITER("writer", "credit", "spark.updraft.write.", "updraft.writer_status");
 
   private final String noun;
-  private final String grant;
+  private final String grantedNoun;
   private final String prefix;
   private final String statusAction;
 
-  Peer(String noun, String grant, String prefix, String statusAction) {
+  Peer(String noun, String grantedNoun, String prefix, String statusAction) {
     this.noun = noun;
-    this.grant = grant;
+    this.grantedNoun = grantedNoun;
     this.prefix = prefix;
     this.statusAction = statusAction;
   }
@@ -29,8 +29,8 @@ public enum Peer {
   }
 
   /** Return the noun for what the service grants an exchange or a file: a worker or credit. */
-  String grant() {
-    return grant;
+  String grantedNoun() {
+    return grantedNoun;
   }
 
   /** Return the name of the service's status action in proto/README.md. */

@@ -214,9 +214,9 @@ public final class PoolCheck {
       return Answer.of(new Refusal(Cause.PERMISSION, failure.message()), null);
     }
     if (failure.mayBeOfAnotherListener()) {
-      Optional<String> mistaken = Listener.mistaken(options);
-      if (mistaken.isPresent()) {
-        return Answer.of(new Refusal(Cause.ENDPOINT, mistaken.get()), null);
+      Optional<String> wrongPeer = Listener.wrongPeer(options);
+      if (wrongPeer.isPresent()) {
+        return Answer.of(new Refusal(Cause.ENDPOINT, wrongPeer.get()), null);
       }
     }
     boolean refusedByTls =
@@ -232,7 +232,7 @@ public final class PoolCheck {
    * TLS handshake counts, too, because it may come before ours.
    */
   private static Optional<String> silenceOf(Status status, ClientOptions options) {
-    String told = "nothing that listens at %s answered".formatted(options.endpoint());
+    String told = "the service at %s did not answer".formatted(options.endpoint());
     if (status.getCode() == Status.Code.DEADLINE_EXCEEDED) {
       double seconds = options.connectTimeout().toMillis() / 1000.0;
       return Optional.of("%s within %s s".formatted(told, seconds));
@@ -241,7 +241,7 @@ public final class PoolCheck {
         .filter(SslHandshakeTimeoutException.class::isInstance)
         .findFirst()
         .map(timeout -> told + ": " + timeout.getMessage())
-        .or(() -> Unreached.seen(status.getCause(), options.endpoint()));
+        .or(() -> ConnectFailure.seen(status.getCause(), options.endpoint()));
   }
 
   private static Optional<Refusal> mismatch(
@@ -255,14 +255,14 @@ public final class PoolCheck {
       return Optional.of(
           new Refusal(
               Cause.SESSION_FUNCTIONS,
-              "the pool runs registered functions only: its operator starts it with"
-                  + " --session-functions unsigned or signed to run what Spark sessions ship"));
+              "the pool runs registered functions only: its operator has to start it with"
+                  + " --session-functions unsigned or signed to run functions from Spark sessions"));
     }
     if (!pool.getPythonVersion().isEmpty() && pool.getPysparkVersion().isEmpty()) {
       return Optional.of(
           new Refusal(
               Cause.SESSION_FUNCTIONS,
-              "the pool has no pyspark, so it cannot run what a Spark session ships"));
+              "the pool has no pyspark, so it cannot run functions from Spark sessions"));
     }
     return differs("Python", pythonVersion, pool.getPythonVersion())
         .or(() -> differs("pyspark", sparkVersion, pool.getPysparkVersion()));

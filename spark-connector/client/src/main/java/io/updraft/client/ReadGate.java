@@ -39,7 +39,7 @@ final class ReadGate {
   /** Forbid further reads and wait until the current one has ended. */
   synchronized void close() {
     shut = true;
-    Patience.await(
+    BoundedWait.await(
         () -> reader == null || reader == Thread.currentThread(),
         LONGEST_READ_MILLISECONDS,
         nanos -> NANOSECONDS.timedWait(this, nanos));

@@ -55,7 +55,7 @@ final class Recovery {
    * @param reach what is known of the endpoint
    */
   record Progress(
-      boolean workDone, long base, long startedBatch, boolean replayable, Reach reach) {}
+      boolean workDone, long base, long startedBatch, boolean replayable, Reachability reach) {}
 
   private final ClientOptions options;
   private final RetryBudget budget;
@@ -126,7 +126,8 @@ final class Recovery {
         || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
   }
 
-  private Decision acquireAgain(Failure failure, Reach reach, OptionalLong hint, long nowNanos) {
+  private Decision acquireAgain(
+      Failure failure, Reachability reach, OptionalLong hint, long nowNanos) {
     Duration limit = acquireLimit(failure, reach);
     long restMilliseconds = limit.minusNanos(nowNanos - acquiringSinceNanos).toMillis();
     if (restMilliseconds <= 0) {
@@ -145,7 +146,7 @@ final class Recovery {
     if (waited.compareTo(toldOfWait.plus(TOLD_EVERY)) >= 0) {
       toldOfWait = waited;
       log.warn(
-          "waiting for the {} at {} for {} of at most {}: {}",
+          "waiting for the {} at {} ({} so far, at most {}): {}",
           options.peer().noun(),
           options.endpoint(),
           seconds(waited),
@@ -158,12 +159,13 @@ final class Recovery {
    * Return how long to keep trying: a restarting peer is worth waiting for, a misspelt endpoint is
    * not.
    */
-  private Duration acquireLimit(Failure failure, Reach reach) {
+  private Duration acquireLimit(Failure failure, Reachability reach) {
     if (failure.origin() != Failure.Origin.CONNECTION) {
       return options.acquireTimeout();
     }
     boolean restarts =
-        reach == Reach.ANSWERED || (reach == Reach.RESOLVED && failure.isRefusedConnection());
+        reach == Reachability.ANSWERED
+            || (reach == Reachability.RESOLVED && failure.isRefusedConnection());
     boolean waits = restarts && options.acquireTimeout().compareTo(options.connectTimeout()) > 0;
     return waits ? options.acquireTimeout() : options.connectTimeout();
   }
@@ -188,7 +190,7 @@ final class Recovery {
         .formatted(
             peer.noun(),
             options.endpoint(),
-            peer.grant(),
+            peer.grantedNoun(),
             seconds(limit),
             peer.acquireTimeoutSetting(),
             why,
@@ -199,7 +201,7 @@ final class Recovery {
   /** Return what else to check if something listens but does not answer. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
-        ? "with TLS (%s) and whether it wants a certificate of this client ("
+        ? "with TLS (%s) and whether it asks for a client certificate ("
             + options.peer().tlsCertificateFileSetting()
             + ")"
         : "without TLS (%s)";
@@ -235,7 +237,7 @@ final class Recovery {
     if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "given up after %d replays in a row (%s): %s"
+              "gave up after %d replays in a row (%s): %s"
                   .formatted(
                       replaysInARow, options.peer().maxReplaysSetting(), failure.message())));
     }

@@ -62,7 +62,7 @@ final class ReplyProtocol implements AutoCloseable {
     }
   }
 
-  private static final String AFTER_THE_LAST = "the pool sent a message after its last";
+  private static final String AFTER_THE_LAST = "the pool sent a message after its last one";
   private static final String UNNUMBERED = "the pool sent Arrow data without a sequence number";
 
   private final PartedBody parted;
@@ -118,7 +118,8 @@ final class ReplyProtocol implements AutoCloseable {
   /** Record how far the function has come; zero means that the message has no such field. */
   private void takeConsumed(long number) throws MalformedReplyException {
     if (number != 0 && number < consumed) {
-      throw new MalformedReplyException("the pool consumed batch " + number + " after " + consumed);
+      throw new MalformedReplyException(
+          "the pool reported batch " + number + " as consumed, after batch " + consumed);
     }
     consumed = Math.max(consumed, number);
   }
@@ -142,7 +143,7 @@ final class ReplyProtocol implements AutoCloseable {
     }
     if (finish.getBatches() != batches || finish.getRows() != rows) {
       throw new MalformedReplyException(
-          "the pool sent %d batches with %d rows and %d with %d arrived"
+          "the pool announced %d batches with %d rows, but sent %d batches with %d rows"
               .formatted(finish.getBatches(), finish.getRows(), batches, rows));
     }
     move(State.Event.FINISHED, AFTER_THE_LAST);
@@ -166,7 +167,7 @@ final class ReplyProtocol implements AutoCloseable {
     if (!areOffsets(rowEnds, batch.getLength())) {
       batch.close();
       throw new MalformedReplyException(
-          "the row ends of reply " + sequence + " are not offsets up to its rows in order");
+          "the row ends of reply " + sequence + " must be non-decreasing offsets within its rows");
     }
     batches = sequence;
     rows += batch.getLength();
@@ -187,7 +188,7 @@ final class ReplyProtocol implements AutoCloseable {
       throw new MalformedReplyException("the pool sent a part of a batch before its schema");
     }
     if (message.header().length > 0) {
-      throw new MalformedReplyException("a part of a batch that is not the last one has a header");
+      throw new MalformedReplyException("a part of a batch has a header, but is not the last part");
     }
     parted.add(part, message.batchBody());
     return new ReplyEvent.Credit();

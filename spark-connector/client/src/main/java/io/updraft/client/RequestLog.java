@@ -120,12 +120,13 @@ final class RequestLog implements AutoCloseable {
    */
   void answeredNext(int rows) throws MalformedReplyException {
     if (answered == sent) {
-      throw new MalformedReplyException("the pool answered a batch beyond the " + sent + " sent");
+      throw new MalformedReplyException(
+          "the pool answered more batches than the " + sent + " sent");
     }
     RequestBatch batch = held.get(answered + 1);
     if (batch != null && batch.rows() != rows) {
       throw new MalformedReplyException(
-          "the pool answered batch %d of %d rows with %d"
+          "the pool answered batch %d, which has %d rows, with %d rows"
               .formatted(answered + 1, batch.rows(), rows));
     }
     answered++;

@@ -52,6 +52,7 @@ final class WireAllocator {
 
   /** Wait, at most this long, until the transport has released everything. */
   synchronized void awaitEmpty(long milliseconds) {
-    Patience.await(() -> buffers == 0, milliseconds, nanos -> NANOSECONDS.timedWait(this, nanos));
+    BoundedWait.await(
+        () -> buffers == 0, milliseconds, nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

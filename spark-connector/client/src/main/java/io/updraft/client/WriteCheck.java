@@ -58,9 +58,9 @@ public final class WriteCheck {
         return Optional.empty();
       }
       Failure failure = failure(status, options);
-      Optional<Refusal> mistaken =
-          failure.mayBeOfAnotherListener() ? mistaken(failure, options) : Optional.empty();
-      Refusal refusal = mistaken.orElse(Refusal.of(failure));
+      Optional<Refusal> wrongPeer =
+          failure.mayBeOfAnotherListener() ? wrongPeer(failure, options) : Optional.empty();
+      Refusal refusal = wrongPeer.orElse(Refusal.of(failure));
       if (refusal.temporary()) {
         connection.avoid();
       }
@@ -70,9 +70,9 @@ public final class WriteCheck {
     }
   }
 
-  private static Optional<Refusal> mistaken(Failure failure, ClientOptions options)
+  private static Optional<Refusal> wrongPeer(Failure failure, ClientOptions options)
       throws InterruptedException {
-    return Listener.mistaken(options)
+    return Listener.wrongPeer(options)
         .map(told -> new Refusal(ErrorKind.ERROR_KIND_PROTOCOL, failure.code(), told, false));
   }
 
@@ -82,7 +82,7 @@ public final class WriteCheck {
     boolean unknown = code == Status.Code.INVALID_ARGUMENT && text.startsWith(NO_ACTION);
     if (unknown || code == Status.Code.UNIMPLEMENTED) {
       String message =
-          "what listens at %s is not a writer, or one of an older release (%s)"
+          "the service at %s is not a writer, or is a writer of an older release (%s)"
               .formatted(options.endpoint(), text);
       return new Failure(
           ErrorKind.ERROR_KIND_PROTOCOL, code.name(), message, null, null, Failure.Origin.POOL);
@@ -94,7 +94,7 @@ public final class WriteCheck {
     }
     Failure failure = Failure.ofStatus(status, options);
     if (code == Status.Code.UNAVAILABLE && failure.origin() == Failure.Origin.CONNECTION) {
-      String seen = Unreached.seen(status.getCause(), options.endpoint()).orElse(text);
+      String seen = ConnectFailure.seen(status.getCause(), options.endpoint()).orElse(text);
       return failure.withMessage(
           "cannot reach a writer at %s: %s".formatted(options.endpoint(), seen));
     }

@@ -82,7 +82,7 @@ final class ZeroCopyOutput {
           MethodHandles.privateLookupIn(wrapper, lookup)
               .findConstructor(wrapper, MethodType.methodType(void.class, ByteBuf.class)));
     } catch (ReflectiveOperationException | RuntimeException e) {
-      LOG.warn("this gRPC takes no buffers without copying them: exchanges cost more CPU", e);
+      LOG.warn("this version of gRPC copies every buffer: exchanges cost more CPU", e);
       return null;
     }
   }

@@ -72,7 +72,7 @@ final class AcquireTest {
             .build();
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reach.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reachability.ANSWERED);
     for (int second = 0; second < 10; second++) {
       var decision =
           recovery.decide(
@@ -93,7 +93,7 @@ final class AcquireTest {
             .build();
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reach.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reachability.ANSWERED);
     return IntStream.range(0, tries)
         .mapToObj(
             number ->
@@ -147,7 +147,7 @@ final class AcquireTest {
   }
 
   private static Recovery.Decision unreachable(
-      Reach reach, Function<ClientOptions, Failure> failure, Duration since) {
+      Reachability reach, Function<ClientOptions, Failure> failure, Duration since) {
     ClientOptions options =
         ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
             .connectTimeout(Duration.ofSeconds(10))
@@ -163,9 +163,9 @@ final class AcquireTest {
 
   @ParameterizedTest
   @EnumSource(
-      value = Reach.class,
+      value = Reachability.class,
       names = {"RESOLVED", "ANSWERED"})
-  void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Reach reach) {
+  void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Reachability reach) {
     assertInstanceOf(
         Recovery.Decision.Again.class,
         unreachable(reach, AcquireTest::refused, Duration.ofSeconds(9 * 60 + 59)));
@@ -178,7 +178,7 @@ final class AcquireTest {
   void a_name_without_an_address_is_not_waited_for() {
     assertInstanceOf(
         Recovery.Decision.GiveUp.class,
-        unreachable(Reach.UNRESOLVED, AcquireTest::refused, Duration.ofSeconds(10)));
+        unreachable(Reachability.UNRESOLVED, AcquireTest::refused, Duration.ofSeconds(10)));
   }
 
   @Test
@@ -186,9 +186,10 @@ final class AcquireTest {
     Function<ClientOptions, Failure> broken = options -> Failure.unconnected(options.endpoint());
     assertInstanceOf(
         Recovery.Decision.GiveUp.class,
-        unreachable(Reach.RESOLVED, broken, Duration.ofSeconds(10)));
+        unreachable(Reachability.RESOLVED, broken, Duration.ofSeconds(10)));
     assertInstanceOf(
-        Recovery.Decision.Again.class, unreachable(Reach.ANSWERED, broken, Duration.ofSeconds(10)));
+        Recovery.Decision.Again.class,
+        unreachable(Reachability.ANSWERED, broken, Duration.ofSeconds(10)));
   }
 
   @Test
@@ -267,8 +268,8 @@ final class AcquireTest {
     long anHour = Duration.ofHours(1).toNanos();
     Failure lost = Failure.ofStatus(Status.OK, options);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var worked = new Recovery.Progress(true, 0, 5, true, Reach.ANSWERED);
-    var refused = new Recovery.Progress(false, 4, 5, true, Reach.ANSWERED);
+    var worked = new Recovery.Progress(true, 0, 5, true, Reachability.ANSWERED);
+    var refused = new Recovery.Progress(false, 4, 5, true, Reachability.ANSWERED);
     assertEquals(
         new Recovery.Decision.Again(Duration.ZERO),
         recovery.decide(lost, worked, OptionalLong.empty(), anHour));

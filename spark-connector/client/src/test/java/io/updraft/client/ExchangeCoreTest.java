@@ -136,7 +136,7 @@ final class ExchangeCoreTest {
     String message =
         assertThrows(MalformedReplyException.class, () -> core.onEvent(CALL, beyond, 2, 0, 0))
             .getMessage();
-    assertTrue(message.contains("consumed batch 2 of 1"), message);
+    assertTrue(message.contains("batch 2 as consumed, but the task has sent 1"), message);
   }
 
   @Test

@@ -197,7 +197,7 @@ final class ExchangeTest {
         ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
       ExchangeException error = failureOf(task);
       assertEquals(ErrorKind.ERROR_KIND_WORKER, error.kind());
-      assertTrue(error.getMessage().contains("ended without a finish"), error.getMessage());
+      assertTrue(error.getMessage().contains("ended without a finish message"), error.getMessage());
     }
   }
 

@@ -23,9 +23,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Real services are what tests/e2e/test_wrong_endpoints.py has. */
 @Timeout(120)
 final class ListenerTest {
-  private static Optional<String> mistaken(int port) throws InterruptedException {
+  private static Optional<String> wrongPeer(int port) throws InterruptedException {
     Endpoint endpoint = Endpoint.parse("grpc://127.0.0.1:" + port);
-    return Listener.mistaken(
+    return Listener.wrongPeer(
         ClientOptions.builder(endpoint).connectTimeout(Duration.ofSeconds(20)).build());
   }
 
@@ -35,7 +35,7 @@ final class ListenerTest {
     Thread thread = new Thread(() -> answerAll(server, answer));
     thread.start();
     try {
-      return mistaken(server.getLocalPort())
+      return wrongPeer(server.getLocalPort())
           .map(told -> told.replace("127.0.0.1:" + server.getLocalPort(), "it"));
     } finally {
       server.close();
@@ -62,8 +62,7 @@ final class ListenerTest {
   @ValueSource(strings = {"HTTP/1.1 400 Bad Request\r\n\r\n", "<!DOCTYPE HTML>"})
   void a_web_server_is_told(String answer) throws Exception {
     assertEquals(
-        Optional.of("it speaks HTTP/1, as a metrics port does: it is not a pool"),
-        answering(answer));
+        Optional.of("it is not a pool: it speaks HTTP/1, like a metrics port"), answering(answer));
   }
 
   @ParameterizedTest
@@ -78,7 +77,7 @@ final class ListenerTest {
     try (ServerSocket closed = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
       port = closed.getLocalPort();
     }
-    assertEquals(Optional.empty(), mistaken(port));
+    assertEquals(Optional.empty(), wrongPeer(port));
   }
 
   @Test
@@ -86,7 +85,7 @@ final class ListenerTest {
     try (TestServer server =
         TestServer.start(
             TestServer.onLoopback(0), FlightMethod.DO_ACTION, (call, headers) -> refuse(call))) {
-      assertEquals(Optional.empty(), mistaken(server.port()));
+      assertEquals(Optional.empty(), wrongPeer(server.port()));
     }
   }
 

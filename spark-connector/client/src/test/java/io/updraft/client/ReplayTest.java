@@ -212,7 +212,8 @@ final class ReplayTest {
         ExchangeFixture task = task(pool)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertEquals(ErrorKind.ERROR_KIND_PROTOCOL, error.kind());
-      assertTrue(error.getMessage().contains("batch 2 of 100 rows with 9"), error.getMessage());
+      assertTrue(
+          error.getMessage().contains("batch 2, which has 100 rows, with 9"), error.getMessage());
     }
   }
 
@@ -276,8 +277,8 @@ final class ReplayTest {
                 ClientOptions.builder(pool.endpoint()).replayBytes(1_000).build(), Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(
-          error.getMessage().contains("taken 2400 bytes")
-              && error.getMessage().contains("keeps 1000 (spark.updraft.udf.replayBytes)"),
+          error.getMessage().contains("taken 2400 bytes without answering")
+              && error.getMessage().contains("keeps at most 1000 (spark.updraft.udf.replayBytes)"),
           error.getMessage());
       assertEquals(1, pool.calls().size());
     }

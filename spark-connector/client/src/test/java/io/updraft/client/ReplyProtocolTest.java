@@ -101,10 +101,10 @@ final class ReplyProtocolTest {
     refused("larger than", part(-1, 0), NOTHING, 8);
     accept(part(32, 0), NOTHING, 8);
     refused("has a header", part(32, 8), Batches.header(4), 8);
-    refused("came after 8 of 32", part(32, 9), NOTHING, 8);
-    refused("came after 8 of 32", part(40, 8), NOTHING, 8);
-    refused("of 0 bytes where 24 are left", part(32, 8), NOTHING, 0);
-    refused("of 25 bytes where 24 are left", part(32, 8), NOTHING, 25);
+    refused("expected offset 8 of 32", part(32, 9), NOTHING, 8);
+    refused("expected offset 8 of 32", part(40, 8), NOTHING, 8);
+    refused("has 0 bytes, expected 1 to 24", part(32, 8), NOTHING, 0);
+    refused("has 25 bytes, expected 1 to 24", part(32, 8), NOTHING, 25);
     refused("finished inside a batch", finish(0, 0), NOTHING, 0);
     refused("have 16 of 32 bytes", sequence(1), Batches.header(4), 8);
   }
@@ -144,14 +144,14 @@ final class ReplyProtocolTest {
   @Test
   void an_error_is_the_last_message() throws Exception {
     accept(ReplyMetadata.newBuilder().setError(Error.getDefaultInstance()));
-    refused("after its last", ReplyMetadata.newBuilder(), NOTHING, 0);
+    refused("after its last one", ReplyMetadata.newBuilder(), NOTHING, 0);
   }
 
   @Test
   void a_finish_that_counts_otherwise_is_refused() throws Exception {
     acceptSchema();
     acceptBatch(1);
-    refused("2 batches with 4 rows", finish(2, 4), NOTHING, 0);
+    refused("announced 2 batches with 4 rows", finish(2, 4), NOTHING, 0);
   }
 
   @Test
@@ -197,25 +197,29 @@ final class ReplyProtocolTest {
   @Test
   void a_batch_of_rows_needs_its_body() throws Exception {
     acceptSchema();
-    refused("32 bytes at 0 in a body of 0", sequence(1), Batches.header(4), 0);
+    refused("32 bytes at offset 0 exceeds a body of 0", sequence(1), Batches.header(4), 0);
   }
 
   @Test
   void credit_that_goes_back_is_refused() throws Exception {
     accept(ReplyMetadata.newBuilder().setConsumed(5));
-    refused("batch 4 after 5", ReplyMetadata.newBuilder().setConsumed(4), NOTHING, 0);
+    refused(
+        "batch 4 as consumed, after batch 5",
+        ReplyMetadata.newBuilder().setConsumed(4),
+        NOTHING,
+        0);
   }
 
   @Test
   void a_buffer_beyond_the_body_is_refused() throws Exception {
     acceptSchema();
-    refused("32 bytes at 0 in a body of 8", sequence(1), Batches.header(4), 8);
+    refused("32 bytes at offset 0 exceeds a body of 8", sequence(1), Batches.header(4), 8);
   }
 
   @Test
   void garbage_instead_of_arrow_is_refused() throws Exception {
     accept(ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()));
-    refused("not Arrow", ReplyMetadata.newBuilder(), new byte[] {1, 2, 3, 4, 5}, 0);
+    refused("invalid Arrow data", ReplyMetadata.newBuilder(), new byte[] {1, 2, 3, 4, 5}, 0);
   }
 
   @Test

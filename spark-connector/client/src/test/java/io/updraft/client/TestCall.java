@@ -13,8 +13,8 @@ record TestCall(boolean connected) implements CallCore.Call {
   }
 
   @Override
-  public Reach reach() {
-    return connected ? Reach.ANSWERED : Reach.RESOLVED;
+  public Reachability reach() {
+    return connected ? Reachability.ANSWERED : Reachability.RESOLVED;
   }
 
   @Override

@@ -245,11 +245,11 @@ final class TokenRotationTest {
       ClientOptions.Builder options = ClientOptions.builder(pool.endpoint());
       assertRefused(
           options.build(),
-          "name a file with a token that the pool accepts (spark.updraft.udf.tokenFile)");
+          "set spark.updraft.udf.tokenFile to a file with a token that the pool accepts");
       assertRefused(
           options.token("old").build(),
-          "correct spark.updraft.udf.token, or name a file with a token that the pool accepts "
-              + "(spark.updraft.udf.tokenFile)");
+          "correct spark.updraft.udf.token, or set spark.updraft.udf.tokenFile to a file with a token "
+              + "that the pool accepts");
       assertEquals(2, pool.calls().size());
     }
   }

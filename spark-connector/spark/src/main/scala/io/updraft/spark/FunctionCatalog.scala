@@ -15,7 +15,7 @@ import org.apache.spark.sql.connector.catalog.{
 }
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-import io.updraft.spark.functions.{Listed, Pools, UnboundPoolFunction}
+import io.updraft.spark.functions.{NamedFunctions, Pools, UnboundPoolFunction}
 
 /** Catalog of the pools' registered functions: `spark.sql.catalog.updraft =
   * io.updraft.spark.FunctionCatalog`. Its namespaces are pools: `default` is the pool of
@@ -24,7 +24,7 @@ import io.updraft.spark.functions.{Listed, Pools, UnboundPoolFunction}
   */
 class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   private var catalog = ""
-  private var listed: Listed = _
+  private var listed: NamedFunctions = _
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = {
     catalog = name
@@ -33,7 +33,7 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
         key.stripPrefix(FunctionCatalog.PoolPrefix) -> address
       case (key, _) => throw FunctionCatalog.unknown(name, key)
     }
-    listed = new Listed(new Pools(name, pools.toMap))
+    listed = new NamedFunctions(new Pools(name, pools.toMap))
   }
 
   override def name(): String = catalog
@@ -85,10 +85,11 @@ object FunctionCatalog {
 
   private def unknown(catalog: String, key: String) = new IllegalArgumentException(
     s"spark.sql.catalog.$catalog.$key is not a setting of this catalog: " +
-      s"spark.sql.catalog.$catalog.pool.<name> gives a pool a name"
+      s"set spark.sql.catalog.$catalog.pool.<name> to name a pool"
   )
 
   private def readOnly() = new UnsupportedOperationException(
-    "namespaces of functions are pools: set spark.sql.catalog.<catalog>.pool.<name> to the endpoint of one"
+    "cannot create, change or drop a namespace of functions, because namespaces are pools: to add one, set " +
+      "spark.sql.catalog.<catalog>.pool.<name> to its endpoint"
   )
 }

@@ -23,8 +23,8 @@ final class SignedArtifact(signed: v1.Artifact, artifacts: FunctionArtifacts) ex
     val measured = Measured.of(origin)
     if (measured.sha256 != sha256()) {
       throw new IOException(
-        s"$role is not the same on this executor (${origin.file}, ${measured.sizeBytes} bytes) as on " +
-          "the driver, which signed it: run the query again if it was just replaced, or distribute it by the driver"
+        s"$role on this executor (${origin.file}, ${measured.sizeBytes} bytes) differs from what the driver " +
+          "signed: run the query again if it was just replaced, or let the driver distribute it"
       )
     }
     measured.open()

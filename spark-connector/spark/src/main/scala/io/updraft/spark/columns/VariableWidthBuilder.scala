@@ -117,7 +117,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
   private def endAfter(length: Int): Long = {
     val end = dataBytes + length
     if (offsetWidth == 4 && end > Int.MaxValue) throw new ArithmeticException(
-      s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can"
+      s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can hold"
     )
     end
   }

@@ -38,11 +38,11 @@ object UnknownNames extends Logging {
     Option.when(
       lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name))
     ) {
-      s"the option $name is not one of a write and has no effect${meant(name, writeOptions)}"
+      s"$name is not an option of a write and has no effect${meant(name, writeOptions)}"
     }
 
   private def meant(name: String, known: Seq[String]): String =
-    NearestName.of(name, known, Prefix).fold("; docs/reference/connector.md lists what there is")(
+    NearestName.of(name, known, Prefix).fold("; docs/reference/connector.md lists the settings")(
       nearest => s"; did you mean $nearest?"
     )
 

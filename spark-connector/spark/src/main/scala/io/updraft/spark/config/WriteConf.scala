@@ -99,7 +99,7 @@ object WriteConf
     val own = CaseInsensitiveMap(options)
     val lookup = (key: String) => own.get(key).orElse(Option(conf.getConfString(key, null)))
     val address = endpoint.read(lookup).getOrElse(throw new IllegalArgumentException(
-      s"$format is written by a writer service: set ${endpoint.key} to where it listens"
+      s"$format needs a writer service: set ${endpoint.key} to its address"
     ))
     WriteSettings(
       connection = connection(

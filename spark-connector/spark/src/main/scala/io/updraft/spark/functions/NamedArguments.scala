@@ -13,7 +13,7 @@ object NamedArguments {
     */
   def inOrder(function: PoolFunction, arguments: Seq[Expression]): Seq[Expression] = {
     def refuse(problem: String): Nothing = throw new UnsupportedOperationException(
-      s"${function.name} cannot be called so: $problem; it is ${function.signature}"
+      s"cannot call ${function.name}: $problem; the signature is ${function.signature}"
     )
     val (positional, rest) = arguments.span(!_.isInstanceOf[NamedArgumentExpression])
     val known = function.arguments.map(_.name)
@@ -23,14 +23,14 @@ object NamedArguments {
         if (position < 0) refuse(s"it has no argument $name")
         if (position < positional.length) refuse(s"argument $name is given twice")
         position -> value
-      case _ => refuse("an argument without a name follows one with a name")
+      case _ => refuse("a positional argument follows a named one")
     }
     val byPosition = named.toMap
     if (byPosition.size < named.length) refuse("an argument is given twice")
     val last = (byPosition.keys ++ Seq(positional.length - 1)).max
     positional ++ (positional.length to last).map { position =>
       byPosition.get(position).orElse(function.default(position)).getOrElse(
-        refuse(s"argument ${known(position)} is left out and one behind it is not")
+        refuse(s"argument ${known(position)} is missing, but a later one is given")
       )
     }
   }

@@ -40,7 +40,7 @@ trait PoolCalled extends BoundFunction {
     if (arguments.exists(_.exists(_.isInstanceOf[NamedArgumentExpression])))
       // The function's name was still an expression when names were put in order.
       throw new UnsupportedOperationException(
-        s"$name cannot be called so: write its name instead of IDENTIFIER to give arguments by theirs"
+        s"cannot call $name through IDENTIFIER with named arguments: write its name instead of IDENTIFIER"
       )
     arguments.zip(binding.actual).map { case (argument, dataType) =>
       ArgumentCast.strict(argument, dataType)

@@ -133,7 +133,7 @@ object PoolFunction {
             fields(description.getStateSchema)
           )
         )
-      catch { case NonFatal(e) => Left(s"its types are not Spark's: ${e.getMessage}") }
+      catch { case NonFatal(e) => Left(s"Spark does not support its types: ${e.getMessage}") }
 
   private def fields(schema: ByteString): Seq[StructField] =
     if (schema.isEmpty) Seq.empty

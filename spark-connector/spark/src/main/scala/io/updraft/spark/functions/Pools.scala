@@ -78,8 +78,8 @@ object Pools {
           answer.silence.toScala.map(seen => s"no answer within ${connection.startLimit}: $seen")
         )
         throw new SparkException(
-          s"the pool at $address does not say what functions it has: " +
-            problem.getOrElse("it answers, and not as a pool; it may be starting")
+          s"cannot list the functions of the pool at $address: " +
+            problem.getOrElse("it does not answer like a pool; it may still be starting")
         )
       }
       val functions = status.getFunctionsList.asScala.toSeq

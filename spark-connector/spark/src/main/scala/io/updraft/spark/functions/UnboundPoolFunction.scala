@@ -21,7 +21,7 @@ final class UnboundPoolFunction private (
   override def name(): String = described.getName
 
   override def description(): String = known.fold(
-    problem => s"${described.getName}: Spark cannot call it: $problem",
+    problem => s"Spark cannot call ${described.getName}: $problem",
     _.text
   )
 
@@ -45,7 +45,7 @@ final class UnboundPoolFunction private (
   def requireTable(): Unit =
     if (function.kind != FunctionKind.FUNCTION_KIND_TABLE)
       throw new UnsupportedOperationException(
-        s"$name gives no table: it is ${function.signature}"
+        s"$name does not return a table: its signature is ${function.signature}"
       )
 
   override def bind(arguments: StructType): BoundFunction = {
@@ -58,7 +58,7 @@ final class UnboundPoolFunction private (
         new PoolAggregate(function.binding(called, actual))
       case _ =>
         throw new UnsupportedOperationException(
-          s"$name gives a table: call it in FROM, or after LATERAL"
+          s"$name returns a table: call it in FROM, or after LATERAL"
         )
     }
   }
@@ -77,7 +77,7 @@ object UnboundPoolFunction {
   def checkCount(function: PoolFunction, count: Int): Unit =
     if (count < function.required || count > function.arguments.length)
       throw new UnsupportedOperationException(
-        s"${function.name} was called with $count arguments: it is ${function.signature}"
+        s"${function.name} was called with $count arguments: its signature is ${function.signature}"
       )
 
   /** Raise an error if Spark would change an argument's value by casting it. */

@@ -51,8 +51,8 @@ private[plan] final class ExplainedRDD[T: ClassTag](rows: RDD[T], reason: String
   private def message(e: Exception): String = Option(e.getMessage).getOrElse("")
 
   private def note =
-    s"It ran in Spark's own Python worker, whose Python is the executor's, because $reason. Install " +
-      "what is missing there, or let the function run on a pool"
+    s"The function ran in Spark's own Python worker, with the executor's Python, because $reason. " +
+      "Install what the executor lacks, or run the function on a pool"
 }
 
 private object ExplainedRDD {

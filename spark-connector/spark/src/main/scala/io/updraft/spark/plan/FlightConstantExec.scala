@@ -48,7 +48,10 @@ case class FlightConstantExec(
     } catch {
       case e: SparkThrowable if e.getCondition == FlightConstantExec.Cancelled => throw e
       case NonFatal(e) =>
-        logWarning(s"${function.name}() is called with each row: the call for all rows failed", e)
+        logWarning(
+          s"the single call of ${function.name}() for all rows failed: calling it for each row",
+          e
+        )
         None
     }
 

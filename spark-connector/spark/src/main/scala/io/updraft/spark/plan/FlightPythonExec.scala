@@ -46,7 +46,7 @@ trait FlightPythonExec extends SparkPlan {
   override def supportsColumnar: Boolean = true
 
   override protected def doExecute(): RDD[InternalRow] =
-    throw new UnsupportedOperationException(s"$nodeName gives batches")
+    throw new UnsupportedOperationException(s"$nodeName returns batches, not rows")
 
   /** Return the work of one task, which Spark serializes. */
   protected[plan] def taskRunner: TaskPipeline

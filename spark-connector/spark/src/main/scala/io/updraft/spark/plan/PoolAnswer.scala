@@ -91,7 +91,7 @@ private[plan] object PoolAnswer {
   private def unreachable(seen: String): PoolProblem = PoolProblem(
     FallbackReason.Unreachable,
     seen,
-    s"Set ${UpdraftConf.endpoint.key} to where the pool listens"
+    s"Set ${UpdraftConf.endpoint.key} to the address of the pool"
   )
 
   private def ofFile(problem: String): PoolProblem =
@@ -114,17 +114,17 @@ private[plan] object PoolAnswer {
       case Cause.PERMISSION =>
         problem(
           FallbackReason.Permission,
-          s"Name a token that may (${UpdraftConf.tokenFile.key}), or show this to the pool's operator"
+          s"Use a token with this permission (${UpdraftConf.tokenFile.key}), or show this to the pool's operator"
         )
       case Cause.VERSION =>
         problem(
           FallbackReason.Version,
-          s"Set ${UpdraftConf.endpoint.key} to a pool of the session's versions"
+          s"Set ${UpdraftConf.endpoint.key} to a pool with the session's versions"
         )
       case Cause.SESSION_FUNCTIONS =>
         problem(
           FallbackReason.RegisteredOnly,
-          s"Set ${UpdraftConf.endpoint.key} to a pool that runs what sessions ship"
+          s"Set ${UpdraftConf.endpoint.key} to a pool that runs functions from Spark sessions"
         )
       case Cause.SIGNATURE =>
         problem(

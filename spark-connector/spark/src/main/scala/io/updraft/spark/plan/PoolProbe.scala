@@ -14,7 +14,7 @@ import org.apache.spark.SparkException
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 
-import io.updraft.client.{Endpoint, PoolCheck, Unreached}
+import io.updraft.client.{ConnectFailure, Endpoint, PoolCheck}
 import io.updraft.spark.config.{
   ConnectionSettings,
   Limit,
@@ -44,9 +44,9 @@ object PoolProbe {
       ships: Boolean
   )
 
-  private final case class Kept(answer: PoolAnswer, time: Long)
+  private final case class CachedAnswer(answer: PoolAnswer, time: Long)
 
-  private val answers = new ConcurrentHashMap[Question, Kept]()
+  private val answers = new ConcurrentHashMap[Question, CachedAnswer]()
   private val answered = ConcurrentHashMap.newKeySet[String]()
   private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
@@ -124,7 +124,7 @@ object PoolProbe {
         case None if asksPool => pool(settings, asked)
         case None => PoolAnswer.Nothing
       }
-      answers.put(asked, Kept(answer, System.nanoTime()))
+      answers.put(asked, CachedAnswer(answer, System.nanoTime()))
       answer
     }
   }
@@ -164,7 +164,7 @@ object PoolProbe {
       else connectNetwork(endpoint, settings.connection.planningLimit.milliseconds.toInt)
       None
     } catch {
-      case e: IOException => Some(Unreached.of(e, endpoint))
+      case e: IOException => Some(ConnectFailure.of(e, endpoint))
     }
 
   private def connectNetwork(endpoint: Endpoint, timeoutMilliseconds: Int): Unit = {

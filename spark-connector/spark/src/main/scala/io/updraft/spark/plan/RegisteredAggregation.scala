@@ -34,7 +34,7 @@ case class RegisteredAggregation(
   def requireKeys(): Unit =
     keys.find(key => SparkInternals.isCollated(key.dataType)).foreach { key =>
       throw new SparkException(
-        s"${function.name}() cannot group by ${key.sql}: its collation is Spark's own; group by a cast of it to STRING"
+        s"${function.name}() cannot group by ${key.sql}, whose collation only Spark supports: group by a cast of it to STRING"
       )
     }
 

@@ -37,8 +37,8 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
     val parts = ours.map(Seq(_)) ++ Option(others).filter(_.nonEmpty)
     if (parts.length > 1 && !child.deterministic)
       throw new SparkException(
-        s"${ours.map(_.sql).mkString(", ")} cannot be computed beside other aggregates of rows that differ " +
-          "each time: persist them first"
+        s"cannot compute ${ours.map(_.sql).mkString(", ")} together with other aggregates, because the input rows " +
+          "differ each time that they are read: persist them first"
       )
     val first = part(keys, keys.map(_.toAttribute), parts.head, child)
     parts.tail.foldLeft(first) { (left, functions) =>

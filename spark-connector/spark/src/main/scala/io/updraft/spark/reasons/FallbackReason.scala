@@ -52,7 +52,7 @@ object FallbackReason {
 
   val UnsignedArtifact: FallbackReason = FallbackReason(
     "unsigned-artifact",
-    "the session signs its functions (`signingKeyFile`), and the driver cannot read an artifact that this one needs"
+    "the session signs its functions (`signingKeyFile`), and the driver cannot read an artifact that this function needs"
   )
 
   val Unreachable: FallbackReason = local("unreachable", "the pool is unreachable")
@@ -67,19 +67,19 @@ object FallbackReason {
     local("permission", "the pool does not let the session's identity run functions")
 
   val UnusableFile: FallbackReason =
-    local("unusable-file", "the driver cannot use a file that the session's settings name")
+    local("unusable-file", "the driver cannot use a file named in the session's settings")
 
   val Version: FallbackReason = local(
     "version",
-    "the pool has another version of Python, Spark or the protocol than the session"
+    "the pool and the session have different versions of Python, Spark or the protocol"
   )
 
   val RegisteredOnly: FallbackReason =
-    local("registered-only", "the pool runs no functions that a session ships")
+    local("registered-only", "the pool does not run functions from Spark sessions")
 
   val Unsigned: FallbackReason = local(
     "unsigned",
-    "the pool runs only functions that a signer it knows has signed (`signingKeyFile`)"
+    "the pool runs only functions signed with a key that it knows (`signingKeyFile`)"
   )
 
   val UnknownKind: FallbackReason = FallbackReason(

@@ -47,9 +47,9 @@ object FunctionKinds {
     pool(206, "SQL_COGROUPED_MAP_PANDAS_UDF", "`cogroup().applyInPandas`", "4.0"),
     pool(210, "SQL_COGROUPED_MAP_ARROW_UDF", "`cogroup().applyInArrow`", "4.0"),
     pool(202, "SQL_GROUPED_AGG_PANDAS_UDF", "`pandas_udf`, aggregate", "4.0"),
-    pool(217, "SQL_GROUPED_AGG_PANDAS_ITER_UDF", "the same, iterators", "4.2"),
+    pool(217, "SQL_GROUPED_AGG_PANDAS_ITER_UDF", "`pandas_udf`, aggregate, iterators", "4.2"),
     pool(252, "SQL_GROUPED_AGG_ARROW_UDF", "`arrow_udf`, aggregate", "4.1"),
-    pool(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "the same, iterators", "4.2"),
+    pool(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "`arrow_udf`, aggregate, iterators", "4.2"),
     pool(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "4.0"),
     pool(253, "SQL_WINDOW_AGG_ARROW_UDF", "`arrow_udf` over a window", "4.1"),
     pool(300, "SQL_TABLE_UDF", "`udtf`", "4.0"),
@@ -60,14 +60,14 @@ object FunctionKinds {
     state(
       212,
       "SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF",
-      "the same, with an initial state",
+      "`transformWithStateInPandas` with an initial state",
       "4.0"
     ),
     state(213, "SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_UDF", "`transformWithState`", "4.1"),
     state(
       214,
       "SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_INIT_STATE_UDF",
-      "the same, with an initial state",
+      "`transformWithState` with an initial state",
       "4.1"
     )
   )

@@ -118,7 +118,7 @@ object SigningKey extends Logging {
     */
   private def publicKeyOf(key: EdECPrivateKey): PublicKey = {
     val seed = key.getBytes.orElseThrow(() =>
-      new GeneralSecurityException("the provider of Ed25519 does not give the key's bytes")
+      new GeneralSecurityException("the provider of Ed25519 does not expose the key's bytes")
     )
     val generator = KeyPairGenerator.getInstance(Algorithm)
     generator.initialize(NamedParameterSpec.ED25519, new Chosen(seed))
@@ -134,8 +134,8 @@ object SigningKey extends Logging {
     try
       if (Files.getPosixFilePermissions(path).contains(PosixFilePermission.OTHERS_READ)) {
         logWarning(
-          s"every user of this machine may read $path (${UpdraftConf.signingKeyFile.key}), and whoever has the key " +
-            "runs code on every pool that trusts it: take the permission away (chmod o-r)"
+          s"every user of this machine can read $path (${UpdraftConf.signingKeyFile.key}), and anyone with the key " +
+            "can run code on every pool that trusts it: remove the permission (chmod o-r)"
         )
       }
     catch {

@@ -43,7 +43,7 @@ final class Failures(
   private def poolError(e: ExchangeException): Throwable = new SparkException(
     s"${function.names} failed on the pool at ${settings.endpoint} (${UpdraftConf.endpoint.key}) in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
-      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${mistaken(e)}${crash(e)}",
+      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${wrongPeer(e)}${crash(e)}",
     e
   )
 

@@ -8,7 +8,7 @@ import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, Work
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Reply}
-import io.updraft.spark.task.input.{Kept, Request, RequestSource}
+import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
 
@@ -31,7 +31,7 @@ final class PipelinedIterator(
     context: TaskContext
 ) extends Iterator[ColumnarBatch]
     with AutoCloseable {
-  private[this] val kept = new ArrayDeque[Kept]()
+  private[this] val kept = new ArrayDeque[RetainedRows]()
   @volatile private[this] var exchange: Exchange = _
   private[this] var phase = Phase.Sending
   private[this] var batches: Iterator[ResultBatch] = Iterator.empty

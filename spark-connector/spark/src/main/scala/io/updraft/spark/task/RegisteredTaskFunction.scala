@@ -27,7 +27,7 @@ final class RegisteredTaskFunction(
 
   override def names: String = s"${called.fullName}()"
 
-  override def opening(context: TaskContext): Opening = {
+  override def opening(context: TaskContext): TaskRequest = {
     val function = RegisteredFunction
       .newBuilder()
       .setName(called.name)
@@ -39,6 +39,6 @@ final class RegisteredTaskFunction(
     val command = TaskFunction
       .command(context, connectSession = "", maxRecordsPerBatch = 0)
       .setRegistered(function)
-    Opening(command.build(), Seq.empty)
+    TaskRequest(command.build(), Seq.empty)
   }
 }

@@ -27,10 +27,10 @@ abstract class TaskFailures(
   /** Return what listens at the endpoint and what to do about it, if it is known to differ from the
     * expected peer; otherwise an empty text.
     */
-  protected final def mistaken(e: ExchangeException): String =
+  protected final def wrongPeer(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {
       val peer = options().peer()
-      Listener.mistaken(options()).toScala.fold("")(told =>
+      Listener.wrongPeer(options()).toScala.fold("")(told =>
         s". $told. Set ${peer.endpointSetting} to a ${peer.noun}"
       )
     } else ""

@@ -35,11 +35,11 @@ trait TaskFunction extends Serializable {
   def loggingSession: Option[String] = None
 
   /** Return the opening of one task's exchange. */
-  def opening(context: TaskContext): Opening
+  def opening(context: TaskContext): TaskRequest
 }
 
 /** First message of an exchange, and the artifacts that the pool may ask for. */
-final case class Opening(command: ExchangeCommand, artifacts: Seq[Artifact])
+final case class TaskRequest(command: ExchangeCommand, artifacts: Seq[Artifact])
 
 /** Function shipped by the session.
   *
@@ -57,14 +57,14 @@ final class SessionTaskFunction private[task] (
     payload: Array[Byte]
 ) extends TaskFunction {
 
-  override def opening(context: TaskContext): Opening = {
+  override def opening(context: TaskContext): TaskRequest = {
     val announcement = announced.announcement
     val command = TaskFunction
       .command(context, connectSession, maxRecordsPerBatch)
       .setSession(announcement.function)
       .setPayload(UnsafeByteOperations.unsafeWrap(payload))
     announcement.statement.foreach(command.setSignedStatement(_))
-    Opening(command.build(), announcement.artifacts)
+    TaskRequest(command.build(), announcement.artifacts)
   }
 }
 

@@ -60,7 +60,7 @@ private[trace] object Tracing {
       try Some(new Tracing(endpoint))
       catch {
         case NonFatal(e) =>
-          log.warn(s"no traces go to $endpoint", e)
+          log.warn(s"cannot export traces to $endpoint", e)
           None
       }
   )

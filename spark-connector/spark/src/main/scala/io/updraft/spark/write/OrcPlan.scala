@@ -52,7 +52,7 @@ object OrcPlan {
       .orElse(Option.when(leaves.contains(TimestampType))(Timestamps))
       .orElse(Foreign.find(conf.get(_) != null).map(key => s"$key = ${conf.get(key)}"))
       .orElse(bloomColumns(conf).find(!schema.fieldNames.contains(_)).map(column =>
-        s"$BloomColumns = ... $column"
+        s"$column in $BloomColumns (not a top-level column)"
       ))
   }
 

@@ -22,7 +22,7 @@ final class WriteFailures(
   override protected def failed(e: ExchangeException): Throwable = new SparkException(
     s"the writer at ${settings.endpoint} (${WriteConf.endpoint.key}) did not write $path in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()}: " +
-      s"${e.getMessage} [${e.code()}]${advice(e.kind())}${mistaken(e)}",
+      s"${e.getMessage} [${e.code()}]${advice(e.kind())}${wrongPeer(e)}",
     e
   )
 

@@ -43,8 +43,8 @@ object WriteMetrics {
     Map("updraftRawBytes" -> "bytes of rows", "updraftFileBytes" -> "bytes of files")
   private val Times = Map(
     "updraftThrottledTime" -> "throttled by the quota",
-    "updraftEncodeTime" -> "of encoding",
-    "updraftStoreTime" -> "of storing",
+    "updraftEncodeTime" -> "spent encoding",
+    "updraftStoreTime" -> "spent storing",
     "updraftWaitTime" -> "that tasks waited"
   )
 

@@ -96,7 +96,7 @@ object WriterCheck {
     case "PERMISSION_DENIED" => WriteFailures.OutsideTheRoots
     case "FAILED_PRECONDITION" => ". Use a connector and a writer of the same release"
     case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
-      s". Set ${WriteConf.endpoint.key} to where a writer listens"
+      s". Set ${WriteConf.endpoint.key} to the address of a writer"
     case _ if refusal.temporary =>
       s". Start the writer or correct ${WriteConf.endpoint.key}; the driver retries for " +
         settings.connection.connectLimit

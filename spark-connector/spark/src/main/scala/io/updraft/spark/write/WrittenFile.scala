@@ -37,7 +37,7 @@ final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
     val stored = s"${receipt.getFileBytes} bytes"
     if (seen != stored) throw new SparkException(
       s"the writer stored $stored at $path, where this executor sees $seen: direct delivery needs " +
-        s"storage that both reach. Set ${WriteConf.delivery.key} = return if there is none"
+        s"storage that both can reach. Without such storage, set ${WriteConf.delivery.key} = return"
     )
   }
 

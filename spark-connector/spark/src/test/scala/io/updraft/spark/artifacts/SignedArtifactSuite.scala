@@ -39,7 +39,8 @@ class SignedArtifactSuite extends AnyFunSuite {
     signed { (artifact, here) =>
       Files.writeString(here, "other")
       val error = intercept[IOException](bytes(artifact))
-      assert(error.getMessage.startsWith(s"file ${here.getFileName} is not the same on this"))
+      assert(error.getMessage.startsWith(s"file ${here.getFileName} on this executor ("))
+      assert(error.getMessage.contains("differs from what the driver signed"))
     }
   }
 

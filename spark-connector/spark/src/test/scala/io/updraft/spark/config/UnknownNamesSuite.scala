@@ -30,7 +30,7 @@ class UnknownNamesSuite extends AnyFunSuite {
 
   test("a name that is like none is not guessed") {
     val told = UnknownNames.unknownSetting("spark.updraft.colour").get
-    assert(told.endsWith("docs/reference/connector.md lists what there is"))
+    assert(told.endsWith("docs/reference/connector.md lists the settings"))
   }
 
   test("an option of a write is known in lower case too, as Spark hands it over") {
@@ -43,7 +43,7 @@ class UnknownNamesSuite extends AnyFunSuite {
 
   test("a setting of functions is no option of a write") {
     val told = UnknownNames.unknownOption("spark.updraft.udf.tenant").get
-    assert(told.startsWith("the option spark.updraft.udf.tenant is not one of a write"))
+    assert(told.startsWith("spark.updraft.udf.tenant is not an option of a write"))
     assert(told.endsWith("did you mean spark.updraft.write.tenant?"))
   }
 }

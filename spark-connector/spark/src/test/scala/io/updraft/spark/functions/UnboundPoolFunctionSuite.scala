@@ -68,7 +68,7 @@ class UnboundPoolFunctionSuite extends AnyFunSuite {
 
   test("a module that could not be imported says so, not that it takes any columns") {
     val module = unbound(FunctionKind.FUNCTION_KIND_UNSPECIFIED, _.setFaultIsFinal(true))
-    assert(module.description() == "f: Spark cannot call it: no weights")
+    assert(module.description() == "Spark cannot call f: no weights")
     val any = unbound(FunctionKind.FUNCTION_KIND_UNSPECIFIED)
     assert(any.description().contains("it takes any columns"))
   }

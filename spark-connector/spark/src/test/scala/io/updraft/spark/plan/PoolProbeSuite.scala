@@ -35,7 +35,9 @@ class PoolProbeSuite extends AnyFunSuite {
       val local = settings(silent.getLocalPort, "local")
       val reason = PoolProbe.problem(local, Nil)
       assert(reason.map(_.name).contains(FallbackReason.Unreachable.name))
-      assert(reason.get.text.endsWith(s"listens at ${local.endpoint} answered within 0.5 s"))
+      assert(
+        reason.get.text.endsWith(s"the service at ${local.endpoint} did not answer within 0.5 s")
+      )
       silent.close()
       // The port is closed now: whoever asked again would say so.
       assert(PoolProbe.problem(local, Nil) == reason)

@@ -90,7 +90,7 @@ final class PickledFeed(
     val list = lists.finish()
     try {
       val batch = ColumnSet.recordBatch(values, Seq(list))
-      Request(batch, Kept(rows, values, passed.load(rows), file, laterFiles.result()))
+      Request(batch, RetainedRows(rows, values, passed.load(rows), file, laterFiles.result()))
     } finally {
       list.close()
       laterFiles.clear()

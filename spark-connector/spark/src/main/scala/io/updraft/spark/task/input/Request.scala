@@ -11,7 +11,7 @@ import io.updraft.client.BatchGroups
   */
 final case class Request(
     batch: ArrowRecordBatch,
-    kept: Kept,
+    kept: RetainedRows,
     groups: BatchGroups = BatchGroups.NONE
 )
 
@@ -28,7 +28,7 @@ final case class Request(
   * @param laterFiles
   *   file blocks of later rows, in their order
   */
-final case class Kept(
+final case class RetainedRows(
     rows: Int,
     values: Int,
     columns: Array[ColumnVector],

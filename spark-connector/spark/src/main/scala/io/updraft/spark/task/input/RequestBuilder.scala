@@ -98,7 +98,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
     cut.advance()
     try {
       val replyRows = if (answers == Answers.PerGroup) groups.ends.length else rows
-      val kept = Kept(replyRows, replyRows, passThrough(childColumns, rows), inputFile)
+      val kept = RetainedRows(replyRows, replyRows, passThrough(childColumns, rows), inputFile)
       try Request(request(columns, rows), kept, groups)
       catch {
         case e: Throwable =>

@@ -7,7 +7,7 @@ import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
 import io.updraft.spark.columns.SelectedColumn
-import io.updraft.spark.task.input.Kept
+import io.updraft.spark.task.input.RetainedRows
 
 /** Mapping from a table function's outputs to its input rows.
   *
@@ -16,7 +16,7 @@ import io.updraft.spark.task.input.Kept
   * belong to one request.
   */
 final class AnsweredRows extends AutoCloseable {
-  private[this] var request = Kept(0, 0, Array.empty, null)
+  private[this] var request = RetainedRows(0, 0, Array.empty, null)
   private[this] var row = -1
   private[this] var within = false
 
@@ -24,7 +24,7 @@ final class AnsweredRows extends AutoCloseable {
   private[this] var previous = request
 
   /** Begin a reply. It answers the oldest waiting request if the current one has no rows left. */
-  def beginReply(waiting: ArrayDeque[Kept]): Unit =
+  def beginReply(waiting: ArrayDeque[RetainedRows]): Unit =
     if (!within && !waiting.isEmpty && row + 1 >= request.rows) {
       previous.close()
       previous = request

@@ -15,7 +15,7 @@ import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
 import io.updraft.spark.columns.ColumnSet
-import io.updraft.spark.task.input.{Kept, RequestSpec}
+import io.updraft.spark.task.input.{RequestSpec, RetainedRows}
 
 /** Rows pickled by a table function, each joined to its input row.
   *
@@ -38,7 +38,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
 
   override def of(
       reply: Reply,
-      waiting: ArrayDeque[Kept],
+      waiting: ArrayDeque[RetainedRows],
       schema: Schema
   ): Iterator[ResultBatch] = {
     val pickles = complete(reply, schema)
@@ -105,7 +105,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   )
 
   /** Accept unanswered requests: a function may skip the rest of its input. */
-  override def ended(waiting: ArrayDeque[Kept]): Unit = ()
+  override def ended(waiting: ArrayDeque[RetainedRows]): Unit = ()
 
   override def close(): Unit = {
     rows.close()

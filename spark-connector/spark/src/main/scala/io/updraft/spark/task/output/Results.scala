@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
 import io.updraft.spark.columns.ResultColumns
-import io.updraft.spark.task.input.Kept
+import io.updraft.spark.task.input.RetainedRows
 
 /** Rows of the operator's output; the consumer closes the columns.
   *
@@ -32,10 +32,10 @@ trait Results extends AutoCloseable {
     * @param schema
     *   schema of the exchange's results
     */
-  def of(reply: Reply, waiting: ArrayDeque[Kept], schema: Schema): Iterator[ResultBatch]
+  def of(reply: Reply, waiting: ArrayDeque[RetainedRows], schema: Schema): Iterator[ResultBatch]
 
   /** Check the successful end of the exchange, with these requests not taken. */
-  def ended(waiting: ArrayDeque[Kept]): Unit
+  def ended(waiting: ArrayDeque[RetainedRows]): Unit
 
   /** Release output that was not taken. */
   override def close(): Unit
@@ -50,11 +50,11 @@ object Results {
     private[this] val byFile = new ByFile
 
     /** Take the request that the reply answers from `waiting`. */
-    protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept
+    protected def partner(reply: Reply, waiting: ArrayDeque[RetainedRows]): RetainedRows
 
     override def of(
         reply: Reply,
-        waiting: ArrayDeque[Kept],
+        waiting: ArrayDeque[RetainedRows],
         schema: Schema
     ): Iterator[ResultBatch] = {
       val request = partner(reply, waiting)
@@ -79,7 +79,7 @@ object Results {
   private final class ByFile extends AutoCloseable {
     private[this] var columns = Array.empty[ColumnVector]
 
-    def split(request: Kept, all: Array[ColumnVector]): Iterator[ResultBatch] = {
+    def split(request: RetainedRows, all: Array[ColumnVector]): Iterator[ResultBatch] = {
       close()
       columns = all
       val starts = 0 +: request.laterFiles.map(_.firstRow)
@@ -102,7 +102,10 @@ object Results {
   final class OneToOne(function: String, replies: ReplyReader) extends OfPartners(replies) {
     private[this] var last = 0L
 
-    override protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept = {
+    override protected def partner(
+        reply: Reply,
+        waiting: ArrayDeque[RetainedRows]
+    ): RetainedRows = {
       last += 1
       if (reply.sequence() != last || waiting.isEmpty) {
         throw new SparkException(
@@ -118,7 +121,7 @@ object Results {
       waiting.poll()
     }
 
-    override def ended(waiting: ArrayDeque[Kept]): Unit = if (!waiting.isEmpty) {
+    override def ended(waiting: ArrayDeque[RetainedRows]): Unit = if (!waiting.isEmpty) {
       throw new SparkException(
         s"the pool ended $function with ${waiting.size()} batches unanswered after batch $last"
       )
@@ -130,13 +133,16 @@ object Results {
     */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 
-    override protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept = {
+    override protected def partner(
+        reply: Reply,
+        waiting: ArrayDeque[RetainedRows]
+    ): RetainedRows = {
       while (waiting.size() > 1) waiting.poll().close()
       val file = if (waiting.isEmpty) null else waiting.peek().inputFile
-      Kept(reply.rows(), reply.rows(), Array.empty, file)
+      RetainedRows(reply.rows(), reply.rows(), Array.empty, file)
     }
 
-    override def ended(waiting: ArrayDeque[Kept]): Unit = waiting.clear()
+    override def ended(waiting: ArrayDeque[RetainedRows]): Unit = waiting.clear()
   }
 
   /** Free-running results of functions that are called even without input. */

@@ -6,7 +6,7 @@ import java.util.ArrayDeque
 import org.apache.arrow.vector.types.pojo.Schema
 
 import io.updraft.client.Reply
-import io.updraft.spark.task.input.Kept
+import io.updraft.spark.task.input.RetainedRows
 
 /** Rows that a table function returned as Arrow columns, each joined to its input row. */
 final class TableResults(replies: ReplyReader) extends Results {
@@ -14,7 +14,7 @@ final class TableResults(replies: ReplyReader) extends Results {
 
   override def of(
       reply: Reply,
-      waiting: ArrayDeque[Kept],
+      waiting: ArrayDeque[RetainedRows],
       schema: Schema
   ): Iterator[ResultBatch] = {
     answered.beginReply(waiting)
@@ -24,7 +24,7 @@ final class TableResults(replies: ReplyReader) extends Results {
   }
 
   /** Accept unanswered requests: a function may skip the rest of its input. */
-  override def ended(waiting: ArrayDeque[Kept]): Unit = ()
+  override def ended(waiting: ArrayDeque[RetainedRows]): Unit = ()
 
   override def close(): Unit = answered.close()
 }

@@ -22,7 +22,7 @@ object ArgumentCast {
     else
       Some(
         s"argument $argument of $function is ${declared.sql}, not ${actual.sql}, and a cast could " +
-          s"change its value: write CAST(... AS ${declared.sql}) where that is meant"
+          s"change its value: write CAST(... AS ${declared.sql}) if that is intended"
       )
 
   /** Return the argument with Spark's cast, if any, changed to raise an error if a value does not

@@ -68,7 +68,9 @@ object SparkInternals {
         val isThere = reader.loadNextBatch()
         val columns = reader.getVectorSchemaRoot.getFieldVectors.asScala
         if (!isThere || reader.getVectorSchemaRoot.getRowCount != 1 || columns.size != row.length)
-          throw new IllegalArgumentException("the pool's defaults are not one row of its arguments")
+          throw new IllegalArgumentException(
+            s"the pool's default values must be one row with ${row.length} columns"
+          )
         val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
         // The copied unsafe row outlives the batch. Its values are converted to safe ones because
         // column names show them.

@@ -10,17 +10,17 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.updraft.client.Replies
-import io.updraft.spark.task.input.Kept
+import io.updraft.spark.task.input.RetainedRows
 
 class AnsweredRowsSuite extends AnyFunSuite {
   private val schema = new StructType().add("id", "long")
 
   private final class Answered(requests: Seq[Long]*) extends AutoCloseable {
     private val rows = new AnsweredRows
-    private val waiting = new ArrayDeque[Kept]
+    private val waiting = new ArrayDeque[RetainedRows]
     requests.foreach { ids =>
       val column = Vectors.onHeap(ids.map(InternalRow(_)), schema).column(0)
-      waiting.add(Kept(ids.length, ids.length, Array(column), null))
+      waiting.add(RetainedRows(ids.length, ids.length, Array(column), null))
     }
 
     /** The input row beside each row of a reply. */

@@ -16,7 +16,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.updraft.client.Replies
 import io.updraft.spark.columns.BatchLimits
-import io.updraft.spark.task.input.{Kept, RequestSpec}
+import io.updraft.spark.task.input.{RequestSpec, RetainedRows}
 
 class PickledTableResultsSuite extends AnyFunSuite {
   private val allocator = SparkInternals.allocator
@@ -46,9 +46,9 @@ class PickledTableResultsSuite extends AnyFunSuite {
       largeVarTypes = false
     )
     private val results = new PickledTableResults(rowType, spec, batchBytes)
-    private val waiting = new ArrayDeque[Kept]
+    private val waiting = new ArrayDeque[RetainedRows]
     private val kept = Vectors.onHeap(ids.map(InternalRow(_)), new StructType().add("id", LongType))
-    waiting.add(Kept(ids.length, ids.length, Array(kept.column(0)), null))
+    waiting.add(RetainedRows(ids.length, ids.length, Array(kept.column(0)), null))
 
     /** Batches of (input row, result) pairs. */
     def batches(values: Seq[Array[Byte]], rowEnds: Int*): Seq[Seq[(Long, Option[Long])]] = {

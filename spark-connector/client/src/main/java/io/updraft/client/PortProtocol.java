@@ -20,7 +20,7 @@ import javax.net.ssl.X509ExtendedKeyManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /** Protocol spoken at a TCP port, detected from its answer to the first bytes of HTTP/2. */
-enum Speech {
+enum PortProtocol {
   /** HTTP/2 without TLS, like gRPC. */
   HTTP2,
   /** HTTP/1, like a metrics port. */
@@ -42,7 +42,7 @@ enum Speech {
   private static final int LONGEST_MILLISECONDS = 2000;
 
   /** Probe a port. The wait for each answer is limited by the timeout, and by 2 s. */
-  static Speech of(InetSocketAddress address, Duration timeout) {
+  static PortProtocol of(InetSocketAddress address, Duration timeout) {
     int milliseconds = (int) Math.min(LONGEST_MILLISECONDS, Math.max(1, timeout.toMillis()));
     byte[] answer = answerOf(address, milliseconds);
     if (answer == null) {
@@ -75,7 +75,7 @@ enum Speech {
     }
   }
 
-  private static Speech ofHandshake(InetSocketAddress address, int milliseconds) {
+  private static PortProtocol ofHandshake(InetSocketAddress address, int milliseconds) {
     Witness server = new Witness();
     Asked client = new Asked();
     try (Socket socket = new Socket()) {
@@ -100,7 +100,7 @@ enum Speech {
     return seen(server, client);
   }
 
-  private static Speech seen(Witness server, Asked client) {
+  private static PortProtocol seen(Witness server, Asked client) {
     if (client.wasAsked) {
       return MUTUAL_TLS;
     }

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model process takes with all that it has started, held against what the front allows it."""
+"""Resource usage of a model process with all that it has started, and its comparison with the front's limits."""
 
 from typing import NamedTuple
 
 from updraft_server.ipc.model_packets import LimitModels
 
 
-class ModelTake(NamedTuple):
-    """One measurement."""
+class ModelProcessUsage(NamedTuple):
+    """One measurement of a model process."""
 
     memory_bytes: int
-    """Anonymous and shared memory above what the image has."""
+    """Anonymous and shared memory above the image's."""
     processes: int = 1
-    """The model process itself, and what it has started."""
+    """Number of processes: the model process itself, and what it has started."""
     threads: int = 1
-    """Of all its processes together."""
+    """Threads of all its processes together."""
     scratch_bytes: int = 0
     scratch_files: int = 0
     processor_seconds: float = 0.0
     """CPU time of all its processes since it was forked."""
 
     def excess(self, limits: LimitModels, batch_processor_seconds: float) -> str:
-        """How the process that takes too much was ended; empty while it keeps its limits.
+        """Return how a process that exceeds a limit was ended; empty if it keeps all limits.
 
-        `batch_processor_seconds` of CPU time were used for the batch that the function works on.
+        `batch_processor_seconds` is the CPU time used for the current batch.
         """
         if self.processes > limits.processes:
             return (

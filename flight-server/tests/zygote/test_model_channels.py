@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from updraft_server.worker.model.door import (
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.worker.model.channel import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
     Connected,
-    DoorError,
     Fate,
     Packet,
     Refused,
@@ -21,7 +21,7 @@ from updraft_server.worker.model.door import (
     encode,
 )
 from updraft_server.worker.model.watchdog import Watchdog
-from updraft_server.zygote.model_doors import ModelDoors
+from updraft_server.zygote.model_channels import ModelChannels
 from updraft_server.zygote.model_replica import ForkedModel, Replica
 
 
@@ -32,7 +32,7 @@ class Zygote:
         self.connects: list[tuple[str, str, str]] = []
         self.closed: list[str] = []
         self._handlers: dict[socket.socket | int, Callable[[], None]] = {}
-        self.doors = ModelDoors(
+        self.doors = ModelChannels(
             lambda *connect: self.connects.append(connect),
             self.closed.append,
             self._handlers.__setitem__,
@@ -157,5 +157,5 @@ def test_a_worker_that_has_ended_is_forgotten(zygote: Zygote) -> None:
 
 def test_a_worker_reads_nothing_but_packets() -> None:
     for data in (b"x", b"[" * 10_000, b'["Refused"]'):
-        with pytest.raises(DoorError):
+        with pytest.raises(PacketError):
             decode(data)

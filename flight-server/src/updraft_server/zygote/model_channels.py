@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zygote's ends of the doors over which workers ask for ways to model processes, one for each worker.
+"""Zygote's ends of the model channels over which workers ask for connections to model processes, one for each worker.
 
-A worker is not trusted: what it says is read without its descriptors, never waited for, and a second question before
-the answer to the first one closes its door.
+Workers are not trusted. The zygote reads their packets without descriptors and never waits for them; a worker that asks
+again before it has its answer loses its model channel.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from updraft_server.worker.model.door import (
+from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.worker.model.channel import (
     MAX_PACKET_BYTES,
     AskFate,
     Connect,
     Connected,
-    DoorError,
     Fate,
     Packet,
     Refused,
@@ -36,8 +36,8 @@ _SO_PASSRIGHTS = 83
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
-class ModelDoors:
-    """All doors of a zygote."""
+class ModelChannels:
+    """All model channels of a zygote."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class ModelDoors:
         watch: Watch,
         unwatch: Unwatch,
     ) -> None:
-        """No door yet.
+        """Start without model channels.
 
         Args:
-            on_connect: Hears of a worker that wants a connection to a function by name and version, which `connect` or
-                `refuse` answers.
-            on_close: Hears of a worker that wants nothing more.
-            watch: Has the zygote's loop call something whenever there is something to read.
+            on_connect: Called for a worker that wants a connection to a function by name and version; `connect` or
+                `refuse` answers it.
+            on_close: Called for a worker that wants nothing more.
+            watch: Makes the zygote's loop call a function whenever there is something to read.
             unwatch: The inverse; idempotent.
         """
         self._on_connect = on_connect
@@ -63,21 +63,22 @@ class ModelDoors:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """How processes have ended, the last ones."""
+        """Ends of the last processes, by id."""
         self._curious: dict[str, tuple[str, float]] = {}
-        """Workers that want to know the fate of a process, and when they get an answer at the latest."""
+        """Workers that want to know the fate of a process, and the latest time for an answer."""
 
     @property
     def wait_seconds(self) -> Sequence[float]:
-        """When the next turn is due, if it is."""
+        """Time until each pending answer is due."""
         now = time.monotonic()
         return [max(0.0, until_seconds - now) for _, until_seconds in self._curious.values()]
 
     def open(self, worker: str) -> socket.socket:
-        """The end of a worker that is about to be forked; raises OSError."""
+        """Open a model channel and return the end of a worker that is about to be forked; raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
-        # Who closes a worker's descriptor last may have to wait for it (SO_LINGER). Linux 6.16.
+        # The worker must not pass descriptors: whoever closes the last copy of one may have to wait (SO_LINGER). Needs
+        # Linux 6.16.
         with contextlib.suppress(OSError):
             ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
         self._doors[worker] = ours
@@ -85,7 +86,7 @@ class ModelDoors:
         return theirs
 
     def shut(self, worker: str) -> None:
-        """The worker has ended, or has to do without. Idempotent."""
+        """Close the model channel of a worker that has ended, or that loses it. Idempotent."""
         ours = self._doors.pop(worker, None)
         if ours is not None:
             self._unwatch(ours)
@@ -95,17 +96,17 @@ class ModelDoors:
         self._on_close(worker)
 
     def close(self) -> None:
-        """Leave all to the process that this one was forked from."""
+        """Close the model channels in a forked process; the zygote keeps its own."""
         for ours in self._doors.values():
             ours.close()
 
     def connect(self, worker: str, replica: Replica) -> bool:
-        """Give a worker a connection to a process; False, and no answer yet, where the process takes none now."""
+        """Connect a worker to a process; returns False, without an answer, if the process accepts no connection now."""
         with contextlib.ExitStack() as ends:
             try:
                 workers_end, models_end = map(ends.enter_context, socket.socketpair())
             except OSError as error:
-                self.refuse(worker, f"cannot be connected to: {error.strerror}", may_retry=True)
+                self.refuse(worker, f"cannot be reached: {error.strerror}", may_retry=True)
                 return True
             for end in (workers_end, models_end):
                 _enlarge(end)
@@ -115,11 +116,11 @@ class ModelDoors:
             return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
-        """Tell a worker why there is no connection; the reason goes on after the name of the function."""
+        """Tell a worker why there is no connection; the reason follows the name of the function."""
         self._say(worker, Refused(reason, may_retry))
 
     def tell_fate(self, model: str, how: str) -> None:
-        """A process has ended, as whoever was connected to it may ask."""
+        """Record how a process ended, and tell the workers that have asked."""
         self._fates[model] = how
         while len(self._fates) > _KNOWN_FATES:
             self._fates.popitem(last=False)
@@ -127,7 +128,7 @@ class ModelDoors:
             self._tell(worker, model)
 
     def turn(self) -> None:
-        """Answer those that have waited for long enough."""
+        """Answer the workers that have waited long enough."""
         now = time.monotonic()
         for worker, (model, until_seconds) in list(self._curious.items()):
             if now >= until_seconds:
@@ -145,7 +146,7 @@ class ModelDoors:
             question = decode(data) if data and worker not in self._asking else None
         except BlockingIOError:
             return
-        except (OSError, DoorError):
+        except (OSError, PacketError):
             question = None
         if question is not None:
             self._asking.add(worker)
@@ -167,12 +168,12 @@ class ModelDoors:
         try:
             socket.send_fds(ours, [encode(packet)], list(descriptors))
         except OSError:
-            # It has ended, or does not listen.
+            # The worker has ended, or does not read.
             self.shut(worker)
 
 
 def _enlarge(end: socket.socket) -> None:
-    """Room for a batch or two, so that neither side waits for the other in the middle of one."""
+    """Make room for a batch or two, so that neither side waits for the other in the middle of one."""
     try:
         end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
     except PermissionError:

@@ -12,8 +12,8 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /** Description of a failed attempt to connect to an endpoint. */
-public final class Unreached {
-  private Unreached() {}
+public final class ConnectFailure {
+  private ConnectFailure() {}
 
   /** Describe a failed attempt to connect to an endpoint. */
   public static String of(IOException problem, Endpoint endpoint) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which function has most likely taken the memory when all workers are lost at once, as by the kernel's OOM killer.
+"""Inference of the function that most likely used up the memory when all workers are lost at once.
 
-Nobody is left to tell then, so it is inferred from what workers were last found to use, and said to be so.
+The kernel's OOM killer does that, and leaves no process that could report the cause. The front therefore infers it from
+the last measurement of the workers; the error says so.
 """
 
 from collections.abc import Mapping
@@ -9,13 +10,13 @@ from typing import NamedTuple
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# With less in use, something else has ended them: an eviction, a node that went away.
+# If workers used less than this share of the memory, something else has ended them, such as an eviction.
 _LEAST_SHARE = 0.5
 
 
 class _Held(NamedTuple):
     first_bytes: int
-    """When the worker was first measured in a row."""
+    """Memory at the first of the latest uninterrupted series of measurements."""
     last_bytes: int
 
     @property
@@ -23,8 +24,8 @@ class _Held(NamedTuple):
         return self.last_bytes - self.first_bytes
 
 
-class LostMemory:
-    """What the workers that have exchanges were last found to use."""
+class LastMemoryUse:
+    """Memory that workers with an exchange used when they were last measured."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -32,11 +33,11 @@ class LostMemory:
         self._largest_grower = ""
 
     def measured(self, usage: Mapping[str, WorkerUsage], there_is_bytes: int) -> None:
-        """Take a measurement; an empty one is none, since nothing can be measured any more once workers are lost.
+        """Take a measurement. An empty one is ignored: nothing can be measured once the workers are lost.
 
         Args:
-            usage: By worker, of all that have exchanges.
-            there_is_bytes: The memory that they share.
+            usage: Usage of all workers that have an exchange, by worker.
+            there_is_bytes: Memory that the workers share.
         """
         if not usage:
             return
@@ -48,17 +49,17 @@ class LostMemory:
         self._largest_grower = max(self._held, key=lambda worker: self._held[worker].grown_bytes)
 
     def is_blamed(self, worker: str) -> bool:
-        """Whether this worker, which is lost and nobody knows how, is taken to have brought down all."""
+        """Return whether this worker, lost for an unknown reason, most likely brought down all workers."""
         return self._were_short and worker == self._largest_grower
 
     def inference(self, worker: str, function: str) -> str:
-        """What to add to the error of an exchange whose worker is lost and nobody knows how; empty without a hint."""
+        """Return a hint for the error of an exchange whose worker was lost for an unknown reason; may be empty."""
         if not self._were_short or worker not in self._held:
             return ""
         if not self.is_blamed(worker):
-            return " (inferred: the workers ran out of memory, for which another exchange is to blame)"
+            return " (inferred: the workers ran out of memory because of another exchange)"
         held = self._held[worker]
         return (
-            f" (inferred: the workers ran out of memory, and the function {function} grew most of all, by "
+            f" (inferred: the workers ran out of memory, and the function {function} grew most, by "
             f"{held.grown_bytes} bytes to {held.last_bytes}: send smaller batches, or give the workers more memory)"
         )

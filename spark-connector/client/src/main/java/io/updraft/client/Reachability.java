@@ -5,7 +5,7 @@ package io.updraft.client;
  * Knowledge about an endpoint that is unreachable now, which decides whether waiting for it makes
  * sense.
  */
-enum Reach {
+enum Reachability {
   /**
    * Its name has no address, or the directory of its socket is missing: most likely it is misspelt.
    */

@@ -28,7 +28,7 @@ _KEYS_SECONDS = 5.0
 _SPIFFE = "spiffe://"
 
 
-class Door:
+class Authenticator:
     """Authenticator of callers, based on a service's credential files, which it rereads when they change.
 
     Credentials of a file that has been missing or unusable for two seconds are invalid until the file is usable again,
@@ -146,7 +146,7 @@ class Door:
             raise UnauthenticatedError("the token is not one that this service knows")
         if self._identities is not None and known is None:
             raise UnauthenticatedError(
-                "nobody is known: this service cannot use its identities file, and its log says why"
+                "no client is accepted: this service cannot use its identities file, and its log says why"
             )
         raise UnauthenticatedError(
             "this service needs a token or a certificate that it knows: send the header 'authorization: Bearer <token>'"

@@ -8,14 +8,14 @@ import java.util.function.BooleanSupplier;
  * Bounded waits that an interruption does not end; they restore the thread's interrupt flag
  * afterwards.
  */
-final class Patience {
+final class BoundedWait {
   /** Wait on a lock that the caller holds, until a notification or the given time. */
   @FunctionalInterface
   interface Pause {
     void await(long nanos) throws InterruptedException;
   }
 
-  private Patience() {}
+  private BoundedWait() {}
 
   /** Wait until the condition holds, at most this long. */
   static void await(BooleanSupplier done, long milliseconds, Pause pause) {

@@ -6,7 +6,7 @@ import io.updraft.spark.config.NearestName
 /** Functions by their SQL names: a pool, namespaces inside it, and a name that may end in "@" and a
   * version. If the first part is not a pool's name, the name refers to the session's own pool.
   */
-final class Listed(all: Pools) {
+final class NamedFunctions(all: Pools) {
 
   def pools: Seq[String] = all.names
 
@@ -37,7 +37,7 @@ final class Listed(all: Pools) {
   /** Return the function with this name; None if its pool does not have it. */
   def find(parts: Seq[String]): Option[UnboundPoolFunction] = {
     val (pool, rest) = inPool(parts)
-    val (name, version) = Listed.versioned(rest.mkString("."))
+    val (name, version) = NamedFunctions.versioned(rest.mkString("."))
     val named = all.functions(pool).filter(_.getName == name)
     val wanted =
       if (version.isEmpty) named.lastOption else named.find(_.getVersion == version)
@@ -47,7 +47,7 @@ final class Listed(all: Pools) {
   /** Return the error for a name that no function has. */
   def missing(parts: Seq[String]): String = {
     val (pool, rest) = inPool(parts)
-    val (name, version) = Listed.versioned(rest.mkString("."))
+    val (name, version) = NamedFunctions.versioned(rest.mkString("."))
     val functions = all.functions(pool)
     val versions = functions.filter(_.getName == name).map(_.getVersion)
     val place = s"the pool at ${all.endpoint(pool)}"
@@ -66,7 +66,7 @@ final class Listed(all: Pools) {
     all.functions(inPool(namespace)._1).map(_.getName).distinct.sorted
 }
 
-object Listed {
+object NamedFunctions {
 
   /** Split a name into the name and the version, which may be empty: "discount@2" is version 2 of
     * discount.

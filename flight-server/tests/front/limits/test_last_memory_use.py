@@ -8,7 +8,7 @@ import pytest
 from flight_messages import all_replies, command_request, echo_command
 from front_harness import Running
 
-from updraft_server.front.limits.lost_memory import LostMemory
+from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.testing import FakePool, FakeWorker
 from updraft_server.pool.worker_events import WorkerDeath
@@ -19,28 +19,28 @@ def usage(**own_bytes: int) -> dict[str, WorkerUsage]:
 
 
 def test_the_one_that_grew_most_is_blamed_and_not_the_largest() -> None:
-    lost = LostMemory()
+    lost = LastMemoryUse()
     lost.measured(usage(large=500, grower=10), there_is_bytes=1000)
     lost.measured(usage(large=520, grower=400), there_is_bytes=1000)
     # What is left cannot be measured.
     lost.measured({}, there_is_bytes=1000)
-    assert "inferred: the workers ran out of memory, and the function f grew most of all, by 390 bytes to 400" in (
+    assert "inferred: the workers ran out of memory, and the function f grew most, by 390 bytes to 400" in (
         lost.inference("grower", "f")
     )
-    assert "another exchange is to blame" in lost.inference("large", "f")
+    assert "because of another exchange" in lost.inference("large", "f")
     assert [lost.is_blamed(worker) for worker in ("grower", "large", "")] == [True, False, False]
 
 
 @pytest.mark.parametrize("own_bytes", [{}, {"a": 100, "b": 399}])
 def test_workers_that_used_little_memory_were_lost_for_another_reason(own_bytes: dict[str, int]) -> None:
-    lost = LostMemory()
+    lost = LastMemoryUse()
     lost.measured(usage(**own_bytes), there_is_bytes=1000)
     assert not lost.inference("b", "f")
     assert not lost.is_blamed("b")
 
 
 def test_a_worker_that_came_later_says_nothing_of_memory() -> None:
-    lost = LostMemory()
+    lost = LastMemoryUse()
     lost.measured(usage(a=900), there_is_bytes=1000)
     assert not lost.inference("b", "f")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that functions started and that have lost their worker: they come to the zygote, which ends them."""
+"""Orphans: processes that functions started and that have lost their worker. The zygote inherits and ends them."""
 
 import os
 from collections.abc import Callable, Collection
@@ -9,11 +9,11 @@ from updraft_server.linux.descendants import children, kill_child
 _Watch = Callable[[int, Callable[[], None]], None]
 
 
-class Strays:
-    """The children of this process that it did not fork.
+class Orphans:
+    """Children of this process that it did not fork.
 
-    Their own children come here when they have ended: `end` has to be called after each turn of a loop, which the end
-    of a stray makes turn.
+    When an orphan ends, its own children come here, so `end` has to be called after each turn of the loop; the end of a
+    orphan makes the loop turn.
     """
 
     def __init__(self, watch: _Watch, unwatch: Callable[[int], None]) -> None:
@@ -22,7 +22,7 @@ class Strays:
         self._dying: set[int] = set()
 
     def end(self, *, known: Collection[int]) -> bool:
-        """Kill every child but those `known`; False when there is none."""
+        """Kill every child except those `known`; returns False if there were none."""
         found = [pid for pid in children() if pid not in known]
         for pid in found:
             kill_child(pid)
@@ -34,7 +34,7 @@ class Strays:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # Too many at once for our descriptors: the next turn comes.
+            # There are too many at once for our descriptors: the next turn handles the rest.
             return
         self._dying.add(pid)
         self._watch(pidfd, lambda: self._reap(pid, pidfd))

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Codec of packets: a packet is the JSON of its class's name and its fields. Each protocol lists its own classes."""
+
+import dataclasses
+import json
+from typing import Any, Generic, TypeVar
+
+Packet = TypeVar("Packet")
+
+
+class PacketError(Exception):
+    """Raised when a packet cannot be read: hostile, or from another installation."""
+
+
+class PacketCodec(Generic[Packet]):
+    """Codec of one protocol, whose packets are frozen dataclasses."""
+
+    def __init__(self, *packets: type[Any]) -> None:
+        self._packets = {packet.__name__: packet for packet in packets}
+
+    def encode(self, packet: Packet) -> bytes:
+        """Return the packet as bytes."""
+        fields = dataclasses.asdict(packet)  # type: ignore[call-overload]
+        return json.dumps([type(packet).__name__, fields]).encode()
+
+    def decode(self, data: bytes) -> Packet:
+        """Return the packet in `data`; raises PacketError."""
+        try:
+            name, fields = json.loads(data)
+            packet: Packet = self._packets[name](**fields)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise PacketError(f"not a packet: {error}") from None
+        return packet
