@@ -346,7 +346,7 @@ async def test_who_was_refused_is_tried_again_after_the_start_of_an_extra_worker
 
 
 class WithoutExtraWorkers(FakePool):
-    """As with --extra-workers 0, or once tasks have all of them."""
+    """Pool whose tasks already have all extra workers."""
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         if not self.idle:
