@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from updraft.service.tenants import Caps
 from updraft_server.front.queue.admission import Admission, AdmissionLimits, WorkerSource
-from updraft_server.front.queue.grant import Grant
+from updraft_server.front.queue.place import Grant
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 from updraft_server.pool.testing import FakePool

@@ -42,7 +42,7 @@ from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges
 from updraft_server.front.limits.verdict import Verdict, verdict
 from updraft_server.front.queue.admission import Admission
-from updraft_server.front.queue.grant import Grant
+from updraft_server.front.queue.place import Grant
 from updraft_server.front.relay.batch_limits import BatchLimit, BatchTimeout
 from updraft_server.front.relay.relay import Relay, RelayLimits
 from updraft_server.front.request.capabilities import Capabilities

@@ -11,16 +11,16 @@ proto/README.md).
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
-from updraft_server.front.queue.grant import Grant
+from updraft_server.front.queue.place import Grant, Place
 from updraft_server.front.queue.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
@@ -36,8 +36,6 @@ _MOST_PASSING = 8
 # Exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others. They
 # are tried again when the pool's workers change.
 _MOST_REFUSED = 32
-
-Result = TypeVar("Result")
 
 
 QUEUE_BYTES = 512 * 1024 * 1024
@@ -74,38 +72,6 @@ class AdmissionLimits:
     queue_limit: int
     queue_bytes: int
     retry_after_milliseconds: int
-
-
-@dataclass(eq=False, slots=True)
-class Place:
-    """Place of an exchange in the queue, from before its client sends anything large until it has a worker."""
-
-    tenant: str
-    task: TaskKey | None
-    held_bytes: int
-    binding: Binding | None = None
-    """Binding of the worker that it needs; None while the exchange is not ready for a worker."""
-    granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    async def unless_lost(self, work: Awaitable[Result]) -> Result:
-        """Return the result of work that precedes `Admission.worker`, and cancel the work if the place is lost.
-
-        Raises what the work raises, and PoolFullError or PoolUnavailableError if the place is lost.
-        """
-        task = asyncio.ensure_future(work)
-        try:
-            awaited: set[asyncio.Future[Any]] = {task, self.granted}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                self.granted.result()
-            return await task
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-            # Retrieve the exception, so that asyncio does not log it if nothing has awaited the task.
-            if not task.cancelled():
-                task.exception()
 
 
 @dataclass(slots=True)

@@ -12,23 +12,20 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from updraft.arrow_metadata import is_dictionary
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
-from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
+from updraft.flight_data import join_flight_data
 from updraft.service.exchange import (
     LAST_MESSAGE_TIMEOUT_SECONDS,
     Call,
-    check_size,
     event_message,
-    fail_without_finish,
-    request_metadata,
 )
 from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
 from updraft_server.front.relay.batch_limits import BatchTimeout
+from updraft_server.front.relay.client_batches import ClientBatches
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.relay.worker_replies import ReplyMetadataStart, TimedLoad, error_of_worker
-from updraft_server.front.request.request import SERVICE, Request
+from updraft_server.front.request.request import Request
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
@@ -113,7 +110,7 @@ class Relay:
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
         self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
         self._phase = RelayPhase.ASSIGNING
-        self._rows_sent = 0
+        self._batches = ClientBatches(call, self._sender, request, limits.max_message_bytes, transfer)
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self.has_begun = not request.is_session
@@ -139,7 +136,7 @@ class Relay:
         except UpdraftError:
             if not self._has_finished:
                 raise
-            self._transfer.rows += self._rows_sent
+            self._transfer.rows += self._batches.rows
             return LeaseOutcome.BROKEN
 
     async def _run(self, assignment: Assignment) -> LeaseOutcome:
@@ -282,10 +279,7 @@ class Relay:
         try:
             await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.payload)
             self._handle(RelayEvent.ASSIGNED)
-            if self._plain:
-                await self._relay_plain_batches()
-            else:
-                await self._relay_numbered_batches()
+            await self._batches.relay()
             await self._sender.send(FrameKind.END)
             self._handle(RelayEvent.INPUT_ENDED)
         except PeerClosedError:
@@ -294,56 +288,6 @@ class Relay:
         except FrameError as error:
             # The header and metadata of a frame have limits that may be lower than --max-message-bytes.
             raise LimitError(f"a client message is larger than a worker accepts: {error}") from None
-
-    async def _relay_plain_batches(self) -> None:
-        while (message := await self._call.read()) is not None:
-            await self._relay_batch(message)
-
-    async def _relay_numbered_batches(self) -> None:
-        while (message := await self._call.read()) is not None:
-            if await self._relay_batch(message):
-                if await self._call.read() is not None:
-                    raise ProtocolError("a message arrived after finish")
-                return
-        await fail_without_finish()
-
-    async def _relay_batch(self, message: bytes) -> bool:
-        """Pass one message on; return True if it is the client's finish."""
-        check_size(len(message), self._limits.max_message_bytes, SERVICE)
-        fields = split_flight_data(message)
-        # A client of arrow-udf sends its descriptor with each message.
-        if fields.descriptor and not (self._plain and fields.descriptor == self._request.descriptor):
-            raise ProtocolError("a second flight descriptor arrived: only the first message has one")
-        if not fields.data_header and not self._plain:
-            return await self._relay_event(message, fields)
-        if fields.data_header or fields.data_body:
-            # Count a dictionary before its message, like a part: the worker takes it together with the next batch.
-            self._transfer.dictionaries += self._plain and is_dictionary(fields.data_header)
-            await self._pass_on(message, fields)
-        else:
-            # Plain Flight has no metadata: a message without any data serves as a keepalive.
-            self._transfer.keep_alives += 1
-        return False
-
-    async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
-        metadata = request_metadata(fields)
-        if metadata.HasField("keep_alive"):
-            self._transfer.keep_alives += 1
-            return False
-        is_part = metadata.HasField("part")
-        # Count the part before its message, so that it never counts as a batch for which the worker owes a reply.
-        self._transfer.parts += is_part
-        await self._pass_on(message, fields)
-        if not metadata.HasField("finish"):
-            return False
-        self._transfer.finishes += 1
-        self._rows_sent = metadata.finish.rows
-        return True
-
-    async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
-        self._transfer.received_messages += 1
-        self._transfer.received_bytes += len(message)
-        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
 
     async def _relay_replies(self) -> LeaseOutcome:
         if not self._plain:
@@ -366,11 +310,11 @@ class Relay:
                     case FrameKind.LOADED:
                         self._load.end()
                     case FrameKind.DONE:
-                        self._transfer.rows += self._rows_sent
+                        self._transfer.rows += self._batches.rows
                         is_clean = self._phase is RelayPhase.ANSWERING
                         return LeaseOutcome.CLEAN if is_clean else LeaseOutcome.BROKEN
                     case FrameKind.RETIRED:
-                        self._transfer.rows += self._rows_sent
+                        self._transfer.rows += self._batches.rows
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED | FrameKind.CRASHED:
                         error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
