@@ -93,7 +93,7 @@ class OpenFile:
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes being encoded and stored. They are released without further input."""
+        """Bytes being encoded or stored. They are released even if no more input arrives."""
         return sum(reservation.held_bytes for reservation in self._moving.values())
 
     @property

@@ -97,7 +97,7 @@ class WorkersSecret:
         return hmac.compare_digest(os.pread(self.descriptor, SECRET_BYTES, 0), secret)
 
     def forget(self) -> None:
-        """Forget a side that has gone with everything that ran there."""
+        """Forget the known side: it has gone, and so has everything that ran there."""
         os.ftruncate(self.descriptor, 0)
 
 

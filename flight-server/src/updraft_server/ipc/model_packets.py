@@ -57,7 +57,7 @@ def memory_bytes(usage: Sequence[ModelUsage]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LimitModels:
-    """Limits of each model process beside memory, with all that it has started; the same as a worker's."""
+    """Limits, other than memory, of each model process and all that it has started; the same as a worker's."""
 
     processes: int
     threads: int

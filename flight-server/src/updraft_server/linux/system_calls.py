@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of system calls, for the architectures whose filters `updraft_server.linux.seccomp` can assemble."""
+"""System call numbers of each architecture for which `updraft_server.linux.seccomp` can assemble filters."""
 
 import os
 from collections.abc import Mapping

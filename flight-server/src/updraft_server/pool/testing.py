@@ -177,7 +177,7 @@ class FakePool:
         return lambda: self._subscribers.remove(callback)
 
     async def close(self, grace_seconds: float) -> None:
-        """Release all leases as broken."""
+        """Release all leases, each as broken."""
         for lease in self.leases:
             lease.release(LeaseOutcome.BROKEN)
 

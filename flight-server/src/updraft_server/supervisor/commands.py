@@ -53,7 +53,7 @@ def supervise_workers(settings: SeparateWorkersSettings) -> int:
 def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
     """Make this process a supervisor of these halves, with this directory; None makes a temporary one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Done before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    # Do this before hiding the memory, which hides /proc/self too. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()

@@ -59,7 +59,7 @@ class FrontStarts:
         self._started_seconds = 0.0
 
     def start(self, descriptors: dict[str, int]) -> Child:
-        """Start a front that inherits these descriptors, by the names of the variables that tell it their numbers."""
+        """Start a front that inherits `descriptors`; each key names the environment variable with that number."""
         environment = {
             **os.environ,
             FRONT_SETTINGS_VARIABLE: hand_down(self._settings),
@@ -211,7 +211,7 @@ class _WithWorkers(Supervisor):
         self._clearing_deadline_seconds = time.monotonic() + LAST_DEATHS_SECONDS
         self._zygotes.close_socket()
         self._zygotes.drop_successor()
-        # They have not crashed, so they are reaped like any leftover.
+        # They did not crash, so reap them like any other leftover process.
         for name in self._children.keys() - {FRONT}:
             self._children.pop(name).forget()
         self._kill_leftovers()

@@ -33,7 +33,7 @@ class LoadWatch:
     """
 
     def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
-        """Start before the first look.
+        """Create a watch that has not looked yet.
 
         Args:
             note: Note in which the zygote records its load.

@@ -112,6 +112,6 @@ def _filter_bytes(distinct_values: int, false_positives: float) -> int:
 
 
 def _check_false_positives(asked: float, option: str) -> None:
-    # Zero asks for the default. NaN is refused as well, because every comparison with it is false.
+    # Zero means the default. NaN fails this check too, because every comparison with NaN is false.
     if asked != 0 and not _MIN_FALSE_POSITIVES <= asked < 1:
         raise WriteOptionError(f"{option} is {asked:g}: it must be at least {_MIN_FALSE_POSITIVES:g} and less than 1")

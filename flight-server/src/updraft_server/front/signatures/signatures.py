@@ -209,7 +209,7 @@ class CheckedFunction:
     """Session function that may run if its payload is the one that was signed."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
-        """Start uncounted; `signed_by` is None for a function that has no signature and needs none."""
+        """Create the check of one function; `signed_by` is None if the function neither has nor needs a signature."""
         self.signed_by = signed_by
         self._signatures = signatures
 

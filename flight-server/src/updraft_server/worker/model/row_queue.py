@@ -97,7 +97,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         if not waiting:
             self._turns.append(exchange)
         now = self._clock()
-        # Limit the time, because a sender can claim anything.
+        # Cap the time: the sender states it, and could state anything.
         sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
         waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows

@@ -42,7 +42,7 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if narrow:
         leaf_columns = list(_leaf_columns(column))
         for place in narrow:
-            # Check which numbers were finite only if the column has infinities.
+            # Only if the column has infinities, check which numbers were finite.
             if _has_infinity(leaf_columns[place]):
                 check_narrowing(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
     return column
