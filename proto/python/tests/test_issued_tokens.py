@@ -370,8 +370,8 @@ def test_a_service_without_issuers_starts_without_what_verifies_tokens(tmp_path:
     path = tmp_path / "identities.toml"
     path.write_text(f'[[identity]]\nname = "a"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{"0" * 64}"]\n')
     program = (
-        "import sys; from pathlib import Path; from updraft.service.authenticator import Door\n"
-        f"Door(None, Path({str(path)!r}))\n"
+        "import sys; from pathlib import Path; from updraft.service.authenticator import Authenticator\n"
+        f"Authenticator(None, Path({str(path)!r}))\n"
         "sys.exit(any(name.split('.')[0] in ('jwt', 'cryptography') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
