@@ -9,7 +9,7 @@ import org.apache.spark.unsafe.Platform
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of the rows of one group, in segments of memory. Each row follows a word with its size
+/** Copies of the rows of one group, in segments of memory. A word before each row holds its size
   * and its turn, which orders the rows of all groups.
   */
 private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {

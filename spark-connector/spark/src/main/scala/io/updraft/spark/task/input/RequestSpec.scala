@@ -60,7 +60,7 @@ final case class RequestSpec(
   def columnSet(types: Seq[DataType], ordinals: Seq[Int]): ColumnSet =
     new ColumnSet(types, schemaOf(types), largeVarTypes, ordinals.toArray)
 
-  /** Return columns of these types, filled from rows of exactly these columns. */
+  /** Return columns of these types, filled from rows that have exactly these columns. */
   def columnSet(types: Seq[DataType]): ColumnSet = columnSet(types, types.indices)
 
   private def schemaOf(types: Seq[DataType]): Schema =
