@@ -42,7 +42,7 @@ final class ChannelPool {
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** Endpoint and the TLS files used to call it, because it may answer with some files only. */
+  /** Endpoint and the TLS files used to call it, because it may answer only with some files. */
   private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
       return new Known(options.endpoint(), options.tls());

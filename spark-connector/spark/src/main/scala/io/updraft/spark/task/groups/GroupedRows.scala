@@ -26,7 +26,7 @@ object GroupedRows {
   }
 
   /** Grouping in memory: reads all rows and copies each to its group's memory, which costs less
-    * than a sort. If they do not fit into memory, Spark sorts the remaining rows and spills to
+    * than a sort. If the rows do not fit into memory, Spark sorts the remaining ones and spills to
     * disk.
     *
     * @param sort

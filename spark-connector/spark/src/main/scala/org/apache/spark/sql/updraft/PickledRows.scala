@@ -42,7 +42,7 @@ object PickledRows {
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]
 
-    /** Return the converted value: of the only type, or a row with one value of each type. */
+    /** Return the converted value: one of the only type, or a row with one of each type. */
     def convert(value: Any): Any = fromJava(value)
   }
 
