@@ -73,7 +73,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     CallOptions callOptions =
         CallOptions.DEFAULT.withDeadlineAfter(
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
-    // Retry a connection that was just refused now instead of after gRPC's own backoff.
+    // Do not wait for gRPC's own backoff if a connection was just refused.
     connection.channel().resetConnectBackoff();
     ClientCall<T, InputStream> call = connection.channel().newCall(method, callOptions);
     ActionCall listener = new ActionCall();

@@ -2,9 +2,9 @@
 package io.updraft.client;
 
 /**
- * Admission state of one call, and what may be sent in each state. Before the pool has a worker for
- * the exchange, the client sends little, so that a refusal wastes little, and only what can be sent
- * again, so that no batch is lost if the pool dies while the exchange is queued.
+ * Admission state of one call, and what may be sent in each state. Until the pool has a worker for
+ * the exchange, the client sends little, so that a refusal wastes little. It sends only batches
+ * that can be sent again, so that none is lost if the pool dies while the exchange is queued.
  */
 final class Admission {
   /** Limit on the bytes sent in a call before admission, its command included. */

@@ -17,8 +17,8 @@ public interface Artifact {
   long sizeBytes();
 
   /**
-   * Open a stream of the bytes from the first on, at least {@link #sizeBytes} of them; the caller
-   * closes it.
+   * Open a stream that starts at the first byte and has at least {@link #sizeBytes} bytes; the
+   * caller closes it.
    *
    * @throws IOException if the bytes cannot be read; the exchange then fails
    */

@@ -14,9 +14,9 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * Upload of what one call's pool asks for before the first batch: a function that was too large for
- * the command, and the artifacts that the pool lacks. Runs on the task's thread. Holds one part in
- * memory at a time: the next part waits until the transport has taken the last one.
+ * Upload of what the pool asks for before the first batch of a call: a function that was too large
+ * for the command, and the artifacts that the pool lacks. It runs on the task's thread and holds
+ * one part in memory at a time: the next part waits until the transport has taken the previous one.
  */
 final class ArtifactUpload {
   private static final int PART_BYTES = 1 << 20;

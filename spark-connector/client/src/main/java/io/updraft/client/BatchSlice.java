@@ -36,7 +36,8 @@ record BatchSlice(RequestBatch batch, long startByte, long endByte) {
   /**
    * Return a message made of the prefix and this slice.
    *
-   * @return null if the batch was closed: its exchange is over, and so is the call that asks
+   * @return the message; null if the batch was closed, because then its exchange is over and no
+   *     call needs the message
    */
   ByteBuf message(WireAllocator allocator, ByteBuf prefix) {
     return batch.message(allocator, prefix, startByte, endByte);

@@ -2,13 +2,13 @@
 package io.updraft.client;
 
 /**
- * Slicer that cuts the batches of a call into one slice for each message, nearly always a single
- * one. Not thread-safe.
+ * Slicer that cuts the batches of a call into slices, one for each message. Nearly every batch is a
+ * single slice. Not thread-safe.
  */
 final class BatchSlicer {
   /**
-   * Largest part: splitting costs little, and smaller parts let other exchanges use the connection
-   * in between.
+   * Size limit of a part. Splitting costs little, and other exchanges can use the connection
+   * between two parts.
    */
   private static final int MOST_PART_BYTES = 16 << 20;
 

@@ -41,7 +41,9 @@ abstract class CallCore {
    */
   record Step<M extends MessageLite>(M metadata, BatchSlice slice, boolean last) {}
 
-  /** Longest single wait; a wait without a limit of its own is repeated after this time. */
+  /**
+   * Longest single wait; a wait without its own limit is repeated whenever this time has passed.
+   */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
   private final ClientOptions options;
@@ -57,7 +59,7 @@ abstract class CallCore {
   /** Time at which the next call begins; only while backing off. */
   private long againNanos;
 
-  /** Failure because of which the next call needs another token; null if it does not. */
+  /** Refusal of the token, after which the next call needs another one; null if it does not. */
   private Failure tokenRefusal;
 
   private long progressNanos;
@@ -216,8 +218,8 @@ abstract class CallCore {
   }
 
   /**
-   * Return our own deadline failure if the deadline has passed: both sides watch it, and the
-   * message must not depend on which one acts first.
+   * Return our own failure instead of the peer's if the deadline has passed. Both sides watch the
+   * deadline, and the message must not depend on which one acts first.
    */
   private Failure orLate(Failure said, long nowNanos) {
     boolean late =
@@ -250,8 +252,8 @@ abstract class CallCore {
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos + again.pause().toNanos();
     } else if (decision instanceof Recovery.Decision.WithAnotherToken needed) {
-      // The task's thread reads the token file: this may be gRPC's event loop, which must not read
-      // files.
+      // Leave the token file to the task's thread: this thread may be gRPC's event loop, which must
+      // not read files.
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos;
       tokenRefusal = needed.failure();

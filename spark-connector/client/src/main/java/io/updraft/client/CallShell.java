@@ -14,8 +14,8 @@ import org.apache.arrow.memory.BufferAllocator;
 /**
  * Shell shared by {@link Exchange} and {@link FileExchange}: the lock and the clock of a {@link
  * CallCore}, and the open call. The task's thread and gRPC's event loop hold the lock while they
- * read or change the core; the task's thread waits on it. Messages are sent under the lock, which
- * is safe because sending calls nothing back; calls are opened and cancelled outside it.
+ * read or change the core; the task's thread also waits on it. Messages are sent under the lock,
+ * which is safe because sending calls nothing back; calls are opened and cancelled outside it.
  */
 abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Time that a close waits for the transport to release sent buffers. */
@@ -71,7 +71,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Create a call without starting it. */
   abstract FlightCall newCall();
 
-  /** Start a call that the core has accepted, and tell the core when more may follow. */
+  /** Start a call that the core has accepted, and tell the core when more messages may follow. */
   abstract void start(FlightCall next);
 
   /** Return the next message of the core; null if it has to wait. Only under the lock. */

@@ -30,7 +30,8 @@ final class ChannelPool {
   private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
-   * Properties shared by all exchanges on one connection. Renewed files make a new connection.
+   * Properties shared by all exchanges on one connection. If the TLS files change, a new connection
+   * is made.
    *
    * @param pod the pod to connect to; null if the endpoint's name is enough
    */
@@ -41,7 +42,7 @@ final class ChannelPool {
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** Endpoint and the TLS files used to call it: with other files it may never answer. */
+  /** Endpoint and the TLS files used to call it, because it may answer only with some files. */
   private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
       return new Known(options.endpoint(), options.tls());
@@ -142,8 +143,8 @@ final class ChannelPool {
   }
 
   /**
-   * Return the endpoint's addresses, of one family only, because a pod may have one of each. The
-   * JVM caches them.
+   * Return the endpoint's addresses, of one family only, because a pod may have an address of each.
+   * The JVM caches them.
    */
   private static List<InetAddress> addresses(Endpoint endpoint) {
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
@@ -161,7 +162,7 @@ final class ChannelPool {
   private synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
-    // A second connection to a dead address would only be one more attempt.
+    // Open no second connection to a dead address: it would only be one more attempt.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
@@ -231,8 +232,8 @@ final class ChannelPool {
     }
 
     /**
-     * Reconnect now if the connection was just refused, unless the circuit is open. Called before a
-     * call.
+     * Reconnect now if the connection was just refused, unless the circuit is open. Use this before
+     * each call.
      */
     void wake() {
       shared.wake();

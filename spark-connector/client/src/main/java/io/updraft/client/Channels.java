@@ -33,8 +33,8 @@ final class Channels {
   private static final int FLOW_CONTROL_BYTES = 4 << 20;
 
   /**
-   * Bytes that a connection hands to its socket at once. The default is 64 KiB, with which a batch
-   * of a file takes 64 system calls here and wakes its reader as often.
+   * Bytes that a connection hands to its socket at once. With the default of 64 KiB, a batch of a
+   * file takes 64 system calls and wakes its reader as often.
    */
   private static final WriteBufferWaterMark WRITE_BYTES =
       new WriteBufferWaterMark(FLOW_CONTROL_BYTES / 2, FLOW_CONTROL_BYTES);
@@ -49,8 +49,8 @@ final class Channels {
       DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
   /**
-   * Strong reference, without which the level would be lost: this logger reports each reply that
-   * arrives after a cancel.
+   * Logger that reports each reply that arrives after a cancel. Without this strong reference, the
+   * level that is set below would be lost.
    */
   private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
 
@@ -61,7 +61,7 @@ final class Channels {
   private Channels() {}
 
   /**
-   * Divisor of the connect timeout for one pod among several, so that there is time to try another.
+   * Divisor of the connect timeout if there are several pods, so that there is time to try another.
    */
   private static final int TRIES_WHILE_CONNECTING = 3;
 
@@ -107,7 +107,8 @@ final class Channels {
   private static NettyChannelBuilder unix(Endpoint endpoint) {
     return NettyChannelBuilder.forAddress(EventLoops.unixAddress(endpoint.path()))
         .channelType(EventLoops.unixChannel())
-        // gRPC sets it on every socket, and Netty warns about each socket without this option.
+        // gRPC sets this on every socket, and Netty warns about each socket that does not support
+        // it.
         .withOption(ChannelOption.SO_KEEPALIVE, null)
         // TCP's buffers grow by themselves; by default a Unix socket's buffer holds a fraction of a
         // batch.

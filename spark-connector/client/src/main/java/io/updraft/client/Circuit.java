@@ -7,20 +7,22 @@ import java.util.function.LongBinaryOperator;
 
 /**
  * Circuit breaker that limits how often the tasks of this JVM together try to connect to a dead
- * address. After some failed attempts the circuit opens: calls fail at once, as gRPC's channel
- * fails them, and single attempts at growing, jittered intervals find out whether the address is
- * back. A connection closes the circuit. {@link Recovery} decides how long tasks wait and when they
- * give up; the circuit only saves attempts. Callers read the clock.
+ * address. After some failed attempts the circuit opens. Then gRPC's channel fails calls at once,
+ * and single attempts at growing, jittered intervals find out whether the address is back. A
+ * connection closes the circuit. {@link Recovery} decides how long tasks wait and when they give
+ * up; the circuit only saves attempts. Callers read the clock.
  */
 final class Circuit {
-  /** Attempts without a wait in between: a killed process is usually back soon. */
+  /**
+   * Number of attempts without a wait in between, because a killed process is usually back soon.
+   */
   static final int FREE_ATTEMPTS = 5;
 
   /** First interval between two attempts of an open circuit. */
   static final long FIRST_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
 
   /**
-   * Longest interval: shorter than the wait of a task between its tries, so that no try is wasted.
+   * Longest interval. It is shorter than a task's own wait between tries, so that no try is wasted.
    */
   static final long LONGEST_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(2);
 

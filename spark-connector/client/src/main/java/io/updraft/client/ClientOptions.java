@@ -20,14 +20,15 @@ public final class ClientOptions {
   private static final int WINDOW_BATCHES = 4;
 
   /**
-   * Largest message: as much as services can be told to send ({@code --max-message-bytes}). What
-   * this side sends is far smaller: larger batches travel in parts of 16 MiB.
+   * Default limit of a message: the largest that a service can be configured to send ({@code
+   * --max-message-bytes}). Messages of this side are far smaller, because larger batches travel in
+   * parts of 16 MiB.
    */
   private static final int MAX_MESSAGE_BYTES = 1 << 30;
 
   /**
-   * Largest batch: as much as services can be told to take ({@code --max-batch-bytes}), so that
-   * their setting alone decides.
+   * Default limit of a batch: the largest that a service can be configured to take ({@code
+   * --max-batch-bytes}), so that the service's setting alone decides.
    */
   private static final int MAX_BATCH_BYTES = 2047 << 20;
 
@@ -108,8 +109,8 @@ public final class ClientOptions {
 
   /**
    * Return how long an exchange keeps asking a full, draining or restarting pool before any work
-   * was done; zero: it asks once. Default: 120 s. For an endpoint that has never answered and does
-   * not refuse connections, the limit is {@link #connectTimeout}.
+   * was done; zero means that it asks once. Default: 120 s. For an endpoint that has never answered
+   * and does not refuse connections, the limit is {@link #connectTimeout}.
    */
   public Duration acquireTimeout() {
     return values.acquireTimeout;
@@ -117,7 +118,7 @@ public final class ClientOptions {
 
   /**
    * Return the longest wait for the pool without progress, after which the exchange fails with
-   * {@code DEADLINE_EXCEEDED}. Default: zero, no limit but the deadline.
+   * {@code DEADLINE_EXCEEDED}. Default: zero, which leaves only the deadline.
    */
   public Duration replyTimeout() {
     return values.replyTimeout;
@@ -146,7 +147,7 @@ public final class ClientOptions {
 
   /**
    * Return how many bytes of batches may be in flight in one exchange, or wait here for a file; at
-   * least 1. A single larger batch goes alone. Default: 16 MiB.
+   * least 1. A larger batch is sent alone. Default: 16 MiB.
    */
   public long windowBytes() {
     return values.windowBytes;
@@ -154,8 +155,9 @@ public final class ClientOptions {
 
   /**
    * Return how many bytes of consumed but unanswered batches the exchange keeps for a replay; at
-   * least 1. It is not replayed if the function has consumed more; a single larger batch is kept.
-   * This memory comes on top of the window. Default: four windows, at least 64 MiB.
+   * least 1. The exchange is not replayed if the function has consumed more without answering, but
+   * a single larger batch is kept. This memory is in addition to the window. Default: four windows,
+   * at least 64 MiB.
    */
   public long replayBytes() {
     return values.replayBytes > 0
@@ -181,7 +183,7 @@ public final class ClientOptions {
 
   /**
    * Return how many times in a row an exchange may move to another worker with no batch answered in
-   * between; zero: never. Unused with {@link Replay#NEVER}. Default: 3.
+   * between; zero means never. Unused with {@link Replay#NEVER}. Default: 3.
    */
   public int maxReplays() {
     return values.maxReplays;
@@ -382,7 +384,8 @@ public final class ClientOptions {
     /**
      * Return options with the current values; the builder remains usable.
      *
-     * @throws IllegalArgumentException if TLS has a certificate without its key, or a key alone
+     * @throws IllegalArgumentException if TLS has a certificate without its key, or a key without
+     *     its certificate
      */
     public ClientOptions build() {
       if (tls.certificate().isPresent() != tls.key().isPresent()) {

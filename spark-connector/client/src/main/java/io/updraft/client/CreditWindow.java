@@ -41,12 +41,12 @@ final class CreditWindow implements AutoCloseable {
     return sentRows;
   }
 
-  /** Return whether every batch taken over was sent. */
+  /** Return whether every batch that was taken over is sent. */
   boolean isEmpty() {
     return waiting.isEmpty();
   }
 
-  /** Return whether every batch taken over is stored. */
+  /** Return whether every batch that was taken over is stored. */
   boolean isStored() {
     return waiting.isEmpty() && stored == sent;
   }

@@ -34,8 +34,8 @@ final class EventLoops {
   static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
 
   /**
-   * Event loop that checks for silent calls. It is fixed, because asking the group for the next one
-   * would make connections share threads.
+   * Event loop that checks for silent calls. It is fixed, because taking the group's next loop
+   * instead would make connections share threads.
    */
   static final EventExecutor TIMER = GROUP.iterator().next();
 

@@ -65,9 +65,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Open an exchange whose function needs artifacts. Blocks until the pool has them, and so does
-   * every call of this class that moves the exchange to another worker. A large function is sent in
-   * the same way.
+   * Open an exchange whose function needs artifacts. This blocks until the pool has them. Every
+   * method that moves the exchange to another worker blocks in the same way. A large function is
+   * sent in the same way.
    *
    * @param artifacts the artifacts listed in the command
    * @throws ExchangeException if an artifact cannot be read
@@ -154,8 +154,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Wait for the next batch of results, the end, or {@link Reply#ROOM} after a full window has
-   * opened, and return it.
+   * Wait for the next report and return it: a batch of results, the end, or {@link Reply#ROOM},
+   * which means that a full window has opened.
    *
    * @throws ExchangeException if the exchange failed and all earlier replies were returned
    * @throws InterruptedException if the thread was interrupted; the caller still has to close the
@@ -269,7 +269,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     @Override
     void onReady(boolean first) {
-      // Only artifacts wait for this event again: batches have a window of their own.
+      // Later events matter only to artifacts, because batches have a window of their own.
       if (first || protocol.state() == ReplyProtocol.State.INIT) {
         locked(() -> {});
       }

@@ -324,15 +324,13 @@ final class ExchangeCore extends CallCore {
       return new Recovery.Decision.GiveUp(explained(last.failure()));
     }
     if (!log.oneToOne()) {
-      // Drop them now, not when the next call begins: the task could take one in between.
+      // Drop the replies now, not when the next call begins: the task could take one in between.
       replies.dropBatches();
     }
     return decision;
   }
 
-  /**
-   * Add to the failure why the exchange was not replayed, if its cause would have allowed a replay.
-   */
+  /** Add to the failure why the exchange was not replayed, if such a failure allows a replay. */
   private Failure explained(Failure failure) {
     if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {
       return failure;
@@ -347,8 +345,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * Return the number of the batch that the function has started; zero if unknown: the worker may
-   * have died before it saw its first batch.
+   * Return the number of the batch that the function has started. Return zero if it is unknown,
+   * because the worker may have died before it saw its first batch.
    */
   private long startedBatch() {
     if (!log.oneToOne()) {

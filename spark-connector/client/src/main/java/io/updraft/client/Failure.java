@@ -44,8 +44,8 @@ record Failure(
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
   /**
-   * Messages by which gRPC in Java and in C report that a message is too large; they use the same
-   * code as for a full pool.
+   * Messages by which gRPC in Java and in C report that a message is too large. They come with the
+   * same code as for a full pool.
    */
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");

@@ -97,7 +97,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Return whether the writer has stored every batch; it reports that only with a synchronous pace.
+   * Return whether the writer has stored every batch, which it reports only at a synchronous pace.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -277,8 +277,8 @@ final class FileCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
-      // The first batch may come long after the file was opened; a full writer matters only from
-      // then on.
+      // The first batch may come long after the file was opened, so the time to wait for a full
+      // writer starts only now.
       recovery =
           new Recovery(
               options(),

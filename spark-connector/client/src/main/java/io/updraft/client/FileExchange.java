@@ -24,7 +24,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * what happens when.
  */
 public final class FileExchange extends CallShell<FileCore> {
-  /** Messages that the writer may send ahead of their handling: credit, parts, the receipt. */
+  /** Messages (credit, parts, the receipt) that the writer may send before the first is handled. */
   private static final int REPLIES_AHEAD = 4;
 
   /** Time that an abort waits for the writer to end the call. */
@@ -71,8 +71,8 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Send a batch and take it over: it is closed, even if this throws. Wait while more bytes than
-   * the window's are queued here, and with a synchronous pace until the batch is stored.
+   * Send a batch and take it over: it is closed, even if this throws. Wait while the window has no
+   * room for it and, at a synchronous pace, until the batch is stored.
    *
    * @throws ExchangeException if the file has failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
@@ -96,7 +96,7 @@ public final class FileExchange extends CallShell<FileCore> {
   /**
    * Announce that every batch was sent and wait for the receipt.
    *
-   * @throws ExchangeException if the file has failed; the message says if the writer may have
+   * @throws ExchangeException if the file has failed; the message says whether the writer may have
    *     published it anyway
    * @throws InterruptedException if the thread was interrupted; the caller still has to close the
    *     file
@@ -167,8 +167,8 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * End the file without a receipt; a waiting task thread wakes with the reason, to {@link #abort}
-   * or {@link #close} it. Idempotent.
+   * End the file without a receipt; a waiting task thread wakes with the reason and can {@link
+   * #abort} or {@link #close} it. Idempotent.
    */
   public void cancel(String reason) {
     locked(() -> core.fail(Failure.cancelled(reason)));

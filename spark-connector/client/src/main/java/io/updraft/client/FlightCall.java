@@ -249,9 +249,9 @@ abstract class FlightCall implements CallCore.Call {
         send(OutgoingMessage.of(keepAlive()));
       }
     } catch (RuntimeException | Error e) {
-      // The call is broken and reports that to whoever waits for it. The event loop serves other
-      // calls, so it must not see this error, for example an Error of Netty's when memory for one
-      // message is missing.
+      // The call is broken and reports that to the waiting task. Keep the error from the event
+      // loop, which also serves other calls. It may be an Error that Netty throws for lack of
+      // memory for one message.
       keepAlives.cancel(false);
     } finally {
       sending.unlock();
@@ -295,7 +295,9 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Close a call that another one replaces, on another pod if there are several. */
+  /**
+   * Close a call that is being replaced; the next call goes to another pod if there are several.
+   */
   final void leave(String reason) {
     connection.avoid();
     if (stage.get() == Stage.CLOSED) {

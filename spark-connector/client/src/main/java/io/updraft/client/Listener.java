@@ -7,8 +7,8 @@ import java.net.InetSocketAddress;
 import java.util.Optional;
 
 /**
- * Diagnosis of an endpoint where calls fail in ways the expected peer does not: another service may
- * listen there, it may be another port of the peer, or only one side uses TLS.
+ * Diagnosis of an endpoint where calls fail in ways that the expected peer would not cause: another
+ * service may listen there, it may be another port of the peer, or only one side may use TLS.
  */
 public final class Listener {
   private Listener() {}
@@ -39,8 +39,8 @@ public final class Listener {
   }
 
   /**
-   * Return an explanation if the peer asks for a client certificate, after calls by TLS have broken
-   * off; empty if it does not.
+   * Return an explanation of why TLS calls have broken off, if the peer asks for a client
+   * certificate; empty if it does not.
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();

@@ -53,12 +53,12 @@ public enum Peer {
     return prefix + "acquireTimeout";
   }
 
-  /** Return what an error about a silent service ends with: the setting, if the user can set it. */
+  /** Return the end of an error about a silent service: the setting, if the user can set it. */
   String replyTimeoutNote() {
     return this == POOL ? " (" + prefix + "replyTimeout)" : "";
   }
 
-  /** Return what an error about a late exchange ends with: the setting, if the user can set it. */
+  /** Return the end of an error about a late exchange: the setting, if the user can set it. */
   String deadlineNote() {
     return this == POOL ? " (" + prefix + "deadline)" : "";
   }

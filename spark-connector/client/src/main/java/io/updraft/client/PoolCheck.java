@@ -108,7 +108,7 @@ public final class PoolCheck {
   /**
    * Ask once, waiting at most the connect timeout for each answer.
    *
-   * @param signed a statement signed by the client's key without any function; empty if the client
+   * @param signed a statement about no function, signed by the client's key; empty if the client
    *     does not sign
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
@@ -119,7 +119,7 @@ public final class PoolCheck {
     try {
       ActionCall.Outcome outcome = run(connection, options, Peer.POOL.statusAction());
       if (isCutOff(outcome, options)) {
-        // The pool may have just ended: the certificate is at fault only if it hangs up again.
+        // The pool may have just ended, so blame the certificate only if the pool hangs up again.
         Optional<String> wanted = Listener.wantsCertificate(options);
         outcome = run(connection, options, Peer.POOL.statusAction());
         if (wanted.isPresent() && isCutOff(outcome, options)) {
@@ -131,7 +131,7 @@ public final class PoolCheck {
       }
       Optional<PoolStatus> status = body(outcome).flatMap(PoolCheck::status);
       if (status.isEmpty()) {
-        // Whatever listens there, tasks report its own error.
+        // Tasks will report the error of whatever listens there.
         return Answer.UNKNOWN;
       }
       Optional<String> caller =

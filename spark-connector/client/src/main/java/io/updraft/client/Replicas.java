@@ -12,9 +12,9 @@ import java.util.concurrent.TimeUnit;
 /**
  * Choice between the pods behind one name for the next call of this JVM: the pod with the fewest
  * calls, and among equals the one that has been idle longest. All calls of one task go to the same
- * pod, so that the pod can recognize them as one task's: tasks that each held a worker of one pod
- * and waited for a worker of another would deadlock. A pod that has just failed or refused a call
- * comes last. A policy: callers resolve names and read the clock.
+ * pod, so that the pod can recognize them as one task's. Otherwise, tasks that each hold a worker
+ * of one pod and wait for a worker of another could deadlock. A pod that has just failed or refused
+ * a call comes last. Callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);

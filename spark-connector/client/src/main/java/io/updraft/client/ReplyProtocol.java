@@ -12,8 +12,8 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
  * State machine of the pool's side of one call: which messages may come when, and whether the
- * counts agree. {@link FlightDataReader} comes before it, {@link ExchangeCore} after it. No
- * transport, no locks.
+ * counts agree. {@link FlightDataReader} provides the messages, and {@link ExchangeCore} handles
+ * the resulting events. Uses no transport and no locks.
  */
 final class ReplyProtocol implements AutoCloseable {
   /** State of the pool's side. */

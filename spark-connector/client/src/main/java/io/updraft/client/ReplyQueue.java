@@ -4,8 +4,8 @@ package io.updraft.client;
 import java.util.ArrayDeque;
 
 /**
- * Queue of replies that have arrived and are not taken yet. Its size is bounded by the messages
- * requested from gRPC, one more for each reply taken. Not thread-safe.
+ * Queue of replies that have arrived and are not taken yet. The number of messages requested from
+ * gRPC bounds its size; each reply taken allows one more. Not thread-safe.
  */
 final class ReplyQueue implements AutoCloseable {
   /**

@@ -82,7 +82,8 @@ final class RequestBatch implements AutoCloseable {
   /**
    * Return a message made of the prefix and a range of this batch's body.
    *
-   * @return null if the batch was closed: its exchange is over, and so is the call that asks
+   * @return the message; null if the batch was closed, because then its exchange is over and no
+   *     call needs the message
    */
   synchronized ByteBuf message(
       WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {

@@ -4,9 +4,9 @@ package io.updraft.client;
 import java.util.TreeMap;
 
 /**
- * Log of an exchange's request batches, numbered from 1: which were sent by the task and by the
- * current call, taken and answered by the function, which can still be replayed, and how much room
- * the window has. Not thread-safe.
+ * Log of an exchange's request batches, numbered from 1. It knows which batches the task and the
+ * current call have sent, which the function has taken and answered, which can still be replayed,
+ * and how much room the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
   private final int windowBatches;
@@ -147,7 +147,7 @@ final class RequestLog implements AutoCloseable {
     return transmitted < sent ? held.get(transmitted + 1) : null;
   }
 
-  /** Record that the current call has sent that batch. */
+  /** Record that the current call has sent the batch that {@link #untransmitted} returns. */
   void transmit() {
     transmitted++;
   }

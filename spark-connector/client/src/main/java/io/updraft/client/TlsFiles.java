@@ -10,7 +10,8 @@ import java.util.stream.Stream;
  * PEM files for {@code grpc+tls}. An unusable file raises {@link IllegalArgumentException} when a
  * call is opened.
  *
- * @param ca the certificate authorities that sign the service's certificate; empty trusts the JVM's
+ * @param ca the certificate authorities that sign the service's certificate; if empty, the JVM's
+ *     are trusted
  * @param certificate this client's certificate chain, for mutual TLS; requires the key
  * @param key private key of that certificate, in PKCS 8
  */

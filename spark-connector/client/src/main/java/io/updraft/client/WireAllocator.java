@@ -35,7 +35,7 @@ final class WireAllocator {
     closeWhenEmpty();
   }
 
-  /** Declare that no buffer will be opened any more; the allocator closes with the last one. */
+  /** Declare that no more buffers will be opened; the allocator closes with the last open one. */
   synchronized void close() {
     if (!closed) {
       closed = true;

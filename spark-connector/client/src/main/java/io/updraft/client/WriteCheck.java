@@ -15,7 +15,7 @@ public final class WriteCheck {
   /** Name of the action in proto/README.md. */
   static final String ACTION = "updraft.check_write";
 
-  /** Start of the answer to an action that a service does not have. */
+  /** Start of a service's answer to an action that it does not have. */
   private static final String NO_ACTION = "no action";
 
   private WriteCheck() {}

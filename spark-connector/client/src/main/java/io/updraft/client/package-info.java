@@ -8,10 +8,10 @@
  * their results ({@link Reply}, {@link ExchangeException}). gRPC stays internal: it appears in no
  * public signature.
  *
- * <p>Both have the same structure. A core decides ({@link ExchangeCore}, {@link FileCore}, and
- * {@link CallCore} for the shared part) and uses neither lock nor clock. Its shell, the public
- * class, locks it, sends for it and waits ({@link CallShell} for the shared part). A {@link
- * FlightCall} is one attempt: its connection, its messages, its end.
+ * <p>Exchanges and files have the same structure. A core decides ({@link ExchangeCore}, {@link
+ * FileCore}, and {@link CallCore} for the shared part) and uses neither lock nor clock. Its shell,
+ * the public class, locks it, sends for it and waits ({@link CallShell} for the shared part). A
+ * {@link FlightCall} is one attempt: its connection, its messages, its end.
  *
  * <p>The files have no dependency cycles; {@code PackagesTest} checks that.
  */

@@ -65,7 +65,7 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   /** Return the function with this name in the catalog; None if it does not exist. */
   private[spark] def find(name: Seq[String]): Option[UnboundPoolFunction] = listed.find(name)
 
-  /** Return the error for a name that the catalog lacks. */
+  /** Return the error message for a name that the catalog lacks. */
   private[spark] def missing(name: Seq[String]): String = listed.missing(name)
 
   override def createNamespace(

@@ -117,8 +117,9 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     case _ => None
   }
 
-  /** Return the table function with its full name if it comes after a pool on the search path:
-    * Spark would ask the pool's catalog, which has no table functions, and stop there.
+  /** Return the table function with its full name if Spark's search path has it after a pool. With
+    * the short name, Spark would ask the pool's catalog, which has no table functions, and stop
+    * there.
     */
   private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
     val (before, from) = FunctionPath.of(session, table.name).span {

@@ -13,10 +13,10 @@ import org.apache.commons.compress.archivers.tar.{
   TarConstants
 }
 
-/** Tar archive of a directory that depends only on the directory's contents: the driver and all
-  * executors that have unpacked the same archive of a session produce the same bytes.
+/** Tar archive of a directory that depends only on the directory's contents. If the driver and the
+  * executors have unpacked the same archive of a session, they all produce the same bytes.
   *
-  * Compiled Python files are left out: a driver that imports from the directory adds them there,
+  * Compiled Python files are left out, because a driver that imports from the directory adds them,
   * and Python would not use them with the modification times set here.
   */
 object DirectoryArchive {

@@ -28,7 +28,7 @@ object Measured {
 
   private val BufferBytes = 1 << 20
 
-  /** Number of cached artifacts beyond which the cache is cleared; they are measured again on
+  /** Number of cached artifacts at which the cache is cleared; artifacts are then measured again on
     * demand.
     */
   private val MostKnown = 4096

@@ -13,11 +13,11 @@ package io.updraft.spark.columns
   *   rows that the function sees at once
   * @param sliceBytes
   *   bytes of arguments that the function sees at once
-  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), if that is fewer rows
+  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), even if these are fewer than `sliceRows` rows
   * @param requestBytes
   *   target bytes of arguments, at most `sliceBytes`
   * @param heldBytes
-  *   most bytes of all columns, pass-through included, that a batch holds
+  *   limit on the bytes of all columns of a batch, including pass-through columns
   * @param ceilingBytes
   *   bytes of all columns at which a batch ends even inside a slice
   */
@@ -34,7 +34,7 @@ final case class BatchLimits(
     size.requestBytes >= sliceBytes || size.heldBytes >= ceilingBytes
 
   /** Return how many rows may follow before the size must be checked again: at most as many as the
-    * batch has now, and fewer if such rows would reach a limit.
+    * batch has now, and fewer if rows of the same size would reach a limit.
     */
   def lookAhead(rows: Int, size: BatchSize): Int = {
     def left(bytes: Long, limit: Long): Long =
@@ -47,7 +47,7 @@ final case class BatchLimits(
 
 object BatchLimits {
 
-  /** Most rows between two checks of a batch's size. */
+  /** Maximum number of rows between two checks of a batch's size. */
   val MostRows = 4096
 
   /** Return limits for batches of this many bytes, without a limit on rows. */

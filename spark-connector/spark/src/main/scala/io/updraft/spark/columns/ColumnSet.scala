@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** Columns of one batch being filled, from rows or from the batches of a columnar child.
+/** Columns of a batch that is being filled from rows or from the batches of a columnar child.
   *
   * @param ordinals
   *   position of each column in the source rows and batches
@@ -25,7 +25,7 @@ final class ColumnSet(
     ordinals: Array[Int]
 ) extends AutoCloseable {
 
-  /** Create columns that are filled from rows of exactly these columns. */
+  /** Create columns that are filled from rows that have exactly these columns. */
   def this(types: Seq[DataType], schema: Schema, largeVarTypes: Boolean) =
     this(types, schema, largeVarTypes, types.indices.toArray)
 
@@ -77,7 +77,7 @@ final class ColumnSet(
     copies.clear()
   }
 
-  /** Return the bytes of the columns accepted by `chosen`, as of the last [[measure]]. */
+  /** Return the bytes that the columns accepted by `chosen` had at the last [[measure]]. */
   def byteCount(chosen: Int => Boolean): Long = {
     var sum = 0L
     var i = 0
@@ -118,7 +118,7 @@ final class ColumnSet(
   */
 object ColumnSet {
 
-  /** Size of the largest row that is copied into a block: larger rows have large values, and
+  /** Size of the largest row that is copied into a block. Larger rows have large values, and
     * copying these twice costs more than a call for each column.
     */
   private val LargestBlockedRow = 1024

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-/** Decision of where a request of groups ends: after a group, or after a slice of a large one,
-  * where a slice is the rows that the function sees at once, counted from the group's first row.
+/** Decision of where a request of groups ends: after a group or, if the group is large, after a
+  * slice of it. A slice is the rows that the function sees at once, counted from the group's first
+  * row.
   *
   * The first request is small and each may hold twice as much as the one before, so that the pool
   * starts early. The caller asks after every row; sizes are checked only now and then.
@@ -63,8 +64,8 @@ object GroupCut {
   /** Target size of the first request, in bytes of arguments. */
   val FirstBytes: Long = 64L << 10
 
-  /** Most groups in one request; their ends take at most 40 KiB of the 64 KiB allowed for a
-    * message's metadata.
+  /** Maximum number of groups in one request. Their ends take at most 40 KiB of the 64 KiB allowed
+    * for a message's metadata.
     */
   val MostGroups = 8192
 }

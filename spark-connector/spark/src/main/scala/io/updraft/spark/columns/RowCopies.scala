@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
 /** Block of row copies, small enough for the processor's cache, that builders read column by
-  * column: a loop over values of one type costs a fraction of a call for each value.
+  * column, because a loop over values of one type costs a fraction of a call for each value.
   *
   * @param columns
   *   number of columns in a row
@@ -85,7 +85,9 @@ final class RowCopies(columns: Int) {
     }
   }
 
-  /** Copy `length` bytes of a row, starting at `offset`, to `address`, and up to seven more. */
+  /** Copy `length` bytes of a row, starting at `offset`, to `address`. Whole words are copied, so
+    * up to seven more bytes follow.
+    */
   def copyBytes(index: Int, offset: Int, length: Int, address: Long): Unit =
     RowCopies.copyWords(bytes, starts(index) + offset, null, address, length)
 

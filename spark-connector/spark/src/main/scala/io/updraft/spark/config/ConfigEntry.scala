@@ -3,17 +3,16 @@ package io.updraft.spark.config
 
 import scala.util.control.NonFatal
 
-/** Setting, with everything about it declared once, here; docs/reference/connector.md is generated
-  * from it.
+/** Setting with everything that describes it; docs/reference/connector.md is generated from it.
   *
   * @param key
   *   name that users set
   * @param doc
   *   one paragraph for the reference page
   * @param default
-  *   text used if the setting is absent; None: the setting has no default
+  *   text used if the setting is absent; None if the setting has no default
   * @param isCommon
-  *   whether most users set it: the reference page then has it in its first part
+  *   true if most users set it; the reference page lists such settings in its first part
   */
 final case class ConfigEntry[T](
     key: String,

@@ -100,8 +100,8 @@ private[config] abstract class ConnectionConf(
     Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) :+
       connectTimeout :+ acquireTimeout
 
-  /** Return the values of these settings, with the limits of an exchange that pools and writers
-    * have on their own.
+  /** Return the values of these settings, with the limits of an exchange, which pools and writers
+    * define separately.
     */
   protected def connection(
       address: String,

@@ -19,9 +19,9 @@ final case class Limit(milliseconds: Long, setting: Option[String]) {
 /** Limits of one exchange.
   *
   * @param replyTimeoutMilliseconds
-  *   longest wait without progress; 0: no limit
+  *   longest wait without progress; 0 means no limit
   * @param deadlineMilliseconds
-  *   longest duration; 0: no limit
+  *   longest duration; 0 means no limit
   * @param windowBytes
   *   bytes of batches in flight
   */
@@ -77,8 +77,8 @@ final case class ConnectionSettings(
     if (connectTimeoutMilliseconds <= ConnectionSettings.PlanningMilliseconds) connectLimit
     else Limit(ConnectionSettings.PlanningMilliseconds, None)
 
-  /** Return how long the driver waits for a peer that has not answered yet. If its name has no
-    * address, it is not about to start, and the wait is short.
+  /** Return how long the driver waits for a peer that has not answered yet. The wait is short if
+    * the peer's name has no address, because then it is not about to start.
     */
   def startLimit: Limit =
     if (Endpoint.parse(endpoint).hasAddress()) connectLimit else planningLimit
@@ -94,11 +94,12 @@ final case class ConnectionSettings(
       Limit(acquireTimeoutMilliseconds, Some(peer.acquireTimeoutSetting))
     else connectLimit
 
-  /** Retry until a result settles it or the connect timeout has passed; return the last result. */
+  /** Retry until `settles` accepts a result or the connect timeout ends; return the last result. */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
-  /** Retry within another limit, which may become shorter meanwhile; return the last result. */
+  /** Retry like [[whileConnecting]], but within another limit, which may become shorter meanwhile.
+    */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
     def mayTry =
@@ -117,8 +118,8 @@ final case class ConnectionSettings(
 
 object ConnectionSettings {
 
-  /** Time in which the driver decides without a pool: a query that may run without its pool then
-    * does, and any other fails, unless the pool may still start.
+  /** Time after which the driver gives up on a pool while it plans: a query that may run without
+    * its pool does so, and any other query fails unless the pool may still start.
     */
   private[spark] val PlanningMilliseconds = 3000L
 

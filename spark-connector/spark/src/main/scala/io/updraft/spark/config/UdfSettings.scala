@@ -8,14 +8,14 @@ import io.updraft.client.ClientOptions
   * @param keyFile
   *   file with the Ed25519 key, on the driver
   * @param lifetimeMilliseconds
-  *   time after which a signature opens no more exchanges
+  *   time after which a signature can no longer open exchanges
   */
 final case class SigningSettings(keyFile: String, lifetimeMilliseconds: Long)
 
 /** Values of [[UpdraftConf]] for one query; sent to the executors.
   *
   * @param signing
-  *   signing settings; None: functions are sent unsigned
+  *   signing settings; None if functions are sent unsigned
   */
 final case class UdfSettings(
     connection: ConnectionSettings,

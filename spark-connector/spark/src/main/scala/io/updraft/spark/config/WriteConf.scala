@@ -20,13 +20,13 @@ object WriteConf
           "nothing is deleted."
     ) {
 
-  /** Longest silence of a writer, which sends a keepalive every 30 seconds however slow its storage
-    * is: far longer means that its machine is gone.
+  /** Longest silence of a writer. It sends a keepalive every 30 seconds however slow its storage
+    * is, so a far longer silence means that its machine is gone.
     */
   private val ReplyTimeoutMilliseconds = 600_000L
 
-  /** Batches that an open file holds in the executor while it has no credit to send them: enough to
-    * build the next ones while the writer takes the first.
+  /** Number of batches that an open file holds in the executor while it has no credit to send them.
+    * It is large enough to build the next batches while the writer takes the first.
     */
   private val WindowBatches = 4
 
@@ -107,7 +107,7 @@ object WriteConf
         lookup,
         ExchangeLimits(
           ReplyTimeoutMilliseconds,
-          // A file is open for as long as its task computes rows.
+          // No deadline, because a file is open for as long as its task computes rows.
           deadlineMilliseconds = 0,
           WindowBatches * batchBytes.require(lookup)
         )

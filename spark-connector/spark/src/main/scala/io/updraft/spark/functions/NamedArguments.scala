@@ -3,8 +3,8 @@ package io.updraft.spark.functions
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
 
-/** Conversion of a call's arguments to the order of the signature. It fills in defaults of
-  * arguments that are left out before others; the pool fills in those at the end.
+/** Conversion of a call's arguments to the order of the signature. It fills in the default of an
+  * omitted argument if another argument follows; the pool fills in the defaults at the end.
   */
 object NamedArguments {
 

@@ -44,7 +44,7 @@ final class NamedFunctions(all: Pools) {
     wanted.map(UnboundPoolFunction.of(all.endpoint(pool), _, version))
   }
 
-  /** Return the error for a name that no function has. */
+  /** Return the error message for a name that no function has. */
   def missing(parts: Seq[String]): String = {
     val (pool, rest) = inPool(parts)
     val (name, version) = NamedFunctions.versioned(rest.mkString("."))

@@ -98,7 +98,7 @@ final case class PoolFunction(
     s"$name(${listed.mkString(", ")}) -> $returned"
   }
 
-  /** Return the author's description, one fact a line. */
+  /** Return the author's description, with one fact on each line. */
   def text: String = {
     val said = Seq(
       "version" -> description.getVersion,

@@ -50,7 +50,7 @@ object Pools {
   /** Name of the pool at the session's endpoint. */
   val Default = "default"
 
-  /** Lifetime of a cached answer: about the time of an analysis, which asks for each call. */
+  /** Lifetime of a cached answer: about as long as analysing a query, which asks for each call. */
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
 
   private final case class Answer(functions: Seq[FunctionDescription], time: Long)

@@ -14,20 +14,22 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction
 import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
 
-/** Rule that replaces functions resolved by Spark with calls of pools, once their types are cast.
+/** Rule that replaces pool functions that Spark has resolved with calls to pools, once their
+  * arguments are cast.
   */
 object RegisteredCalls extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions(onPool.orElse {
     case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess =>
-      // Spark continues with its children, so a call that is the whole argument would be missed.
+      // Spark continues with the argument's children, so it would miss a call that is the whole
+      // argument.
       onPool.applyOrElse(argument.value, identity[Expression])
   })
 
   private val onPool: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) if call.resolved =>
-      // Without this wrapper, Spark would chain it with an enclosing function into one call of one
-      // worker.
+      // Without this wrapper, Spark would chain this call with an enclosing one into a single call
+      // of one worker.
       KnownNullable(
         CalledFunction.scalar(
           scalar.called,

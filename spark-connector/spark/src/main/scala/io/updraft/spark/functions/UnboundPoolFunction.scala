@@ -10,7 +10,7 @@ import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
 /** Registered function before it is called with arguments.
   *
   * @param version
-  *   version named by the query; empty: the pool's default version
+  *   version named by the query; empty for the pool's default version
   */
 final class UnboundPoolFunction private (
     described: FunctionDescription,
@@ -25,7 +25,7 @@ final class UnboundPoolFunction private (
     _.text
   )
 
-  /** Return the function in Spark's types; raise an error if it has other types. */
+  /** Return the function in Spark's types; raise an error if Spark cannot call it. */
   def function: PoolFunction = known.fold(
     problem => throw new UnsupportedOperationException(s"$name cannot be called: $problem"),
     identity
@@ -34,7 +34,7 @@ final class UnboundPoolFunction private (
   /** Return the function's representation in an expression; raise an error if the pool is known to
     * refuse every call.
     *
-    * The pool judges other faults, because only calls can show that they are over.
+    * Other faults are left to the pool, because only calls can show that they are over.
     */
   def called: CalledFunction =
     if (described.getFaultIsFinal)

@@ -14,8 +14,8 @@ package object functions {
     * @param name
     *   the function's name, including dots; `name@version` pins a version
     * @param arguments
-    *   arguments in the order of the signature; Spark casts them to its types if that changes no
-    *   value
+    *   arguments in the order of the signature; Spark casts them to the signature's types if that
+    *   changes no value
     */
   def call(name: String, arguments: Column*): Column = callOn("default", name, arguments: _*)
 

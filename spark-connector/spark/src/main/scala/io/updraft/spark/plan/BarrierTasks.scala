@@ -26,8 +26,9 @@ import io.updraft.spark.task.input.RequestSpec
   * @param operator
   *   name of the operator, for messages
   * @param planned
-  *   Spark's operator. Tasks get it as bytes, which cost all but barrier tasks no more than a copy.
-  *   The driver keeps the object, because Spark forgets metrics that nothing refers to.
+  *   Spark's operator. Tasks get it as bytes, which only barrier tasks deserialize; other tasks
+  *   only copy them. The driver keeps the object, because Spark forgets metrics that nothing refers
+  *   to.
   * @param inputs
   *   columns of each child
   * @param output
@@ -74,7 +75,7 @@ private[plan] final class BarrierTasks(
   ): Iterator[ColumnarBatch] =
     new RowBatches(rows(partition, children, context), output, shown, context)
 
-  /** Return rows as Spark's operators take them. */
+  /** Return the rows as UnsafeRows, which Spark's operators expect. */
   private def unsafe(rows: Iterator[InternalRow], columns: Seq[Attribute]) = {
     lazy val projection = UnsafeProjection.create(columns, columns)
     rows.map {
@@ -91,9 +92,9 @@ private[plan] final class BarrierTasks(
 
 private[plan] object BarrierTasks {
 
-  /** Plan an operator's node by Spark's own strategies, over rows that a task hands in. None for a
-    * stream, which has no barrier stages, and for an operator that another extension made without
-    * its logical node.
+  /** Return the fallback of an operator: its logical node, planned by Spark's own strategies over
+    * rows that a task passes in. Return None for a stream, which has no barrier stages, and for an
+    * operator that another extension made without a logical node.
     */
   def of(operator: SparkPlan, settings: UdfSettings, output: RequestSpec): Option[BarrierTasks] =
     operator.logicalLink
@@ -127,13 +128,15 @@ private[plan] object BarrierTasks {
     )
   }
 
-  /** Resolve the dependencies of an RDD and its ancestors: an RDD carries to tasks only the
-    * dependencies that it has resolved on the driver.
+  /** Resolve the dependencies of an RDD and its ancestors, because an RDD takes to its tasks only
+    * the dependencies that it has resolved on the driver.
     */
   private def findDependencies(rows: RDD[_]): Unit =
     rows.dependencies.foreach(dependency => findDependencies(dependency.rdd))
 
-  /** Sort inputs that Spark's operator wants sorted: ours groups unsorted rows itself. */
+  /** Sort the inputs that Spark's operator requires to be sorted. They are unsorted, because our
+    * operator groups rows itself.
+    */
   private def sorted(plan: SparkPlan): SparkPlan = plan.withNewChildren(
     plan.children.zip(plan.requiredChildOrdering).map { case (child, required) =>
       if (SortOrder.orderingSatisfies(child.outputOrdering, required)) child
@@ -156,7 +159,7 @@ private final class StockTask(inputs: Seq[TaskRows], output: RDD[InternalRow])
   }
 }
 
-/** Rows passed in by a task. Of its partitions, only those up to the task's own are known. */
+/** Rows passed in by a task. The RDD has just enough partitions to include the task's own. */
 private final class TaskRows(context: SparkContext) extends RDD[InternalRow](context, Nil) {
   @transient private var partition = 0
   @transient private var rows: Iterator[InternalRow] = _

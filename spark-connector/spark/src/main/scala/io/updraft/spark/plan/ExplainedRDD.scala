@@ -41,7 +41,7 @@ private[plan] final class ExplainedRDD[T: ClassTag](rows: RDD[T], reason: String
     case _ => e
   }
 
-  /** Return whether Spark reports that the executor has no Python, or one without PySpark. */
+  /** Return whether Spark reports that the executor has no Python, or a Python without PySpark. */
   private def isWithoutPython(e: Exception): Boolean = e match {
     case _: IOException => message(e).startsWith("Cannot run program")
     case _: SparkException => ExplainedRDD.lacksPackage(message(e))

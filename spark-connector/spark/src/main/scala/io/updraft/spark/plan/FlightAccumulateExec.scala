@@ -15,8 +15,8 @@ import io.updraft.spark.task.input.ArgumentInput
 import io.updraft.spark.task.output.{ReplyReader, Results}
 import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
 
-/** Shared part of both stages of a registered aggregate: columns in, of which the first are keys,
-  * and a row for each group out after the end of the input.
+/** Shared part of both stages of a registered aggregate. A stage reads columns, the keys first, and
+  * returns one row for each group after the end of its input.
   */
 trait FlightStageExec extends FlightRegisteredExec {
 
@@ -26,7 +26,7 @@ trait FlightStageExec extends FlightRegisteredExec {
 
   protected def keys: Seq[Expression]
 
-  /** Return the condition that selects the accumulated rows; None: all rows. */
+  /** Return the condition that selects the rows to accumulate; None selects all rows. */
   protected def filter: Option[Expression]
 
   protected def arguments: Seq[Expression]
@@ -36,8 +36,8 @@ trait FlightStageExec extends FlightRegisteredExec {
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  /** Return the replay policy: only from the start, because a state covers the rows of many
-    * batches.
+  /** Return the replay policy. A replay begins at the start, because a state covers the rows of
+    * many batches.
     */
   override protected def replay: Replay =
     if (function.deterministic) Replay.FROM_THE_START else Replay.NEVER
@@ -67,7 +67,7 @@ object FlightStageExec {
   }
 }
 
-/** Operator that computes the state of each group of a partition, in the tasks that have the rows.
+/** Operator that computes the state of each group of a partition, in the tasks that read the rows.
   *
   * @param filter
   *   the query's FILTER; a group exists even if none of its rows is accumulated
@@ -97,8 +97,8 @@ case class FlightAccumulateExec(
     })
   }
 
-  /** Return the arguments, null for rows that are left out: those arguments may fail, like 1 / x in
-    * FILTER (WHERE x <> 0).
+  /** Return the arguments. Computed ones are null for rows that the filter excludes, because
+    * computing them there may fail, like 1 / x with FILTER (WHERE x <> 0).
     */
   override protected def arguments: Seq[Expression] = filter.fold(function.children) { condition =>
     function.children.map {

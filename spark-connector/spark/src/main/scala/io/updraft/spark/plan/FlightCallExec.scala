@@ -31,13 +31,14 @@ trait FlightRegisteredExec extends FlightUnaryExec {
     .of(function)
     .getOrElse(throw new IllegalStateException(s"${function.name} is not a registered function"))
 
-  /** Return no functions: a pool's own functions depend on no version of Python or Spark and need
-    * no signature.
+  /** Return no functions: the pool already has the registered ones, so they need neither a
+    * signature nor matching versions of Python and Spark.
     */
   override protected def shipped: Seq[PythonFuncExpression] = Seq.empty
 
-  /** Return the specification of requests with a column for each argument, in the types that pools
-    * describe: independent of the session's time zone and its preference for large types.
+  /** Return the specification of requests with a column for each argument. The columns have the
+    * types that pools describe, whatever the session's time zone and its preference for large
+    * types.
     */
   protected def argumentSpec(
       copied: Seq[Int],
@@ -72,7 +73,7 @@ case class FlightCallExec(
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  /** Return the replay policy: answered batches are not computed again. */
+  /** Return the replay policy. A replay computes only the unanswered batches again. */
   override protected def replay: Replay =
     if (function.deterministic) Replay.REPLAY else Replay.NEVER
 
@@ -97,7 +98,7 @@ case class FlightCallExec(
 /** Operator that calls a registered function that returns any number of rows for each row.
   *
   * @param requiredChildOutput
-  *   columns of the child that are joined to each row of the function
+  *   columns of the child that are joined to each row that the function returns
   */
 case class FlightCallTableExec(
     function: PythonUDTF,

@@ -22,10 +22,10 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.spark.config.UdfSettings
 
-/** Operator for a registered function that has the same arguments in all rows: it calls the
-  * function with one row when the query is executed. If that call fails, it calls the function with
-  * each row like any other, so that errors are the same as for any other call, and there are none
-  * if there are no rows.
+/** Operator for a registered function whose arguments are the same in all rows. It calls the
+  * function once, with one row, when the query is executed. If that call fails, it calls the
+  * function for each row instead, so that errors are the same as for any other function, and a
+  * query without rows does not fail.
   *
   * @param result
   *   column of the results
@@ -84,7 +84,8 @@ object FlightConstantExec {
   /** Error condition of a job that was cancelled. */
   private val Cancelled = "SPARK_JOB_CANCELLED"
 
-  /** Return whether a call returns the same value for all rows, and there may be several. */
+  /** Return whether a call returns the same value for all rows and the input may have several rows.
+    */
   def isFor(function: PythonUDF, maxRows: Option[Long]): Boolean =
     function.deterministic && function.children.forall(_.foldable) && !maxRows.exists(_ <= 1)
 }

@@ -18,8 +18,8 @@ import io.updraft.spark.task.{FunctionCall, TaskRunner}
   * BatchEvalPythonExec.
   *
   * @param evalType
-  *   eval type as Spark planned it: Spark 4.0 pickles the arguments of an Arrow-optimised function
-  *   if one of them is of a user-defined type, while the function itself still says Arrow
+  *   eval type that Spark planned. It may differ from the function's own: Spark 4.0 pickles the
+  *   arguments of an Arrow-optimised function if one of them is of a user-defined type
   */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
@@ -60,7 +60,7 @@ case class FlightEvalPythonExec(
       newResults: () => Results
   ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
 
-  /** Return the replay policy: answered batches are not computed again. */
+  /** Return the replay policy. A replay computes only the unanswered batches again. */
   override protected def replay: Replay =
     if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
 

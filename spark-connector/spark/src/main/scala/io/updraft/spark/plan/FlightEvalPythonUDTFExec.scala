@@ -18,7 +18,7 @@ import io.updraft.spark.task.output.{PickledTableResults, ReplyReader, Results, 
   * ArrowEvalPythonUDTFExec.
   *
   * @param requiredChildOutput
-  *   columns of the child that are joined to each row of the function
+  *   columns of the child that are joined to each row that the function returns
   */
 case class FlightEvalPythonUDTFExec(
     udtf: PythonUDTF,
@@ -30,8 +30,8 @@ case class FlightEvalPythonUDTFExec(
 
   override def udfs: Seq[PythonUDTF] = Seq(udtf)
 
-  /** Return the replay policy: Spark regards a table function as nondeterministic unless declared
-    * otherwise, so the setting alone decides.
+  /** Return the replay policy. Only the setting decides, because Spark regards a table function as
+    * nondeterministic unless it is declared deterministic.
     */
   override protected def replay: Replay =
     if (settings.deterministic) Replay.FROM_THE_START else Replay.NEVER

@@ -15,7 +15,7 @@ import io.updraft.spark.task.groups.Fold
   */
 trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
 
-  /** Return the functions with their arguments among the columns of [[fold]]. */
+  /** Return the functions, whose arguments refer to the columns of [[fold]]. */
   protected def pythonCall: PythonCall
 
   protected def fold: Fold

@@ -64,8 +64,8 @@ trait FlightPythonExec extends SparkPlan {
     if (shipped.isEmpty) None
     else BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
 
-  /** Return the replay policy. Functions that do not answer row for row run again only from the
-    * start, and only if the session declares them deterministic.
+  /** Return the replay policy. Functions whose results do not match their input rows one to one run
+    * again only from the start, and only if the session declares them deterministic.
     */
   protected def replay: Replay =
     if (settings.deterministic && udfs.forall(_.deterministic)) Replay.FROM_THE_START
@@ -81,7 +81,7 @@ trait FlightPythonExec extends SparkPlan {
     ceilingBytes = math.max(FlightPythonExec.CeilingBytes, settings.batchBytes)
   )
 
-  /** Return how to build requests from rows with these columns: see [[RequestSpec]]. */
+  /** Return the specification of requests that are built from rows with these columns. */
   protected def requestSpec(
       child: Seq[Attribute],
       copied: Seq[Int],
@@ -125,12 +125,12 @@ trait FlightPythonExec extends SparkPlan {
     replay = replay
   )
 
-  /** Return the most rows that the function may see at once. */
+  /** Return the maximum number of rows that the function may see at once. */
   protected def sliceRows: Int =
     if (conf.arrowMaxRecordsPerBatch > 0) conf.arrowMaxRecordsPerBatch else Int.MaxValue
 
   /** Return the environment variables for PySpark's worker, with the values that the stock runners
-    * set; a pickled list holds `pickledRows`.
+    * set. `pickledRows` is the number of rows in a pickled list.
     */
   protected def environment(pickledRows: Int): Map[String, String] =
     Map(
@@ -195,9 +195,9 @@ object FlightPythonExec {
     */
   val DefaultPickledRows = 100
 
-  /** Limit on the bytes of all columns of a batch, for each targeted byte of arguments. */
+  /** Maximum size of all columns of a batch, as a multiple of the target size of its arguments. */
   val HeldPerRequest = 4L
 
-  /** Bytes at which a batch ends even if the function then sees fewer rows than it might. */
+  /** Bytes at which a batch ends, even if the function then sees fewer rows at once. */
   val CeilingBytes: Long = 16L << 20
 }

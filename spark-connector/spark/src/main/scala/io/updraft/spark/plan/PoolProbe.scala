@@ -26,9 +26,9 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.TaskIdentities
 
-/** Probe by the driver, before a query's tasks start, of whether a pool listens at the endpoint and
-  * accepts the session. It gives one clear error, or the fallback, instead of an error for each
-  * task. Answers are cached for a moment, because one plan asks several times.
+/** Check that the driver makes before a query's tasks start: whether a pool listens at the endpoint
+  * and accepts the session. If not, the query fails with one clear error or falls back, instead of
+  * failing in each task. Answers are cached briefly, because planning a query asks several times.
   */
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
@@ -50,9 +50,9 @@ object PoolProbe {
   private val answered = ConcurrentHashMap.newKeySet[String]()
   private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
-  /** Return why the query runs without the pool, if the session allows that; None: it runs on the
-    * pool. A pool that may only be slow counts as a problem here; a query that needs the pool waits
-    * for it, as tasks do.
+  /** Return why the query falls back to Spark's own Python workers. Return None if it runs on the
+    * pool or the session does not allow the fallback. A pool that may only be slow is a reason to
+    * fall back, but a query that needs the pool waits for it, as tasks do.
     */
   def problem(
       settings: UdfSettings,
@@ -101,7 +101,7 @@ object PoolProbe {
 
   /** Return whether the driver can ask the pool. A Unix socket is on the machine of the task that
     * uses it, so a socket missing here proves nothing, unless the tasks run here, too. If it is
-    * missing there as well, tasks fail with the reason.
+    * also missing on a task's machine, the task fails with the reason.
     */
   private[plan] def canAsk(endpoint: Endpoint, driverRunsTasks: => Boolean): Boolean =
     endpoint.transport() != Endpoint.Transport.UNIX || Files.exists(Path.of(endpoint.path())) ||
@@ -111,8 +111,8 @@ object PoolProbe {
     SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
 
   private def askOrRemember(settings: UdfSettings, asked: Question): PoolAnswer = {
-    /* Do not ask a pool again that has accepted this session, unless the query may run without it:
-     * tasks would report the same problem. */
+    /* Once a pool has accepted this session, ask it again only if the query may run without it.
+     * Otherwise, tasks would report the same problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
     // An answer cached for a query that needs the pool may be empty.
@@ -142,8 +142,9 @@ object PoolProbe {
       case e: IllegalArgumentException => PoolAnswer(unusable = Some(e.getMessage))
     }
 
-  /** Try to connect, and return the problem, if any. Unless the query may run without the pool,
-    * wait while it may still start: a pool that has answered before is most likely restarting.
+  /** Try to connect, and return the problem, if any. If the query needs the pool, keep trying while
+    * the pool may still be starting. The time limit is different for a pool that has answered
+    * before, because it is probably restarting.
     */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)

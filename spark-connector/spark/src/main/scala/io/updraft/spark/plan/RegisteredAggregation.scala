@@ -7,10 +7,12 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.updraft.SparkInternals
 
 /** Logical aggregation with one registered aggregate. It is not an Aggregate, because Spark's rules
-  * for these, such as merging those of several subqueries, hold only for its own aggregates.
+  * for Aggregate nodes, such as merging those of several subqueries, are valid only for Spark's own
+  * functions.
   *
   * @param filter
-  *   condition on the accumulated rows; the groups are those of all rows
+  *   condition that selects the rows to accumulate; a group exists even if none of its rows is
+  *   selected
   * @param result
   *   column of the results
   */
@@ -28,8 +30,8 @@ case class RegisteredAggregation(
 
   override def maxRows: Option[Long] = if (keys.isEmpty) Some(1L) else child.maxRows
 
-  /** Raise an error if Spark compares a key differently from the pool, which groups equal Arrow
-    * values.
+  /** Raise an error if Spark and the pool disagree on which values of a key are equal. The pool
+    * compares Arrow values.
     */
   def requireKeys(): Unit =
     keys.find(key => SparkInternals.isCollated(key.dataType)).foreach { key =>

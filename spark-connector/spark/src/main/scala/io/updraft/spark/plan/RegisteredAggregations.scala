@@ -10,9 +10,10 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.updraft.CalledFunction
 
-/** Rule that splits aggregations with registered aggregates: one for each of them and one for all
-  * other functions, joined by the keys. It runs after the rules that push filters and projections
-  * down, and before Spark's own rule for DISTINCT, which gives aggregates nulls to ignore.
+/** Rule that splits an aggregation with registered aggregates: one aggregation for each registered
+  * aggregate and one for all other functions, joined by the keys. It runs after the rules that push
+  * filters and projections down, and before Spark's own rule for DISTINCT, which passes nulls that
+  * aggregates must ignore.
   */
 object RegisteredAggregations extends Rule[LogicalPlan] {
 
@@ -51,7 +52,9 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
     }
   }
 
-  /** Return the keys under these names, and the functions' results under the query's names. */
+  /** Return an aggregation of these functions. Its keys have the given names, and the results have
+    * the query's names.
+    */
   private def part(
       keys: Seq[NamedExpression],
       names: Seq[Attribute],
@@ -97,7 +100,9 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
   }
 }
 
-/** Rows of groups, with the expressions that the aggregate reads. */
+/** Input of a registered aggregate: a plan of rows, and the expressions over them that the
+  * aggregate reads.
+  */
 final case class AggregatedRows(
     keys: Seq[NamedExpression],
     arguments: Seq[Expression],
@@ -108,8 +113,8 @@ final case class AggregatedRows(
 /** Rows of a call with DISTINCT. */
 object DistinctRows {
 
-  /** Return one row for each group and distinct arguments. The rows of a group that the call's
-    * FILTER leaves out become one row, which keeps the group.
+  /** Return one row for each distinct combination of keys and arguments. The rows of a group that
+    * the call's FILTER excludes become one row, so that the group itself remains.
     */
   def of(
       keys: Seq[NamedExpression],

@@ -15,13 +15,13 @@ import org.apache.spark.sql.updraft.CalledFunction
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
-/** Planning of nodes that call registered functions. They run only on the pool that has them; the
-  * session's endpoint and fallback do not matter.
+/** Planning of nodes that call registered functions. These functions run only on the pool that
+  * deploys them, whatever the session's endpoint and fallback.
   */
 object RegisteredPlans {
 
   /** Return whether a node itself, not its children, calls a registered function. A command does
-    * not: it plans its own queries with the functions in its expressions.
+    * not call the functions in its expressions: it plans separate queries that do.
     */
   def calls(plan: LogicalPlan): Boolean = plan match {
     case _: Command => false
@@ -67,8 +67,8 @@ object RegisteredPlans {
       )
   }
 
-  /** Plan an aggregation: states of the groups of each partition, shuffled by key, and their
-    * results.
+  /** Plan an aggregation in two steps: compute the states of the groups of each partition, then
+    * shuffle the states by key and merge them into results.
     */
   private def aggregated(groups: RegisteredAggregation, child: SparkPlan): SparkPlan = {
     import groups.{filter, function, keys, result}

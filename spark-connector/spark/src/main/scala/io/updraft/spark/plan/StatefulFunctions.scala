@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{FallbackReason, FunctionKinds}
 
-/** Rule that explains why a stream's stateful functions stay with Spark: its own strategies plan
-  * them before [[UpdraftStrategy]] is asked.
+/** Rule that adds to the plan why a stream's stateful functions stay with Spark.
+  * [[UpdraftStrategy]] cannot do this, because Spark's own strategies plan these functions first.
   */
 object StatefulFunctions extends ColumnarRule with Logging {
 

@@ -37,8 +37,8 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 object StockPythonExec {
   private val PythonOperators = "org.apache.spark.sql.execution.python"
 
-  /** Return the operator with its reason above it; unchanged if it is not one of Spark's own Python
-    * operators, such as another extension's.
+  /** Return the operator wrapped with the reason. An operator that is not one of Spark's own Python
+    * operators, such as another extension's, is returned unchanged.
     */
   def above(operator: SparkPlan, reason: String): SparkPlan =
     if (operator.getClass.getName.startsWith(s"$PythonOperators."))

@@ -14,8 +14,8 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpressi
   * @param since
   *   first Spark version with this kind, among those that the connector supports
   * @param fallbackReason
-  *   reason why functions of this kind never run on the pool; None: they do, unless [[Support]]
-  *   finds a reason against a particular one
+  *   reason why functions of this kind never run on the pool; None if they do, unless [[Support]]
+  *   finds a reason against a particular function
   */
 final case class FunctionKind(
     evalType: Int,
@@ -25,8 +25,8 @@ final case class FunctionKind(
     fallbackReason: Option[FallbackReason]
 )
 
-/** All kinds in PySpark 4.0 to 4.3. This table decides, and docs/reference/functions.md is
-  * generated from it.
+/** All kinds in PySpark 4.0 to 4.3. This table decides where functions run, and
+  * docs/reference/functions.md is generated from it.
   */
 object FunctionKinds {
   import FallbackReason.{State, UnknownKind}
@@ -74,8 +74,8 @@ object FunctionKinds {
 
   private val byEvalType = all.map(kind => kind.evalType -> kind).toMap
 
-  /** Numbers of aggregates in a window, by the number of the same kind outside a window, with which
-    * Spark plans them.
+  /** Number of each kind of aggregate in a window, by its number outside a window. Spark plans both
+    * with the number outside a window.
     */
   val inWindow: Map[Int, Int] = Map(202 -> 203, 252 -> 253)
 

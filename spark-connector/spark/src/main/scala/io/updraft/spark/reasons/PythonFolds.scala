@@ -6,9 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.planning.{PhysicalAggregation, PhysicalWindow}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
-/** Extractor for aggregates whose functions are all Python's and of one kind, with the parts that
-  * Spark's own strategy uses. Aggregates that Spark refuses do not match, so that Spark reports
-  * why.
+/** Extractor for aggregates whose functions are all Python functions of one kind, with the parts
+  * that Spark's own strategy uses. Aggregates that Spark refuses do not match, so that Spark
+  * reports why.
   */
 object PythonAggregate {
   type Parts = (Seq[NamedExpression], Seq[AggregateExpression], Seq[NamedExpression], LogicalPlan)
@@ -27,7 +27,7 @@ object PythonAggregate {
   }
 }
 
-/** Extractor for windows whose functions are all Python's and of one kind. */
+/** Extractor for windows whose functions are all Python functions of one kind. */
 object PythonWindow {
   type Parts = (Seq[NamedExpression], Seq[Expression], Seq[SortOrder], LogicalPlan)
 

@@ -12,8 +12,8 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
 
-/** Rules for which logical nodes with Python functions a pool can run, with the reason if it
-  * cannot.
+/** Rules that decide whether a pool can run a logical node with Python functions, and give the
+  * reason if it cannot.
   */
 object Support {
 
@@ -39,7 +39,7 @@ object Support {
       ).contains(FallbackReason.State)
   }
 
-  /** Return why the pool cannot run a node; None: it can. */
+  /** Return why the pool cannot run a node; None if it can. */
   def fallbackReason(plan: LogicalPlan): Option[FallbackReason] =
     FunctionKinds
       .fallbackReason(plan.expressions, plan.isInstanceOf[Window])

@@ -23,7 +23,7 @@ object Signing {
     unreadable(PythonCall.artifactsOf(functions)).map(FallbackReason.UnsignedArtifact.about)
   }
 
-  /** Return a signed statement without a function, with which a pool can tell whether it knows the
+  /** Return a signed statement without a function, which lets a pool check whether it knows the
     * session's key; raise IllegalArgumentException if the key is unusable.
     */
   def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement = {

@@ -30,7 +30,7 @@ import io.updraft.spark.config.UpdraftConf
 /** Key with which a driver signs the functions that it plans. */
 final class SigningKey private (privateKey: EdECPrivateKey, publicKey: PublicKey) {
 
-  /** Identifier of the key for pools. */
+  /** Digest of the public key, by which pools identify the key. */
   val sha256: ByteString = {
     // The encoding of an Ed25519 key ends with its 32 raw bytes (RFC 8410).
     val raw = publicKey.getEncoded.takeRight(SigningKey.RawBytes)

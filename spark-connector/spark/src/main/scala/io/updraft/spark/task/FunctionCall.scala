@@ -16,7 +16,7 @@ import io.updraft.spark.signing.FunctionEnvelope
   * @param names
   *   names of the functions, for errors
   * @param maxRecordsPerBatch
-  *   rows that the function may see at once; 0: whole batches
+  *   maximum number of rows that the function sees at once; 0 means whole batches
   * @param secondInputSchema
   *   for cogroups: the right input's Arrow schema as an IPC message
   * @param joined
@@ -65,11 +65,11 @@ final case class FunctionCall(
 
 object FunctionCall {
 
-  /** Environment variable that makes PySpark's worker log for the session of this name. */
+  /** Environment variable that names the session for which PySpark's worker collects logs. */
   val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
 
-  /** Environment variable from which PySpark's worker knows the artifacts of a Spark Connect
-    * session.
+  /** Environment variable that tells PySpark's worker which Spark Connect session's artifacts to
+    * use.
     */
   private val ArtifactsVariable = "SPARK_JOB_ARTIFACT_UUID"
 

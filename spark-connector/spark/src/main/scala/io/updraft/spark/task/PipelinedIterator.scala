@@ -16,7 +16,7 @@ import io.updraft.spark.trace.TaskSpan
   * reply, and waits only if it can do neither.
   *
   * Runs only on the task's thread. The first request opens the exchange, so that an empty partition
-  * costs the pool nothing unless the function may return rows for it; the exchange is cancelled as
+  * costs the pool nothing unless the function may return rows for it. The exchange is cancelled as
   * soon as the task ends or is killed. A batch is valid until the next one is requested.
   */
 final class PipelinedIterator(
@@ -43,8 +43,8 @@ final class PipelinedIterator(
 
   override def hasNext: Boolean = {
     if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
-    // A coalesced task has one such iterator for each partition: none may hold its last batch until
-    // the task ends.
+    // A coalesced task has one such iterator for each partition, so release the last batch now, not
+    // when the task ends.
     if (ready == null) releaseEmitted()
     ready != null
   }
@@ -98,7 +98,8 @@ final class PipelinedIterator(
     span.begin()
     exchange = open()
     metrics.opened()
-    // A kill before the exchange was opened had nothing to cancel.
+    // If the task was killed before the exchange was opened, nothing has cancelled the exchange
+    // yet.
     if (context.isInterrupted()) exchange.cancel("the task was killed")
   }
 
@@ -151,7 +152,7 @@ final class PipelinedIterator(
   override def close(): Unit = {
     phase = Phase.Ended
     closeExchange()
-    // Ends the span of an exchange that could not be opened.
+    // End the span even if the exchange could not be opened.
     span.end()
     releaseEmitted()
     if (ready != null) ready.close()

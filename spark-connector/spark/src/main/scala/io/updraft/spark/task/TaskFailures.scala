@@ -21,7 +21,7 @@ abstract class TaskFailures(
     context: TaskContext
 ) {
 
-  /** Return the error for Spark's users in place of the exchange's. */
+  /** Return the error that Spark's users see instead of the exchange's. */
   protected def failed(e: ExchangeException): Throwable
 
   /** Return what listens at the endpoint and what to do about it, if it is known to differ from the

@@ -17,8 +17,8 @@ import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionPayload}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
 
-/** Function that the tasks of an operator call on a pool: made on the driver, serialized to the
-  * tasks, which add only their own data.
+/** Function that the tasks of an operator call on a pool. It is made on the driver and serialized
+  * to the tasks, which add only their own data.
   */
 trait TaskFunction extends Serializable {
 
@@ -34,7 +34,7 @@ trait TaskFunction extends Serializable {
   /** Return the session that collects the functions' logs; None if it does not collect them. */
   def loggingSession: Option[String] = None
 
-  /** Return the opening of one task's exchange. */
+  /** Return the request that opens one task's exchange. */
   def opening(context: TaskContext): TaskRequest
 }
 
@@ -131,8 +131,8 @@ object TaskFunction {
       sha256(payload),
       sha256(Exchange.schemaHeader(schema))
     )
-    // Sign once now, so that the query fails with the reason. Later, when Spark serializes the
-    // function, only a job would fail.
+    // Sign once now, so that a failure to sign fails the query with the reason. Later, when Spark
+    // serializes the function, it would only fail a job.
     function.signed
     function
   }

@@ -34,7 +34,7 @@ object TaskIdentities {
       .build()
   }
 
-  /** Return the owner: this application, and the session if it is a Spark Connect server. */
+  /** Return the owner: this application and, in a Spark Connect server, the session. */
   def owner(connectSession: String): Owner.Builder =
     Owner
       .newBuilder()

@@ -9,8 +9,8 @@ import io.opentelemetry.api.trace.{SpanContext, TraceFlags, TraceState}
 import io.opentelemetry.sdk.trace.IdGenerator
 
 /** Ids of a query's own span, which the driver records when the query ends. They are derived from
-  * Spark's names of application and query, so that each executor knows its spans' parent without
-  * asking the driver.
+  * Spark's IDs of the application and the query, so that each executor knows the parent of its
+  * spans without asking the driver.
   */
 private[trace] object QueryIds {
   private val TraceIdDigits = 32

@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 import io.updraft.spark.config.ConnectionSettings
 
-/** Root spans of traces: the driver's spans of queries that use a pool or a writer, from the
-  * query's first use of one.
+/** Root spans of traces. The driver records one for each query that uses a pool or a writer; the
+  * span begins at the query's first use of one.
   */
 private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
     extends SparkListener {

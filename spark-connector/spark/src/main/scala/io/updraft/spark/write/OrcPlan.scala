@@ -9,8 +9,8 @@ import org.apache.spark.sql.types._
 
 import io.updraft.proto.v1.{Codec, Compression, OrcOptions, WriteCommand}
 
-/** Translation of Spark's ORC settings to a writer's command: ORC's options by ORC's names, and
-  * what a writer cannot do.
+/** Translation of Spark's ORC settings to a writer's command. It passes ORC's options under ORC's
+  * names and reports what a writer cannot do.
   */
 object OrcPlan {
 

@@ -20,8 +20,8 @@ import io.updraft.proto.v1.{
   WriteCommand
 }
 
-/** Translation of Spark's Parquet settings to a writer's command: Spark's options by Spark's names,
-  * as Spark's own writer reads them from the job, and what a writer cannot do.
+/** Translation of Spark's Parquet settings to a writer's command. It reads the options from the job
+  * under Spark's names, as Spark's own writer does, and reports what a writer cannot do.
   */
 object ParquetPlan {
   private val BloomPrefix = "parquet.bloom.filter."

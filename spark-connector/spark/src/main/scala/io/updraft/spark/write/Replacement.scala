@@ -26,9 +26,9 @@ final case class Replacement(
 
 object Replacement {
 
-  /** Return what a command replaces; None if it replaces nothing. Covers the insert of every
-    * `mode("overwrite")`, `INSERT OVERWRITE` and `CREATE TABLE ... AS SELECT`, and `saveAsTable`,
-    * which drops the table before its insert.
+  /** Return what a command replaces; None if it replaces nothing. This covers `saveAsTable`, which
+    * drops the table before its insert, and the inserts of `mode("overwrite")`, `INSERT OVERWRITE`
+    * and `CREATE TABLE ... AS SELECT`.
     */
   def of(session: SparkSession, plan: LogicalPlan): Option[Replacement] = plan match {
     case insert: InsertIntoHadoopFsRelationCommand if insert.mode == SaveMode.Overwrite =>

@@ -21,9 +21,9 @@ import io.updraft.spark.task.TaskIdentities
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** File that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
-  * `close` returns once the receipt is there. For rows inside a batch ([[BatchRow]]) it keeps only
-  * the range, which is copied as a whole. Spark also closes files that it abandons; these are not
-  * published.
+  * `close` returns once the writer's receipt has arrived. For rows inside a batch ([[BatchRow]]) it
+  * keeps only their range and copies that as a whole. Spark also closes files that it abandons;
+  * these are not published.
   *
   * @param written
   *   the file in this executor's storage
@@ -192,8 +192,8 @@ object RowFile {
       .setPath(uri(target))
       .build()
 
-  /** Return a path in the form for writers; a partition's directory may itself contain percent
-    * signs.
+  /** Return the path as a URI, the form for writers. It escapes percent signs, which the name of a
+    * partition's directory may contain.
     */
   def uri(qualified: Path): String = qualified.toUri.toString
 

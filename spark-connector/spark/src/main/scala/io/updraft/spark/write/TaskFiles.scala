@@ -35,14 +35,14 @@ final class TaskFiles private (context: TaskContext) {
   /** Return why the task fails; None if it does not. */
   def failed: Option[Throwable] = failure
 
-  /** Return the plan's metrics, which also show the files' costs, if there are any. */
+  /** Return the metrics of the plan, if there are any; they also show the files' costs. */
   def planMetrics: Option[WriteMetrics] = ofPlan
 
   def report(costs: WriteMetrics): Unit = ofPlan = Some(costs)
 
   def add(file: TaskFile): Unit = {
     open.add(file)
-    // An earlier kill had nothing to cancel.
+    // If the task was killed before, nothing has cancelled this file yet.
     if (context.isInterrupted()) file.cancel("the task was killed")
   }
 

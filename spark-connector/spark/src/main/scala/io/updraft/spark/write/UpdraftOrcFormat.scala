@@ -7,8 +7,8 @@ import org.apache.spark.sql.types.StructType
 
 import io.updraft.proto.v1.WriteCommand
 
-/** Data source `updraft-orc`: Spark's ORC, with files made by a writer service. Reading, the commit
-  * and everything else around a file remain Spark's.
+/** Data source `updraft-orc`: Spark's ORC, with files made by a writer service. Spark still does
+  * everything else, such as reading and committing files.
   */
 class UpdraftOrcFormat extends OrcFileFormat with RemoteFormat {
 

@@ -7,9 +7,9 @@ import org.apache.spark.util.LongAccumulator
 
 import io.updraft.proto.v1.Receipt
 
-/** Costs of the files of one write. They are counted twice: Spark shows named accumulators with the
-  * write's stage, for each task and in total, and an operator's metrics in the SQL tab. (Spark's
-  * write command has a fixed list of metrics.)
+/** Costs of the files of one write. They are counted twice: in named accumulators, which Spark
+  * shows with the write's stage, for each task and in total, and in the metrics of an operator,
+  * which Spark shows in the SQL tab. (The metrics of Spark's write command are a fixed list.)
   */
 abstract class WriteMetrics extends Serializable {
 

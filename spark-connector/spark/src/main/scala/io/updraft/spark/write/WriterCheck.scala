@@ -27,8 +27,8 @@ object WriterCheck {
     */
   private val answered = ThreadLocal.withInitial[java.lang.Boolean](() => false)
 
-  /** Run a write if the writer, or Spark's own, would make its files. A command nested in the
-    * write, such as the insert of `saveAsTable`, is not checked again.
+  /** Run a write if the writer or Spark would make its files; otherwise, raise an error. A command
+    * nested in the write, such as the insert of `saveAsTable`, is not checked again.
     */
   def before[A](session: SparkSession, replacement: Replacement)(write: => A): A =
     if (answered.get) write

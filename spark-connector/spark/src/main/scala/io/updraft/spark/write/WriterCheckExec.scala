@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
-/** Operator that runs a command that replaces files once the writer has agreed to write the new
-  * ones.
+/** Operator for a command that replaces files. It runs the command only after the writer has agreed
+  * to write the new files.
   *
   * It is a Spark command with a child so that adaptive execution begins below it. Otherwise the
   * query's stages would run before the check.

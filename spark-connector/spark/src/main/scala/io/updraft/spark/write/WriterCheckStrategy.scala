@@ -15,8 +15,8 @@ case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case command: Command if command.getTagValue(Checked).isEmpty =>
       Replacement.of(session, command).toSeq.map { replacement =>
-        // Adaptive execution plans the command again, and the planner works on its own copy of the
-        // plan.
+        // Mark the command, because adaptive execution plans it again. The planner works on its own
+        // copy of the plan.
         command.setTagValue(Checked, ())
         WriterCheckExec(replacement, planLater(command))
       }
@@ -32,7 +32,7 @@ object WriterCheckStrategy {
 
 /** Session extension that Spark finds in every session with the connector on its class path: the
   * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and must not lose a table
-  * then.
+  * then either.
   */
 class WriterCheckExtension extends SparkSessionExtensionsProvider {
 

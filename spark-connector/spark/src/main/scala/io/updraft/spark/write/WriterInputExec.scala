@@ -10,9 +10,9 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 
-/** Operator between Spark's WriteFiles and its input. It shows the costs of the files, and returns
-  * the rows of a columnar child in place, inside their batches ([[BatchRow]]), so that no row is
-  * built. Everything around a file remains WriteFiles'. [[WriterInput]] inserts it.
+/** Operator between Spark's WriteFiles and its input. Its metrics show the costs of the files. If
+  * the child is columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row
+  * is built. [[WriterInput]] inserts it, and WriteFiles still handles everything else.
   *
   * @param columns
   *   columns to write, as attributes of the child
@@ -31,7 +31,9 @@ case class WriterInputExec(
 
   override def producedAttributes: AttributeSet = outputSet
 
-  /** Return no ordering over batches; Spark then sorts again if it needs an order. */
+  /** Return the child's ordering; none for batches, which Spark then sorts again if it needs an
+    * order.
+    */
   override def outputOrdering: Seq[SortOrder] =
     if (child.supportsColumnar) Nil else child.outputOrdering
 

@@ -12,7 +12,7 @@ import io.updraft.client.PartSink
 import io.updraft.proto.v1.Receipt
 import io.updraft.spark.config.WriteConf
 
-/** Written file in this executor's storage, one class for each delivery. */
+/** Written file in this executor's storage, with one class for each way of delivery. */
 trait WrittenFile extends PartSink {
 
   /** Complete the file after the writer has finished; raise an error if the file is not here. */
@@ -23,7 +23,7 @@ trait WrittenFile extends PartSink {
 }
 
 /** File stored by the writer. Spark commits what this executor sees under the path, so a file that
-  * it does not see would be lost silently.
+  * the executor does not see would be lost silently.
   */
 final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
 
@@ -44,7 +44,7 @@ final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
   override def abandon(): Unit = ()
 }
 
-/** File that this executor stores through Hadoop while its encoded bytes come back. */
+/** File that this executor stores through Hadoop while the writer returns the encoded bytes. */
 final class ReturnedFile(path: Path, conf: Configuration) extends WrittenFile {
   private[this] val stream: FSDataOutputStream =
     path.getFileSystem(conf).create(path, false)

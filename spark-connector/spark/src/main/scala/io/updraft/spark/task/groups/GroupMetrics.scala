@@ -9,7 +9,7 @@ import org.apache.spark.{SparkContext, TaskContext}
 /** Costs of grouping rows, under the names of Spark's sort metrics. */
 final class GroupMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
-  /** Record rows grouped in these pages. */
+  /** Record the memory of the rows grouped in these pages. */
   def grouped(pages: TaskPages, context: TaskContext): Unit = used(pages.size, context)
 
   /** Record the sort of the rows that did not fit, and how much it spilled. */

@@ -11,8 +11,8 @@ import io.updraft.spark.task.input.{RequestBuilder, RequestFeed}
   * large group is spread over several. A row is copied before the next is requested.
   *
   * @param open
-  *   function that returns the rows, called for the first request because it may have to read all
-  *   of the child
+  *   function that returns the rows. It is called only when the first request is built, because it
+  *   may have to read all of the child
   */
 final class GroupedFeed(
     open: () => Iterator[InternalRow],

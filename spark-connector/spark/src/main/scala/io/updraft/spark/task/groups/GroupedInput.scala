@@ -64,7 +64,8 @@ final case class GroupedInput(
     GenerateOrdering.generate(keys.map(SortOrder(_, Ascending)), keys)
 }
 
-/** Representation of rows in a request: one struct column, or a column for each of theirs. */
+/** Representation of rows in a request: one struct column, or each of the rows' columns by itself.
+  */
 sealed trait RowShape extends Serializable
 
 object RowShape {

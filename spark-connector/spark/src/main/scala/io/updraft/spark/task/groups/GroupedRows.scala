@@ -26,7 +26,8 @@ object GroupedRows {
   }
 
   /** Grouping in memory: reads all rows and copies each to its group's memory, which costs less
-    * than a sort. Rows that exceed the memory for that are sorted by Spark, which spills to disk.
+    * than a sort. If the rows do not fit into memory, Spark sorts the remaining ones and spills to
+    * disk.
     *
     * @param sort
     *   sort of the child's rows by the keys

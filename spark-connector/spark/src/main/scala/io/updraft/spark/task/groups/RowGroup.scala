@@ -9,13 +9,13 @@ import org.apache.spark.unsafe.Platform
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of the rows of one group, in segments of memory. A word with the row's size and its turn
-  * among the rows of all groups precedes each row.
+/** Copies of the rows of one group, in segments of memory. A word before each row holds its size
+  * and its turn, which orders the rows of all groups.
   */
 private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   private[this] val segments = new ArrayBuffer[RowGroup.Segment](2)
   private[this] var last = RowGroup.NoSegment
-  // Index of the segment with the first row, which may move.
+  // Index of the segment with the first row; rotate may advance it.
   private[this] var head = 0
 
   /** Make room for a row of this many bytes; return whether that succeeded. */
@@ -25,7 +25,7 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   }
 
   /** Add a segment; return whether there was memory. Each segment may be twice as large as the one
-    * before, so a small group takes little.
+    * before, so a small group takes little memory.
     */
   private def extend(needed: Long): Boolean = {
     val doubled = RowGroup.FirstSegmentBytes << math.min(segments.length, 16)

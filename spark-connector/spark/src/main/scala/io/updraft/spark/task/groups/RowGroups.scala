@@ -31,7 +31,7 @@ final class RowGroups(
   private[this] val groups = new HashMap[UnsafeRow, RowGroup]
   private[this] val shown = new UnsafeRow(rows.length)
   private[this] var turn = 0
-  // Other groups by the turn of their first rows; maintained from the first row with a null key on.
+  // Groups with non-null keys, by the turn of their first rows; null before the first null key.
   private[this] var rotation: PriorityQueue[RowGroup] = _
 
   /** Copy a row; return whether there was room. */
@@ -79,7 +79,7 @@ final class RowGroups(
     }
   }
 
-  /** Return these rows merged with others that came later and are sorted: groups in key order. The
+  /** Return these rows, with groups in key order, merged with the later rows, which are sorted. The
     * memory is freed after the last row. A row is valid until the next one is requested.
     */
   def mergedWith(sorted: Iterator[InternalRow]): Iterator[InternalRow] =
@@ -118,6 +118,6 @@ final class RowGroups(
 
 object RowGroups {
 
-  /** Most groups: a task with more has small groups, which a sort brings together just as fast. */
+  /** Maximum number of groups. More groups would be small, and a sort groups them just as fast. */
   val MostGroups = 8192
 }

@@ -12,12 +12,12 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
   * @param listRows
   *   rows in one pickled list
   * @param binaryAsBytes
-  *   true if binary values become bytes; false: bytearray, as before Spark 4.1
+  *   true if binary values become bytes; false if they become bytearray, as before Spark 4.1
   */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
-/** Source of requests of pickled lists; the rows themselves stay here as columns, in step with the
-  * lists.
+/** Source of requests that hold pickled lists of rows. The columns that stay here end at the same
+  * row as the lists.
   *
   * The first request is small and each may hold twice as much as the one before, so that the pool
   * starts early. None is large, because Python spends more time on a row than its transport takes.
@@ -54,8 +54,8 @@ final class PickledFeed(
     projection(row)
   }
 
-  /** Record the file of the current row. Lists are cut by rows, as PySpark's worker cuts its
-    * results, so one list may hold rows of several files.
+  /** Record the file of the current row. Lists are cut by number of rows, as PySpark's worker cuts
+    * its results, so one list may hold rows of several files.
     */
   private def note(current: AnyRef): Unit = {
     if (rows == 0) file = current
@@ -68,7 +68,9 @@ final class PickledFeed(
     if (values > 0) Some(finish()) else None
   }
 
-  /** Fill a batch. Checking for another list reads its rows, so a full batch must not check. */
+  /** Fill a batch. Checking for another list reads its rows, so a full batch must not check for
+    * one.
+    */
   private def fill(): Unit = {
     var open = true
     while (open && pickled.hasNext) {

@@ -114,7 +114,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
   }
 }
 
-/** Number of rows with which a request is answered. */
+/** Rows of a reply: one for each row of the request, or one for each group. */
 object Answers extends Enumeration {
   val PerRow, PerGroup = Value
 }

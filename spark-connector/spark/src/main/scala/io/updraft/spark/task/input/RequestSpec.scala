@@ -34,7 +34,7 @@ final case class RequestSpec(
 
   private val columns = copied.map(child)
 
-  /** Source of each argument: copied columns first, then computed ones. */
+  /** Position of each argument in the list of copied columns followed by computed columns. */
   val slots: IndexedSeq[Int] = {
     val computedSlots = Iterator.from(copied.length)
     inputs.map(input => childColumn(input).getOrElse(computedSlots.next())).toIndexedSeq
@@ -47,7 +47,7 @@ final case class RequestSpec(
 
   val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
-  /** Positions of the columns that stay here among the copied ones. */
+  /** Positions, among the copied columns, of those that stay here. */
   val passedSlots: Seq[Int] = passed.map(copied.indexOf(_))
 
   val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))
@@ -60,7 +60,7 @@ final case class RequestSpec(
   def columnSet(types: Seq[DataType], ordinals: Seq[Int]): ColumnSet =
     new ColumnSet(types, schemaOf(types), largeVarTypes, ordinals.toArray)
 
-  /** Return columns of these types, filled from rows of exactly these columns. */
+  /** Return columns of these types, filled from rows that have exactly these columns. */
   def columnSet(types: Seq[DataType]): ColumnSet = columnSet(types, types.indices)
 
   private def schemaOf(types: Seq[DataType]): Schema =

@@ -11,7 +11,7 @@ import io.updraft.spark.task.input.RetainedRows
 
 /** Mapping from a table function's outputs to its input rows.
   *
-  * Outputs come in the order of the rows, one for each. Outputs after the last row (from
+  * Outputs come in the order of the rows, one output for each row. Outputs after the last row (from
   * `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one reply
   * belong to one request.
   */

@@ -31,8 +31,8 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private[this] val nullRow = new GenericInternalRow(types.length)
   private[this] val pieces = new ByteArrayOutputStream
 
-  /** Return whether the function may run without input. If columns stayed here, there would be no
-    * row to join its rows to.
+  /** Return whether the function may run without input. It may not if columns stay here, because
+    * there would be no row to join its output to.
     */
   override def needNoInput: Boolean = spec.passed.isEmpty
 
@@ -71,7 +71,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private def append(values: ColumnVector, from: Int, until: Int): Unit =
     (from until until).foreach(i => pieces.writeBytes(values.getBinary(i)))
 
-  /** Return batches of outputs whose rows come from one file each. */
+  /** Return the outputs in batches, each of which belongs to the rows of one file. */
   private def batches(outputs: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
     new Iterator[ResultBatch] {
       private[this] val joined = outputs.buffered

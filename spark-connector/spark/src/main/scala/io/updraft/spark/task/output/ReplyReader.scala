@@ -70,8 +70,8 @@ object ReplyReader {
       finally columns.close()
     }
 
-    /** Load the columns. Unchecked types are read through Arrow's own accessors, which do not trust
-      * them.
+    /** Load the columns. If their types are unchecked, read them through Arrow's own accessors,
+      * which do not rely on the declared types.
       */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
       if (result.check == RowCheck.Nothing)
@@ -114,7 +114,7 @@ object ReplyReader {
   private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)
 
   /** Return the batch without the struct around its columns, that is, with one node and one buffer
-    * less.
+    * fewer.
     */
   private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
     batch.getLength,

@@ -28,13 +28,13 @@ trait Results extends AutoCloseable {
     * call.
     *
     * @param waiting
-    *   requests that are not taken yet, oldest first
+    *   requests without a reply so far, oldest first
     * @param schema
     *   schema of the exchange's results
     */
   def of(reply: Reply, waiting: ArrayDeque[RetainedRows], schema: Schema): Iterator[ResultBatch]
 
-  /** Check the successful end of the exchange, with these requests not taken. */
+  /** Check that the exchange may end successfully with these requests unanswered. */
   def ended(waiting: ArrayDeque[RetainedRows]): Unit
 
   /** Release output that was not taken. */
@@ -43,13 +43,13 @@ trait Results extends AutoCloseable {
 
 object Results {
 
-  /** Results with one batch of output for each reply: the columns of the partner request beside its
-    * own.
+  /** Results with one batch of output for each reply: the columns kept from the request that it
+    * answers, then the reply's own.
     */
   sealed abstract class OfPartners(replies: ReplyReader) extends Results {
     private[this] val byFile = new ByFile
 
-    /** Take the request that the reply answers from `waiting`. */
+    /** Take from `waiting` the request that the reply answers. */
     protected def partner(reply: Reply, waiting: ArrayDeque[RetainedRows]): RetainedRows
 
     override def of(
@@ -128,8 +128,8 @@ object Results {
     }
   }
 
-  /** Results whose replies come as the function yields them; the newest request gives the current
-    * input file.
+  /** Results whose replies come whenever the function yields them. Their input file is that of the
+    * newest request.
     */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 

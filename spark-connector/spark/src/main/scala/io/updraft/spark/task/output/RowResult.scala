@@ -29,7 +29,7 @@ object RowCheck {
   /** Compare every type and its nullability. */
   case object Types extends RowCheck
 
-  /** Check that the columns can be read as the declared ones; Python has compared the rest. */
+  /** Check that the columns can be read as the declared types; Python has compared the rest. */
   case object Layout extends RowCheck
 
   /** Check nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */

@@ -5,11 +5,11 @@ import org.apache.spark.sql.catalyst.expressions.{Cast, EvalMode, Expression}
 import org.apache.spark.sql.types._
 
 /** Limits on Spark's implicit casts of arguments. For its own functions Spark truncates 1.5 to 1;
-  * for a registered function that is an error, as for every other caller.
+  * for a registered function that is an error, as it is for callers outside Spark.
   */
 object ArgumentCast {
 
-  /** Return why Spark must not cast an argument implicitly; None: it may, or it will refuse by
+  /** Return why Spark must not cast an argument implicitly; None if it may, or if it will refuse by
     * itself.
     */
   def problem(

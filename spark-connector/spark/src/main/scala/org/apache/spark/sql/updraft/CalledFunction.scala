@@ -14,13 +14,13 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.util.CollectionAccumulator
 
-/** Registered function of a pool in the place of a pickled one: this way Spark's own rules extract
-  * the calls from expressions, and only the operator differs.
+/** Registered function of a pool that takes the place of a pickled one, so that Spark's own rules
+  * extract the calls from expressions and only the operator differs.
   *
   * @param endpoint
   *   endpoint of the pool that has the function
   * @param version
-  *   version of the function; empty: the pool's default version
+  *   version of the function; empty for the pool's default version
   * @param state
   *   type of an aggregate's state
   */

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.{AbstractDataType, DataType, StructField}
   * changes no value.
   *
   * @param actual
-  *   type before Spark's cast; None: not known yet
+  *   type before Spark's cast; None if it is not known yet
   */
 final case class DeclaredArgument(
     child: Expression,

@@ -67,7 +67,7 @@ final case class FunctionArtifacts(
   }
 
   /** Return the artifacts that this executor has. A resource manager may distribute a file in its
-    * own way; then it is missing here, as it is for stock Spark.
+    * own way; then the file is missing here, as it is for stock Spark.
     */
   def located: Seq[ArtifactFile] = roles.map(file).filter(artifact =>
     artifact.role match {

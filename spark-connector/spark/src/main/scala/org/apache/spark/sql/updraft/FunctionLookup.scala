@@ -4,7 +4,7 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier}
 
-/** Lookup of functions, returning values or tables, in a place; a catalog does not say which. */
+/** Lookup of functions in a place. A catalog does not say whether they return values or tables. */
 object FunctionLookup {
 
   def hasValue(session: SparkSession, place: FunctionPlace): Boolean = place match {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.connector.catalog.CatalogPlugin
 
-/** Place where Spark looks for a function; `FunctionPath` has their order. */
+/** Place where Spark looks for a function; `FunctionPath` gives the order of places. */
 sealed trait FunctionPlace
 
 object FunctionPlace {
@@ -17,7 +17,7 @@ object FunctionPlace {
 
   final case class Catalog(catalog: CatalogPlugin, name: Seq[String]) extends FunctionPlace
 
-  /** Catalog that the session lacks or cannot load; Spark reports that if it gets there. */
+  /** Catalog that the session lacks or cannot load; Spark reports that if its search gets there. */
   case object Unknown extends FunctionPlace
 
   /** Return the place of a name that may begin with a catalog. In a view, names are relative to the

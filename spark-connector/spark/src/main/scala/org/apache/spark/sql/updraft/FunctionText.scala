@@ -6,7 +6,7 @@ import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.sql.{Row, SparkSession}
 
-/** Answer of DESCRIBE FUNCTION for a registered function, a row for each line. */
+/** Answer of DESCRIBE FUNCTION for a registered function, with one row for each line. */
 final case class FunctionText(text: String) extends LeafRunnableCommand {
 
   override val output: Seq[Attribute] =

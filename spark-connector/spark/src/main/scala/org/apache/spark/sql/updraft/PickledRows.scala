@@ -42,7 +42,7 @@ object PickledRows {
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]
 
-    /** Return a value of the only type, or a row with one value of each. */
+    /** Return the converted value: one of the only type, or a row with one of each type. */
     def convert(value: Any): Any = fromJava(value)
   }
 

@@ -66,8 +66,8 @@ final case class PythonCall(
     table: Option[TableFunction] = None
 ) {
 
-  /** Return the call with `columns` before the inputs; `leading` lists, for each function, those of
-    * these columns that it takes before its arguments.
+  /** Return the call with `columns` before the inputs. For each function, `leading` lists which of
+    * these columns it takes before its arguments.
     */
   def after(columns: Seq[Expression], leading: Seq[Seq[Int]]): PythonCall = copy(
     udfs = udfs.zip(leading).map { case (udf, offsets) =>

@@ -37,7 +37,7 @@ import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
 /** Access to the parts of Spark that the connector needs and that are visible only inside Spark's
-  * packages. Objects beside this one that differ between Spark versions are in the folders
+  * packages. Other objects of this package that differ between Spark versions are in the folders
   * `spark-before-*` and `spark-since-*`.
   */
 object SparkInternals {
@@ -87,7 +87,8 @@ object SparkInternals {
     if (keys.isEmpty) AllTuples
     else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
 
-  /** Return the key with equal values in equal bits, because there are several NaNs and two zeros.
+  /** Return the key normalized so that equal values have equal bits; there are several NaNs and two
+    * zeros.
     */
   def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 
@@ -161,8 +162,8 @@ object SparkInternals {
     Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "updraft")
 
   /** Return the local properties of a task that a function may see: those set by the user and those
-    * that identify the job. Spark also keeps every setting of the session there, and everything
-    * that it would redact in its own UI is left out.
+    * that identify the job. The session's settings, which Spark also keeps there, are left out, and
+    * so is everything that Spark would redact in its own UI.
     */
   def visibleProperties(context: TaskContext): Map[String, String] = {
     val candidates = context.getLocalProperties.asScala.toSeq.filter { case (name, _) =>

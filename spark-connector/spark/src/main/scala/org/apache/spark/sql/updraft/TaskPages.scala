@@ -51,7 +51,8 @@ final class TaskPages(manager: TaskMemoryManager)
     true
   }
 
-  /** Return a page that is too small: a task short of memory gets less than it asked for. */
+  /** Give back a page that is too small, because a task short of memory gets less than it asks for.
+    */
   private def giveBack(page: MemoryBlock): Boolean = {
     manager.freePage(page, this)
     false
@@ -66,7 +67,7 @@ final class TaskPages(manager: TaskMemoryManager)
     limit = 0
   }
 
-  // Never called: Spark spills consumers by the memory that they report as used.
+  // Never called: Spark spills only consumers that report memory as used; this one reports none.
   override def spill(size: Long, trigger: MemoryConsumer): Long = 0
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-/** Filter of the user's environment variables for Python that go to a pool: all except those that
-  * control the loader, the interpreter, Spark or the pool, which the pool would refuse
+/** Filter of the environment variables that the user sets for Python. All go to the pool except
+  * those that control the loader, the interpreter, Spark or the pool, which the pool would refuse
   * (proto/README.md).
   */
 object UserVariables {

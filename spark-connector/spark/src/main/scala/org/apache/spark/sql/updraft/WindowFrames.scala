@@ -85,8 +85,8 @@ object WindowFrames {
     frame.lower == UnboundedPreceding && frame.upper == UnboundedFollowing
 }
 
-/** Iterator that splits sorted rows where their key changes, byte for byte like Spark's window
-  * operators.
+/** Iterator that splits sorted rows where the bytes of their key change, as Spark's window
+  * operators do.
   */
 private final class PartitionedRows(
     rows: Iterator[InternalRow],

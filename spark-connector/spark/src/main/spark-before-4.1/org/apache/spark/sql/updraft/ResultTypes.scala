@@ -3,7 +3,9 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.types.DataType
 
-/** Types of results: Spark 4.0 has no time-of-day type and asserts that results fit. */
+/** Checks of result types for Spark 4.0, which has no time-of-day type and asserts that results
+  * fit.
+  */
 object ResultTypes {
 
   def isTime(dataType: DataType): Boolean = false

@@ -3,8 +3,8 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.expressions.PythonUDTF
 
-/** Flags of the arguments of a table function that are tables: unknown, and unneeded, before Spark
-  * 4.1.
+/** Flags that say which arguments of a table function are tables. Before Spark 4.1 they are unknown
+  * and not needed.
   */
 object TableArguments {
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.SparkSession
 
-/** Order in which Spark looks for functions; before 4.2 its own, then the current namespace. */
+/** Order in which Spark looks for functions: first its own, then the current namespace. */
 object FunctionPath {
 
   /** Return the places where Spark looks for a function of this name. A catalog is loaded when its

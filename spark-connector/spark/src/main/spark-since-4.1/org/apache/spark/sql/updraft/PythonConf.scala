@@ -15,12 +15,12 @@ object PythonConf {
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = conf.pythonWorkerLoggingEnabled
 
-  /** Return the row limit of a batch of results; 0: as many as the function returns. */
+  /** Return the row limit of a batch of results; 0 means no limit. */
   def outputBatchRows(conf: SQLConf): Int = math.max(conf.arrowMaxRecordsPerOutputBatch, 0)
 
   def outputBatchBytes(conf: SQLConf): Long = math.max(conf.arrowMaxBytesPerOutputBatch, 0)
 
-  /** Return the idle time after which a worker is killed; 0: never. */
+  /** Return the idle time after which a worker is killed; 0 means never. */
   def idleTimeoutSeconds(conf: SQLConf): Long =
     if (conf.pythonUDFWorkerKillOnIdleTimeout) conf.pythonUDFWorkerIdleTimeoutSeconds else 0
 

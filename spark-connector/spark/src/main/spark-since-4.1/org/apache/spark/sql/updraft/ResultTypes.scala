@@ -4,8 +4,8 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types.{DataType, TimeType}
 
-/** Types of results: the type introduced in Spark 4.1, and the error that Spark raises if results
-  * do not fit.
+/** Checks of result types: the time-of-day type, introduced in Spark 4.1, and the error that Spark
+  * raises if results do not fit.
   */
 object ResultTypes {
 

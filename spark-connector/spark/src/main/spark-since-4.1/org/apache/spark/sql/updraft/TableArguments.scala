@@ -3,8 +3,8 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.expressions.PythonUDTF
 
-/** Flags of the arguments of a table function that are tables, for Arrow table functions, which
-  * exist since Spark 4.1.
+/** Flags that say which arguments of a table function are tables. They are for Arrow table
+  * functions, which exist since Spark 4.1.
   */
 object TableArguments {
 
