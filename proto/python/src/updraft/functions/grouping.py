@@ -11,7 +11,7 @@ from pyarrow import types as kinds
 
 
 class Part(NamedTuple):
-    """Rows of a group in one batch: `start` to `stop`, in the order that `Grouping.parts` returns with it."""
+    """Rows of a group in one batch: `start` to `stop` in the order that `Grouping.parts` returns with the parts."""
 
     group: int
     start: int
@@ -22,7 +22,7 @@ class Grouping:
     """Groups by the values of key columns, numbered in order of appearance. Nulls are equal, and so are NaNs."""
 
     def __init__(self, keys: Sequence[pa.Field]) -> None:
-        """Start with no groups; without keys, start with the one group of all rows."""
+        """Create a grouping without groups; if there are no keys, create it with one group for all rows."""
         self._fields = keys
         self._groups: dict[Any, int] = {} if keys else {(): 0}
         self._first_rows: list[Sequence[pa.Array]] = []
@@ -37,8 +37,8 @@ class Grouping:
     ) -> tuple[pa.Array | None, Sequence[Part]]:
         """Return the order of a batch's rows by group, or None to keep their order, and the parts in that order.
 
-        Rows where `counted`, a column of bools, is not true still create groups, but belong to no part. The order is
-        then one of the remaining rows.
+        With `counted`, a column of bools, rows where it is not true still create groups but belong to no part. The
+        order then numbers only the remaining rows.
         """
         if not rows:
             return None, []

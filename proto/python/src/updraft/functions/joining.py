@@ -18,17 +18,17 @@ class Rows(NamedTuple):
     arguments: pa.RecordBatch
     """Checked arguments of the rows to accumulate."""
     size_bytes: int
-    """Size of the whole batch that the caller sent, because a single column keeps the memory of all columns alive."""
+    """Size of the whole batch that the caller sent: each of its columns keeps the memory of all of them alive."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Upper bounds for joined batches. A batch above them stays alone."""
+    """Upper bounds for joined batches. A batch that exceeds them by itself is not joined with others."""
 
     rows: int
     size_bytes: int
     batches: int = 1024
-    """Number of batches: each costs memory beyond its values, and adds its time limit to that of the joined batch."""
+    """Most batches to join: each costs memory beyond its values, and adds its time limit to the joined batch's."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":

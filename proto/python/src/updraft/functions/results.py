@@ -185,7 +185,7 @@ def _shown(value: Any) -> str:
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
-    """Replace missing values of NumPy and pandas by None; skip the check if no value's class can be missing."""
+    """Replace missing values of NumPy and pandas by None; skip the check if no class among them has missing values."""
     classes = set(map(type, values))
     if classes <= _NEVER_MISSING:
         return values

@@ -161,7 +161,7 @@ def check_numpy(value: Hinted, what: str) -> None:
 def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | None:
     """Return an integer type inside `kind` whose values may be null, or None.
 
-    Nulls below a null struct count too. NumPy would turn all integers beside such a null into floats.
+    Nulls inside a null struct count too, because NumPy would turn all integers next to such a null into floats.
     """
     if kinds.is_integer(kind):
         return kind if may_be_null else None

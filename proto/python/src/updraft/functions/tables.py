@@ -16,7 +16,7 @@ from updraft.functions.instance import Instance
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
-"""Rows in a batch of results. The output of a single row may be endless, so batches end within it too."""
+"""Rows in a batch of results. A single row may have endless results, so a batch may end in the middle of them."""
 
 
 class TableOutput(NamedTuple):
