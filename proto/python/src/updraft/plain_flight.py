@@ -18,7 +18,7 @@ _ROW = pa.field("row", pa.int32(), nullable=False)
 def flight_schema(description: FunctionDescription, *, numbered: bool) -> pa.Schema | None:
     """Return the schema of arguments and results, or None if these are unknown before a call.
 
-    With `numbered`, results of a table function begin with the number of their row.
+    With `numbered`, each result of a table function begins with the number of the row that it belongs to.
     """
     if not description.argument_schema or not description.result_schema:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaded functions: a class is constructed and ready to run, in workers, model processes and tests."""
+"""Loaded functions, ready to run in workers, model processes and tests. A class has been constructed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
