@@ -73,7 +73,7 @@ class IssuedTokens:
         self.refresh()
 
     def update(self, issuers: Iterable[Issuer]) -> None:
-        """Replace the accepted issuers; the tokens of one whose keys cannot be used are refused until they can."""
+        """Replace the accepted issuers. If an issuer's keys cannot be used, its tokens are refused until they can."""
         self._issuers = tuple(issuers)
         self._sources = {issuer: source for issuer, source in self._sources.items() if issuer in self._issuers}
         self._verified.clear()

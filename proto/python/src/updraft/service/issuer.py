@@ -20,7 +20,7 @@ class RevokedTokens:
     ids: frozenset[str] = frozenset()
     """Values of the claim `jti`."""
     subjects: frozenset[str] = frozenset()
-    """Values of the claim `sub`; these revoke all tokens of a subject, of any issuer and any time of issue."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever."""
     digests: frozenset[bytes] = frozenset()
     """SHA-256 digests of whole tokens."""
 

@@ -141,7 +141,7 @@ class UrlKeys:
         fetch: Callable[[str], bytes] | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
-        """Set up the source without fetching.
+        """Create the source; the first `refresh` starts a fetch.
 
         Args:
             url: URL of the keys.
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch, which closes its connections; a socket timeout would restart with each byte."""
+    """Time limit for a whole fetch; its connections are then closed. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False

@@ -71,7 +71,7 @@ def _can_be_bound(address: str, version: int) -> bool:
 
 
 def _as_bearer(authorization: str) -> str:
-    """Turn a Basic header into a Bearer header with its password: a browser can send only a name and a password."""
+    """Turn a Basic header into a Bearer header with its password, because browsers send only a name and a password."""
     if not authorization.startswith(_BASIC):
         return authorization
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):

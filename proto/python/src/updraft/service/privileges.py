@@ -2,7 +2,7 @@
 """Reduction of root's capabilities to those that a service needs to open its port and its files.
 
 Call `keep_few_capabilities` before the process starts threads: capabilities belong to a thread, and new threads inherit
-them. This module does not limit what programs started by the service gain when they are executed.
+them. This module does not limit the capabilities that a program gains when the service executes it.
 """
 
 import ctypes
