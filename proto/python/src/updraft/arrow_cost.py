@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-# Measured with Parquet's encoder: levels of 2 bytes, and the conversion of a boolean to a byte.
+# Measured with Parquet's encoder, which uses levels of 2 bytes and converts a boolean to a byte.
 _BYTES_PER_VALUE = 4
-# Values below a list also have repetition levels, and the sample for choosing encodings has an index of each value.
+# Values inside a list also have repetition levels, and an index in the sample from which encodings are chosen.
 _BYTES_PER_LISTED_VALUE = 16
 _BYTES_PER_LISTED_BOOLEAN = 6
 

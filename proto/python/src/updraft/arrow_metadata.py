@@ -28,7 +28,7 @@ _DICTIONARY_IS_DELTA = 2
 _TYPE_DICTIONARY = 2
 _TYPE_RECORD_BATCH = 3
 
-# A FieldNode holds a length and a null count, a Buffer an offset and a length.
+# Size of a FieldNode (a length and a null count) and of a Buffer (an offset and a length).
 _PAIR_BYTES = 16
 _OFFSET_BYTES = 4
 _MESSAGE_PREFIX_BYTES = 8

@@ -45,7 +45,7 @@ def table_schema(results: pa.Schema, *, numbered: bool) -> pa.Schema:
 def _value_field(results: pa.Schema) -> pa.Field:
     if len(results) == 1:
         return results.field(0)
-    # RisingWave's own structs have only nullable fields, and it requires the same type.
+    # RisingWave requires the type of its own structs, whose fields are all nullable.
     return pa.field("result", pa.struct([_nullable(field) for field in results]), nullable=False)
 
 

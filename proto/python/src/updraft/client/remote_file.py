@@ -35,7 +35,7 @@ _OVERHEAD_BYTES = 1024
 # Part of gRPC's error for a message that exceeds gRPC's limit, which is twice the writer's own.
 _TOO_LARGE = "message larger than max"
 _RAISE = "send fewer columns, or raise --max-message-bytes of the writer"
-# One batch being sent, and the next message.
+# Room for the batch that is being sent and for the next message.
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)

@@ -104,7 +104,7 @@ def nan_as_null(array: pa.Array) -> pa.Array:
 
 
 def _without_nan(numbers: pa.Array) -> pa.Array:
-    # Imported late, so that importing `updraft.functions` stays fast.
+    # Import this late, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_nan = pc.is_nan(numbers)

@@ -90,7 +90,7 @@ def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
     for key in keys[1:]:
         own, distinct = _coded_key(key)
         count = len(distinct)
-        # Cannot overflow: neither factor exceeds the number of rows.
+        # This cannot overflow, because neither factor exceeds the number of rows.
         codes, both = _coded_key(pc.add(pc.multiply(codes.cast(pa.int64()), count), own.cast(pa.int64())))
         before = pc.divide(both, count)
         columns = [column.take(before) for column in columns]
@@ -123,7 +123,7 @@ def _coded_by_python(key: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _hashable(key: pa.Array) -> Sequence[Any]:
     kind = key.type
     if kinds.is_temporal(kind) and kind.bit_width in (32, 64):
-        # Python's times have no nanoseconds.
+        # Python's times have no nanoseconds, so use their numbers.
         key = key.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
     values = key.to_pylist()
     return [_frozen(value) for value in values] if kinds.is_nested(kind) or kinds.is_floating(kind) else values

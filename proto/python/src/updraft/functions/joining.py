@@ -60,7 +60,7 @@ class Joiner:
         """Hold the batch if it has rows; yield joined batches that are complete, in order."""
         rows, size_bytes = batch.leading.num_rows, batch.size_bytes
         if not rows:
-            # Empty batches would never fill the bounds.
+            # An empty batch adds nothing, and holding it costs memory.
             return
         if not self._has_room(rows, size_bytes):
             yield from self.rest()

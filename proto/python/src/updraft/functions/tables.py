@@ -144,7 +144,7 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
         except Exception as error:
             if is_dict and isinstance(error, KeyError):
                 raise wrong_result(f"function {function.name!r} returned a row without {error}") from error
-            # An attribute may be a property, which runs the author's code.
+            # Catch everything, because an attribute may be a property, which runs the author's code.
             raise wrong_result(f"function {function.name!r} returned a row that cannot be read: {error}") from error
 
     return read

@@ -105,7 +105,7 @@ def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
         numbers, kind = numbers.flatten(), kind.value_type
     if kind not in _INFINITE_FROM:
         return
-    # Imported late, and only for narrow types, so that importing `updraft.functions` stays fast.
+    # Import this late, and only for narrow types, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_integer = kinds.is_integer(numbers.type)

@@ -97,7 +97,7 @@ class Audit:
             loop, written = asyncio.get_running_loop(), asyncio.Event()
 
             def tell() -> None:
-                # The loop may have closed meanwhile.
+                # The loop may have been closed by now.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(written.set)
 

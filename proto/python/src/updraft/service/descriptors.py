@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on open files and sockets: each connection takes one descriptor, even a stranger's."""
+"""Limits on open files and sockets: each connection takes one descriptor, even from an unknown client."""
 
 import resource
 from contextlib import suppress
@@ -7,7 +7,7 @@ from contextlib import suppress
 # Flight over TCP, Flight over a Unix socket, and health get a quarter of the descriptors each. The last quarter is for
 # files, workers and pages.
 _LISTENERS = 3
-# Assumed if the kernel sets no limit; gRPC's option has 32 bits.
+# Limit assumed if the kernel sets none; gRPC's option has only 32 bits.
 _UNLIMITED = 1 << 20
 
 

@@ -75,9 +75,9 @@ class EarlyReads:
 
         Args:
             limit_bytes: Memory for these messages.
-            refusal: Create the error that a refused read raises.
-            elsewhere: Return the bytes that admitted exchanges may use now on top of the limit.
-            allocated: Return the bytes that the process has allocated.
+            refusal: Function that creates the error of a refused read.
+            elsewhere: Function that returns the bytes that admitted exchanges may use now, on top of the limit.
+            allocated: Function that returns the bytes that the process has allocated.
         """
         self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
         self._refusal = refusal

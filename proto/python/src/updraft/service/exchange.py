@@ -72,7 +72,7 @@ class IdentifiedCall(Call, Protocol):
     """Call whose caller can be identified again after it has waited."""
 
     async def identity_now(self) -> Identity:
-        """Check the caller's credentials against the current files; return its identity or raise UnauthenticatedError."""
+        """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError."""
 
 
 @dataclass(frozen=True, slots=True)

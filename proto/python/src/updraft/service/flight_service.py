@@ -75,7 +75,7 @@ class Call:
             context: The gRPC call.
             identity: The caller's identity.
             record: Audit record of the call.
-            identify: Identify the caller again, by the credentials that it sent the given number of seconds ago.
+            identify: Function that identifies the caller again, by the credentials that it sent so many seconds ago.
         """
         self.identity = identity
         self.record = record
@@ -102,7 +102,7 @@ class Call:
         return self._headers.get(name, "")
 
     async def identity_now(self) -> Identity:
-        """Check the caller's credentials against the current files; return its identity or raise UnauthenticatedError.
+        """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError.
 
         A token that expired since the call began still counts; a revoked one does not.
         """

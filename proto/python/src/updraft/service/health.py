@@ -95,7 +95,7 @@ class _Methods:
         question = await self._question(context)
         answer = await self._servicer.Check(question, context)
         if answer.status == _UNKNOWN:
-            # SERVICE_UNKNOWN is an answer for watches only.
+            # Only watches may be answered with SERVICE_UNKNOWN.
             await context.abort(grpc.StatusCode.NOT_FOUND)
         await context.write(answer)
 

@@ -43,7 +43,7 @@ class Issuer:
     issuer: str
     """Claim `iss` of its tokens."""
     audience: str
-    """Audience that the claim `aud` has to contain: this service."""
+    """Name of this service, which the claim `aud` has to contain."""
     keys_file: Path | None
     """JSON Web Key Set, or a public key in PEM; None if the keys come from `keys_url`."""
     keys_url: str | None

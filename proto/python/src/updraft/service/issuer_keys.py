@@ -146,7 +146,7 @@ class UrlKeys:
         Args:
             url: URL of the keys.
             clock: Monotonic clock, in seconds.
-            fetch: Return the content of a URL; raise OSError or ValueError. None for `fetch_keys`.
+            fetch: Function that returns the content of a URL, or raises OSError or ValueError; None for `fetch_keys`.
             refresh_seconds: Interval of fetches while keys are usable.
         """
         self._url = url
@@ -184,7 +184,7 @@ class UrlKeys:
             return None
         self._begun_seconds = self._clock()
         self._running = running = Future[None]()
-        # A daemon thread, so that a URL that does not answer cannot delay the end of the service.
+        # Use a daemon thread, so that a URL that does not answer cannot delay the end of the service.
         threading.Thread(target=self._run, args=(running,), name="issuer-keys", daemon=True).start()
         return running
 

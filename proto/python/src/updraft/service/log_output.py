@@ -67,7 +67,7 @@ class LogOutput:
         self._skipped = 0
         """Number of lines dropped since a line was last buffered."""
         self._is_closed = False
-        # Items: text, the number of lines missing at that place, or None at the end.
+        # Each item is text, the number of lines missing at that place, or None at the end.
         self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()
         # Used only by the thread:
         self._missing = 0

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 _BEARER = "Bearer "
 _MAX_FILE_BYTES = 1024 * 1024
-# Long enough to rewrite the file in place, short enough to revoke a token.
+# Long enough to rewrite the file in place, short enough to revoke tokens promptly.
 _GRACE_SECONDS = 2.0
 
 Content = TypeVar("Content")
@@ -160,7 +160,7 @@ class Revocable(Generic[Content]):
 
         Args:
             path: Path of the file.
-            parse: Parse the file's bytes; raise ValueError.
+            parse: Function that parses the file's bytes, or raises ValueError.
             noun: Word for what the file grants, such as "token", for logs.
             clock: Monotonic clock, in seconds.
         """

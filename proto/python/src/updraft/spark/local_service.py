@@ -223,7 +223,7 @@ def _directory(noun: str) -> Path:
 
 def _started(command: Sequence[str], log_file: Path | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log_file.open("wb") if log_file is not None else contextlib.nullcontext() as log:
-        # A new session, so that interrupting a notebook cell does not end the service.
+        # Start a new session, so that interrupting a notebook cell does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
             command,
             env=environment,
