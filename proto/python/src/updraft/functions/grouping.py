@@ -35,7 +35,7 @@ class Grouping:
     def parts(
         self, keys: Sequence[pa.Array], rows: int, counted: pa.Array | None = None
     ) -> tuple[pa.Array | None, Sequence[Part]]:
-        """Return the order of a batch's rows by group, or None to keep their order, and the parts in that order.
+        """Return how to order a batch's rows by group (None keeps their order), and the parts of the ordered rows.
 
         With `counted`, a column of bools, rows where it is not true still create groups but belong to no part. The
         order then numbers only the remaining rows.

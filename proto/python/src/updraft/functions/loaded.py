@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaded functions, ready to run in workers, model processes and tests. A class has been constructed."""
+"""Loaded functions, ready to run in workers, model processes and tests. Classes have been constructed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol

@@ -38,8 +38,8 @@ class SettingNames:
         Args:
             configured_by: A Python function such as `local_pool()`, the path of the chart's values for the service,
                 such as `pools.default`, or empty for a command line.
-            value_of: Function that returns the path of a setting (`queue_limit`) below the chart's values, or None if the
-                chart does not set it.
+            value_of: Function that returns the path of a setting (`queue_limit`) below the chart's values, or None if
+                the chart does not set it.
         """
         self._configured_by = configured_by
         self._value_of = value_of

@@ -83,7 +83,7 @@ _RESERVE_DIVISOR = 8
 
 
 def own_room(limit: int) -> int:
-    """Return the part of a service's room that each of ten tenants has for itself: a tenth of an eighth."""
+    """Return the part of a service's room that each of ten tenants has for itself, an eightieth of it."""
     return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
 
 
