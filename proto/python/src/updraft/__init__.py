@@ -13,7 +13,7 @@ __all__ = ["function"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only authors of functions need it, so clients and services do not pay for its imports.
+    # Only authors of functions need `function`, so clients and services do not pay for its imports.
     if name == "function":
         from updraft.functions import function
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size of Arrow data in bytes, even if `nbytes` must not be called (see `list_offsets`)."""
+"""Size of Arrow data in bytes, also for data whose `nbytes` would crash the process (see `list_offsets`)."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from updraft.list_offsets import lacks_offsets
 
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:
-    """Return the bytes of these rows, even of a slice; for batches that lack offsets, those of their whole buffers."""
+    """Return the size of these rows in bytes. A slice counts only its own rows, unless a list in it lacks offsets."""
     return sum(map(_batch_bytes, data.to_batches() if isinstance(data, pa.Table) else [data]))
 
 

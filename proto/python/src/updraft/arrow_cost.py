@@ -4,7 +4,7 @@
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
 batch of no bytes can therefore claim any number of values, and code that encodes or converts them pays for each one.
 Values of all other types are backed by bytes, which Arrow's validation checks, so their cost is bounded by their bytes.
-Among these, booleans are the smallest, a bit each; they cost memory when a column of them is converted.
+The smallest of them are booleans, at a bit each: converting a column of booleans takes many times its own bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-# Measured with Parquet's encoder: levels of 2 bytes, and the conversion of a boolean to a byte.
+# Measured with Parquet's encoder, which uses levels of 2 bytes and converts a boolean to a byte.
 _BYTES_PER_VALUE = 4
-# Values below a list also have repetition levels, and the sample for choosing encodings has an index of each value.
+# Values inside a list also have repetition levels, and an index in the sample from which encodings are chosen.
 _BYTES_PER_LISTED_VALUE = 16
 _BYTES_PER_LISTED_BOOLEAN = 6
 
@@ -53,7 +53,7 @@ def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
 
 
 def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
-    """Return the cost of narrow leaves; `lengths` are those of all arrays of the batch."""
+    """Return the cost of narrow leaves; `lengths` has the length of each array of the batch."""
     return Claims(
         sum(leaf.value_bytes * lengths[leaf.node] for leaf in leaves if not leaf.is_backed),
         max((leaf.value_bytes * lengths[leaf.node] for leaf in leaves), default=0),
@@ -72,7 +72,7 @@ def children(data_type: pa.DataType) -> list[pa.DataType]:
 
 
 def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
-    """Return the bytes of the paths of all leaf fields, each with the names around it, as files store them."""
+    """Return the bytes that files need for the paths of all leaf fields; a path repeats the names of outer fields."""
     total = 0
     for field in fields:
         own_bytes = above_bytes + len(field.name.encode())
@@ -83,7 +83,7 @@ def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
 
 
 def _arrays(data_type: pa.DataType, *, listed: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
-    """Yield the type of each array of a column, and whether it lies below something other than structs."""
+    """Yield the type of each array of a column, and whether anything other than structs contains the array."""
     yield data_type, listed
     listed = listed or not pa.types.is_struct(_storage(data_type))
     for child in children(data_type):

@@ -52,7 +52,7 @@ _BITS_PER_BYTE = 8
 
 
 class ArrowDecoder:
-    """Decoder of the batches of one schema; its input are encapsulated IPC messages."""
+    """Decoder of the batches of one schema; its input is encapsulated IPC messages."""
 
     def __init__(self, schema: pa.Schema, *, max_batch_rows: int, text: Text = Text.UTF_8) -> None:
         self.schema = schema
@@ -103,8 +103,8 @@ class ArrowDecoder:
     ) -> pa.RecordBatch:
         """Decode a batch, match it to the schema and validate it fully; raise ProtocolError or LimitError.
 
-        `check` may refuse the batch after its buffers have been checked and before its values are. The validation of
-        values reads each of them, even values that share their bytes, so its cost may exceed the batch's size.
+        `check` may refuse the batch. It runs once the buffers have been checked, before the values are. Checking the
+        values reads each one, even if several share their bytes, so it may read more bytes than the batch has.
         """
         return self.decode(encapsulated, f"batch {sequence}", check)
 
@@ -123,7 +123,7 @@ class ArrowDecoder:
         return with_offsets(batch) if self._has_nested else batch
 
     def _check_message(self, message: Any, what: str) -> list[int]:
-        """Refuse messages that must not be decoded; return the lengths of all arrays if any of them is narrow."""
+        """Refuse a message that must not be decoded; return the lengths of its arrays, or [] if no array is narrow."""
         if message.type == "schema":
             raise ProtocolError(f"a second schema arrived where {what} was expected")
         if message.type != "record batch":
@@ -146,7 +146,7 @@ class ArrowDecoder:
         if not self._narrow_leaves:
             return []
         lengths = table.pairs(BATCH_NODES)[::2].tolist()
-        # Allow as many values as a batch may have rows, or as many as its bits can back.
+        # Allow as many values as a batch may have rows, or as many as its bits can back, whichever is more.
         limit = max(self._max_batch_rows, _BITS_PER_BYTE * body_bytes)
         for leaf in self._narrow_leaves:
             if not 0 <= lengths[leaf.node] <= limit:
@@ -172,7 +172,8 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
         view[body_start:] = data_body
     else:
-        # Arrow copies without the GIL, so other threads keep running. Its writer has to start at the beginning.
+        # Arrow copies without the GIL, so other threads keep running. Its writer starts at the
+        # beginning of the buffer, so write everything before the body again.
         writer = pa.FixedSizeBufferWriter(buffer)
         writer.write(view[:body_start].tobytes())
         writer.write(data_body)
@@ -180,7 +181,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
 
 
 def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
-    """Return the schema in a message, which may have dictionaries; raise ProtocolError or LimitError."""
+    """Return the schema in a message; it may have dictionaries. Raise ProtocolError or LimitError."""
     with malformed_as(f"{what} is not an Arrow schema"):
         message = pa.ipc.read_message(encapsulated)
         if message.type != "schema":

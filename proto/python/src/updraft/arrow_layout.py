@@ -37,7 +37,8 @@ class ArrowLayout:
         if self._as_bytes is None:
             batch.validate(full=True)
             return
-        # Validate first: a view of other types reads null bitmaps, and drops the offset of run-end-encoded columns.
+        # Validate the original types first: the view already reads null bitmaps, and it drops the offset of
+        # run-end-encoded columns.
         batch.validate()
         batch.to_struct_array().view(self._as_bytes).validate(full=True)
 
@@ -56,7 +57,7 @@ def _below(data_type: pa.DataType) -> list[pa.DataType]:
 
 
 def _as_bytes(data_type: pa.DataType) -> pa.DataType:
-    """Return the type with binary in place of text; validation accepts nulls in any field, so all are nullable."""
+    """Return the type with binary in place of text, and all fields nullable: validation accepts nulls anywhere."""
     match data_type:
         case pa.BaseExtensionType():
             return _as_bytes(data_type.storage_type)

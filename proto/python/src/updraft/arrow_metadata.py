@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader for fields of Arrow's IPC metadata that pyarrow does not expose, with just enough of flatbuffers for them.
+"""Reader for fields of Arrow's IPC metadata that pyarrow does not expose; it knows just enough of flatbuffers.
 
 Pass only metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`), except to `is_dictionary`, which
 takes any bytes.
@@ -28,7 +28,7 @@ _DICTIONARY_IS_DELTA = 2
 _TYPE_DICTIONARY = 2
 _TYPE_RECORD_BATCH = 3
 
-# A FieldNode holds a length and a null count, a Buffer an offset and a length.
+# Size of a FieldNode (a length and a null count) and of a Buffer (an offset and a length).
 _PAIR_BYTES = 16
 _OFFSET_BYTES = 4
 _MESSAGE_PREFIX_BYTES = 8
@@ -168,7 +168,8 @@ def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     found = header.int64(_DICTIONARY_ID), header.uint8(_DICTIONARY_IS_DELTA) != 0
     message[root.place(_MESSAGE_HEADER_TYPE)] = _TYPE_RECORD_BATCH
     place = root.place(_MESSAGE_HEADER)
-    # Offsets are unsigned: the record batch lies behind the field, as the dictionary does.
+    # Offsets are unsigned. That suffices here, because the dictionary lies behind this field, and so does the record
+    # batch in it.
     struct.pack_into("<I", message, place, values.position - place)
     return DictionaryBatch(*found, bytes(message))
 

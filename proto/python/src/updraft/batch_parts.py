@@ -10,9 +10,9 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.v1.exchange_pb2 import BatchPart
 
 PART_BYTES = 16 << 20
-"""Size of a part: large enough that each costs little, small enough that others on the connection get their turn."""
+"""Size of a part: large enough for a low cost per byte, small enough that other calls on the connection get a turn."""
 
-# Room before the body for Arrow's header, which arrives last. The system provides no memory for pages left unwritten.
+# Room before the body for Arrow's header, which arrives last. Pages of it that stay unwritten take no memory.
 _HEADER_ROOM_BYTES = 4 << 20
 _IPC_PREFIX = struct.Struct("<Ii")
 _IPC_CONTINUATION = 0xFFFFFFFF
@@ -20,7 +20,7 @@ _IPC_ALIGNMENT_BYTES = 8
 
 
 def parts_before_last(body: memoryview, part_bytes: int) -> Iterator[tuple[BatchPart, memoryview]]:
-    """Yield all parts of a body except the last, which begins where these end; none for a body of one part."""
+    """Yield all parts of a body except the last; yield nothing for a body of one part."""
     for offset in range(0, body.nbytes - part_bytes, part_bytes):
         yield BatchPart(body_bytes=body.nbytes, offset=offset), body[offset : offset + part_bytes]
 
@@ -34,7 +34,7 @@ class BatchParts:
     """Partly received body of one batch."""
 
     def __init__(self, sequence: int, first: BatchPart, *, limit_bytes: int, setting: str) -> None:
-        """Allocate the whole body; first raise a LimitError that names `setting` if it is larger than the limit."""
+        """Allocate memory for the whole body; raise a LimitError that names `setting` if the body exceeds the limit."""
         self._sequence = sequence
         self.body_bytes = first.body_bytes
         """Bytes of the whole body."""

@@ -12,7 +12,7 @@ _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
 
 
 def is_decoded(kind: pa.DataType) -> bool:
-    """Return whether dictionaries of this type are decoded; for others, the decoded size is unknown beforehand."""
+    """Return whether we decode dictionaries of this type; we do if the decoded size can be computed beforehand."""
     is_other = isinstance(kind, pa.BaseExtensionType | pa.DictionaryType | pa.RunEndEncodedType)
     return not is_other and not kinds.is_nested(kind)
 
@@ -37,7 +37,7 @@ class Dictionary:
         self.held_bytes += held_bytes
 
     def decoded_bytes(self, indexes: pa.Array) -> int:
-        """Return the bytes that decoding some indexes takes; raise pyarrow.ArrowIndexError for an invalid index."""
+        """Return the bytes that these indexes take when decoded; raise pyarrow.ArrowIndexError for an invalid index."""
         if kinds.is_null(self._kind):
             return 0
         if not self._is_variable:
@@ -53,7 +53,7 @@ class Dictionary:
         values = self._values()
         if not self._has_views:
             return values.take(indexes)
-        # Arrow's take does not support views. As plain bytes they stay valid, and refer to the same texts.
+        # Arrow's `take` does not support views, so take them as plain bytes: they still refer to the same texts.
         validity, views, *texts = values.buffers()
         gathered = pa.Array.from_buffers(_VIEW, len(values), [validity, views]).take(indexes)
         return pa.Array.from_buffers(self._kind, len(gathered), [*gathered.buffers(), *texts])

@@ -3,7 +3,8 @@
 
 On the wire, a dictionary-encoded column is a column of indexes, and a dictionary is a batch with one column of values.
 `ArrowDecoder` reads and checks both, and this module joins them. A client sends a value once for any number of rows, so
-the decoded columns may take no more memory than the limit for a batch, which is checked before decoding.
+decoding can multiply the size of a batch. Before decoding, this module therefore checks that the decoded columns stay
+within the limit for a batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.nested_arrays import arrays_inside, fields_inside, with_arrays_inside, with_fields_inside
 from updraft.reply_checks import has_dictionary
 
-# Clients send a dictionary, or an addition to it, once before a batch.
+# Generous, because clients send a dictionary, or an addition to it, at most once before each batch.
 _MOST_MESSAGES_PER_DICTIONARY = 16
 
 
@@ -28,7 +29,7 @@ class DecodedLimit(NamedTuple):
 
     limit_bytes: int
     setting: str
-    """Name of the setting to raise for more, in errors."""
+    """Name of the setting that errors tell the user to raise."""
 
 
 class _Encoded(NamedTuple):
@@ -66,7 +67,7 @@ class DictionaryDecoder:
     def __init__(
         self, schema: pa.Schema, ids: Iterator[int], *, limit: DecodedLimit, max_batch_rows: int, text: Text
     ) -> None:
-        """Prepare decoding; `ids` are those of the schema's dictionaries, depth first. Raise ProtocolError."""
+        """Prepare decoding; `ids` yields the ids of the schema's dictionaries, depth first. Raise ProtocolError."""
         self._limit, self._max_batch_rows, self._text = limit, max_batch_rows, text
         self._kinds: dict[int, pa.DataType] = {}
         self._dictionaries: dict[int, Dictionary] = {}
@@ -182,7 +183,7 @@ class DictionaryDecoder:
 
 
 def _both(fields: list[pa.Field], encoded: Sequence[_Encoded | None]) -> tuple[list[pa.Field], list[pa.Field]]:
-    """Return the fields with decoded types, and with the types on the wire."""
+    """Return the fields twice: with decoded types, and with the types on the wire."""
     pairs = list(zip(fields, encoded, strict=True))
     return (
         [field if each is None else field.with_type(each.decoded) for field, each in pairs],

@@ -32,7 +32,7 @@ from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 MAX_LINE_BYTES = 1024
 MAX_STATUS_MESSAGE_BYTES = 2 * 1024
-"""Limit of a status message: percent-encoded it may be three times as long, and Java clients read 8 KiB of trailers."""
+"""Limit of a status message. Percent-encoding may triple its length, and Java clients read only 8 KiB of trailers."""
 MAX_MESSAGE_BYTES = 64 * 1024
 MAX_TRACEBACK_BYTES = 1024 * 1024
 
@@ -139,7 +139,7 @@ class PoolUnavailableError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_UNAVAILA
 
 
 class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEADLINE_EXCEEDED"):
-    """Raised when the call's deadline or a time limit of the service has passed, for a batch or for silence."""
+    """Raised when the call's deadline has passed, or the service's time limit for a batch or for silence."""
 
 
 class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, code="UNAUTHENTICATED"):
@@ -178,7 +178,7 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 
 
 def error_from_message(error: Error) -> UpdraftError:
-    """Return the exception for an in-band error: InternalError for a kind that this version does not know.
+    """Return the exception for an in-band error; a kind that this version does not know becomes an InternalError.
 
     Cut its texts as `UpdraftError.to_message` does, because the sender may be hostile.
     """
@@ -194,7 +194,7 @@ def error_from_message(error: Error) -> UpdraftError:
 
 def keep_start(text: str, limit_bytes: int) -> str:
     """Return the start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
-    # Users' messages may be of any length, and contain lone surrogates, which neither protobuf nor gRPC can carry.
+    # Users' messages may have any length, and may contain lone surrogates, which neither protobuf nor gRPC can carry.
     encoded = text[: limit_bytes + 1].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
@@ -204,7 +204,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     """Return the end of a text, at most `limit_bytes` as UTF-8, and whether it was cut.
 
-    A traceback's end names the error.
+    Use it for tracebacks, whose last line names the error.
     """
     encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:

@@ -14,12 +14,12 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def lacks_offsets(batch: pa.RecordBatch) -> bool:
-    """Return whether a list in a column, at any depth, needs the repair; also if Python cannot inspect a column."""
+    """Return whether a list, at any depth, needs the repair; return True if Python cannot inspect a column."""
     try:
         return any(map(_array_lacks_offsets, batch.columns))
     except KeyError:
-        # pyarrow has no Python class for some arrays, such as intervals of months, and raises KeyError for them. A copy
-        # is correct in any case.
+        # pyarrow has no Python class for some arrays, such as intervals of months, and raises KeyError for them. A
+        # repaired copy is correct even if the batch needed no repair.
         return True
 
 

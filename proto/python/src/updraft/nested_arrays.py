@@ -11,7 +11,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def fields_inside(kind: pa.DataType) -> list[pa.Field]:
-    """Return the members of a struct, the key and value of a map, or the item of a list; else nothing."""
+    """Return the members of a struct, the key and value of a map, or the item of a list; an empty list for others."""
     if kinds.is_struct(kind):
         return list(kind)
     if kinds.is_map(kind):
@@ -32,7 +32,7 @@ def with_fields_inside(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType
 
 
 def arrays_inside(array: pa.Array) -> list[pa.Array]:
-    """Return the array of each of `fields_inside`; the members of a struct have its offset applied."""
+    """Return one array for each of `fields_inside`; the members of a struct already have its offset applied."""
     kind = array.type
     if kinds.is_struct(kind):
         return [array.field(number) for number in range(kind.num_fields)]

@@ -18,7 +18,7 @@ _ROW = pa.field("row", pa.int32(), nullable=False)
 def flight_schema(description: FunctionDescription, *, numbered: bool) -> pa.Schema | None:
     """Return the schema of arguments and results, or None if these are unknown before a call.
 
-    With `numbered`, results of a table function begin with the number of their row.
+    With `numbered`, each result of a table function begins with the number of the row that it belongs to.
     """
     if not description.argument_schema or not description.result_schema:
         return None
@@ -45,7 +45,7 @@ def table_schema(results: pa.Schema, *, numbered: bool) -> pa.Schema:
 def _value_field(results: pa.Schema) -> pa.Field:
     if len(results) == 1:
         return results.field(0)
-    # RisingWave's own structs have only nullable fields, and it requires the same type.
+    # RisingWave requires the type of its own structs, whose fields are all nullable.
     return pa.field("result", pa.struct([_nullable(field) for field in results]), nullable=False)
 
 

@@ -5,10 +5,10 @@ PROTOCOL_VERSION = 1
 """Version of the protocol (proto/README.md) that this release speaks, as a client and as a service."""
 
 TENANT_HEADER = "x-updraft-tenant"
-"""Request header: tenant used for fair scheduling of a service's queue or quota."""
+"""Request header with the tenant used for fair scheduling of a service's queue or quota."""
 
 DATABEND_TENANT_HEADER = "x-databend-tenant"
-"""Request header of Databend: the tenant, used for an identity without one that names none in another way."""
+"""Databend's request header with the tenant. It is used only if neither the identity nor the call sets another."""
 
 DATABEND_QUERY_HEADER = "x-databend-query-id"
-"""Request header of Databend: the id of its query, for logs."""
+"""Databend's request header with the id of its query, for logs."""

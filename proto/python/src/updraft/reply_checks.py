@@ -20,7 +20,7 @@ def check_reply_schema(schema: pa.Schema) -> None:
 
 
 def check_reply(batch: pa.RecordBatch, layout: ArrowLayout) -> None:
-    """Raise UserError for a batch that is not valid Arrow: reading outside of its buffers would crash a JVM."""
+    """Raise UserError for a batch that is not valid Arrow, because reading outside of its buffers would crash a JVM."""
     from updraft.errors import UserError
 
     try:

@@ -28,14 +28,14 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
-# Assumed until the writer reports its limit: every writer's default.
+# Limit assumed until the writer reports its own; it is every writer's default.
 _MAX_MESSAGE_BYTES = 64 << 20
-# Upper bound for the bytes of a message beside Arrow's header and body: numbers and their tags.
+# Upper bound for the bytes of a message other than Arrow's header and body: numbers and their tags.
 _OVERHEAD_BYTES = 1024
-# Part of gRPC's error for a message of more than twice the size that its receiver accepts.
+# Part of gRPC's error for a message that exceeds gRPC's limit, which is twice the writer's own.
 _TOO_LARGE = "message larger than max"
 _RAISE = "send fewer columns, or raise --max-message-bytes of the writer"
-# One batch being sent, and the next message.
+# Room for the batch that is being sent and for the next message.
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
@@ -217,7 +217,7 @@ class RemoteFile:
             del message
 
     def _keep_alive(self) -> bytes:
-        """Return a keepalive message, or nothing if the user's thread has died: the writer then ends the file."""
+        """Return a keepalive message, or nothing if the user's thread has died, so that the writer ends the file."""
         return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
 
     def _read_replies(self) -> None:

@@ -65,12 +65,12 @@ class WriterClient:
         credentials: grpc.ChannelCredentials | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Describe the connection; send nothing yet, so raise no UpdraftError.
+        """Prepare the connection. This sends nothing yet, so it raises no UpdraftError.
 
         Args:
             address: Address of the writer, as gRPC writes it: `host:port`, or `unix:///path` for a Unix socket.
             token: Bearer token; empty for a writer without tokens.
-            tenant: Tenant used for fair scheduling of the writer's quota; empty for the application of a file's `task`.
+            tenant: Tenant used for fair scheduling of the writer's quota; if empty, the application of each `task`.
             credentials: TLS credentials, such as `grpc.ssl_channel_credentials(authorities)`; None for plain text.
             timeout_seconds: Deadline of each file, in seconds from its opening to its receipt; None sets no deadline.
         """
@@ -110,8 +110,8 @@ class WriterClient:
             pace: Whether the next batch may be sent while earlier ones are encoded and stored (asynchronous), or only
                 after they are stored (synchronous: each batch then becomes a separate row group).
             max_in_flight_bytes: Most bytes of this file that the writer holds at once; 0 leaves it to the quota.
-            hold_gpu: Whether the file keeps its place on the writer's GPU between its batches; None does so if `pace`
-                is asynchronous. It has no effect without a GPU encoder.
+            hold_gpu: Whether the file keeps its place on the writer's GPU between its batches; None means yes if
+                `pace` is asynchronous, else no. It has no effect without a GPU encoder.
             footer: Key-value pairs to store in the file's footer.
             task: Spark task, or the like, that the writer's logs and metrics name for this file.
             max_batch_bytes: Size above which batches are cut before they are sent. A single row may be larger: it is

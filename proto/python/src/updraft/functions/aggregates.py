@@ -54,7 +54,7 @@ class AggregateCall:
         return self.key_columns + self.filtered
 
     def arguments(self, function: Function[Any, Any], schema: pa.Schema) -> Arguments:
-        """Return the arguments (states for MERGE) after the keys and the filter; raise ProtocolError if they misfit."""
+        """Return the arguments, or for MERGE the states, after the keys and the filter; raise ProtocolError."""
         if self.key_columns > len(schema):
             raise wrong_arguments(
                 f"function {function.name!r} is called with {self.key_columns} key columns, but there are {len(schema)}"
@@ -127,7 +127,7 @@ class Aggregation:
         """Add the rows of a batch; a small batch is held and accumulated together with later ones.
 
         Raises:
-            ProtocolError: The arguments of this batch are invalid; they are checked at once.
+            ProtocolError: The arguments of this batch are invalid; they are checked even if the batch is held.
             UserError: The author's code failed, for rows of this batch or of a held one.
         """
         size_bytes = batch.nbytes

@@ -12,7 +12,7 @@ from updraft.functions.values import to_column
 
 
 class Arguments:
-    """Arguments of a function: columns by position, whatever the caller names them; the last may have defaults."""
+    """Arguments of a function. Callers pass columns by position, under any names. The last ones may have defaults."""
 
     def __init__(self, function: str, arguments: Sequence[Argument]) -> None:
         self._function = function

@@ -19,7 +19,7 @@ def same_type(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def retyped(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return the array with an equivalent type (`same_type`), after the caller has checked for forbidden nulls.
+    """Convert the array to an equivalent type (`same_type`); check for forbidden nulls before calling this.
 
     Raises:
         pyarrow.ArrowInvalid: A large array does not fit into the wanted type's offsets.
@@ -79,7 +79,8 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
 def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array over the same buffers, with a type that forbids some nulls.
 
-    Array.view and casts would also refuse nulls below a null value: Spark writes one into each member of a null struct.
+    Array.view and casts would also refuse nulls inside a null value, and Spark writes such nulls: one into each member
+    of a null struct.
     """
     if array.type.equals(kind):
         return array
@@ -103,7 +104,7 @@ def nan_as_null(array: pa.Array) -> pa.Array:
 
 
 def _without_nan(numbers: pa.Array) -> pa.Array:
-    # Imported late, so that importing `updraft.functions` stays fast.
+    # Import this late, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_nan = pc.is_nan(numbers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Execution of async functions: a bounded number of rows at once, on one event loop while the function is loaded."""
+"""Execution of async functions: a bounded number of rows at once, on one event loop for the function's lifetime."""
 
 import asyncio
 import weakref
@@ -15,7 +15,7 @@ class Awaited:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        # Created by the first call: the zygote may load the function and fork workers afterwards.
+        # Created by the first call, because the zygote may load the function and only then fork workers.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Any]) -> Any:
@@ -35,7 +35,8 @@ class Awaited:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.new_event_loop()
-            # Only close the loop: the garbage collector may run this at any point, where no author's code may run.
+            # Only close the loop. The garbage collector may run this at any point, so the author's code must not run
+            # here.
             weakref.finalize(self, loop.close)
         return _beside_other_loops(lambda: loop.run_until_complete(coroutine))
 

@@ -42,7 +42,7 @@ def _series_reader(value: Hinted) -> Reader:
     if value.nullable and exact:
         # NumPy has no null for these types: pandas would make them floats, which are inexact for large numbers.
         return lambda column: column.to_pandas(types_mapper=_nullable_type)
-    # Keeps integers exact inside lists, maps and structs too.
+    # This keeps integers exact inside lists, maps and structs too.
     return lambda column: column.to_pandas(integer_object_nulls=True)
 
 

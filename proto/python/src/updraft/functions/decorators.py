@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decorators `@function`, `@function.table` and `@function.aggregate`, which make a `Function` of an author's code."""
+"""Decorators `@function`, `@function.table` and `@function.aggregate`, which wrap an author's code in a `Function`."""
 
 import dataclasses
 import inspect
@@ -68,12 +68,12 @@ class FunctionDecorator:
         arguments: pa.Schema | None = None,
         result: pa.DataType | pa.Field | SchemaFunction | None = None,
     ) -> Any:
-        """Define a function that returns a value for each row, or a batch for each batch of any columns.
+        """Define a function that returns a value for each row, or one that maps batches of any columns to batches.
 
         Args:
             target: A function, an async function, or a class with callable instances.
             name: Name for callers; dots separate namespaces. Default: the name of the code.
-            version: Any text without spaces and @. The last version defined in a module is the default one.
+            version: Any text without spaces or @. The last version defined in a module is the default one.
             description: Purpose of the function; lists show the first line. Default: the docstring.
             tags: Words to find it by.
             owner: Team or address responsible for it.
@@ -198,7 +198,7 @@ class FunctionDecorator:
         `finish(state) -> T`. `merge(start(), state)` must equal `state`. States travel as Arrow values, so State is any
         type that a hint may name. With hints of plain values, `accumulate` is called for each row. With hints of
         columns, it is called once for each group of a batch, with the group's rows. Small batches are joined first, so
-        callers do not control how many rows it gets at once, or which rows together.
+        callers do not control which rows `accumulate` gets together, or how many.
 
         The options are those of `@function`.
 

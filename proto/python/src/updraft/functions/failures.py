@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from updraft.errors import ProtocolError, UserError
 
 Explain: TypeAlias = Callable[[BaseException], None]
-"""Add notes to an exception of the author's code, if it has any to add, before the traceback is formatted."""
+"""Callable that may add notes to an exception of the author's code before its traceback is formatted."""
 
 
 def wrong_arguments(message: str) -> "ProtocolError":

@@ -11,7 +11,7 @@ from pyarrow import types as kinds
 
 
 class Part(NamedTuple):
-    """Rows of a group in one batch: `start` to `stop`, in the order that `Grouping.parts` returns with it."""
+    """Rows of a group in one batch: `start` to `stop` in the order that `Grouping.parts` returns with the parts."""
 
     group: int
     start: int
@@ -22,7 +22,7 @@ class Grouping:
     """Groups by the values of key columns, numbered in order of appearance. Nulls are equal, and so are NaNs."""
 
     def __init__(self, keys: Sequence[pa.Field]) -> None:
-        """Start with no groups; without keys, start with the one group of all rows."""
+        """Create a grouping without groups; if there are no keys, create it with one group for all rows."""
         self._fields = keys
         self._groups: dict[Any, int] = {} if keys else {(): 0}
         self._first_rows: list[Sequence[pa.Array]] = []
@@ -35,10 +35,10 @@ class Grouping:
     def parts(
         self, keys: Sequence[pa.Array], rows: int, counted: pa.Array | None = None
     ) -> tuple[pa.Array | None, Sequence[Part]]:
-        """Return the order of a batch's rows by group, or None to keep their order, and the parts in that order.
+        """Return how to order a batch's rows by group (None keeps their order), and the parts of the ordered rows.
 
-        Rows where `counted`, a column of bools, is not true still create groups, but belong to no part. The order is
-        then one of the remaining rows.
+        With `counted`, a column of bools, rows where it is not true still create groups but belong to no part. The
+        order then numbers only the remaining rows.
         """
         if not rows:
             return None, []
@@ -90,7 +90,7 @@ def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
     for key in keys[1:]:
         own, distinct = _coded_key(key)
         count = len(distinct)
-        # Cannot overflow: neither factor exceeds the number of rows.
+        # This cannot overflow, because neither factor exceeds the number of rows.
         codes, both = _coded_key(pc.add(pc.multiply(codes.cast(pa.int64()), count), own.cast(pa.int64())))
         before = pc.divide(both, count)
         columns = [column.take(before) for column in columns]
@@ -123,7 +123,7 @@ def _coded_by_python(key: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _hashable(key: pa.Array) -> Sequence[Any]:
     kind = key.type
     if kinds.is_temporal(kind) and kind.bit_width in (32, 64):
-        # Python's times have no nanoseconds.
+        # Python's times have no nanoseconds, so use their numbers.
         key = key.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
     values = key.to_pylist()
     return [_frozen(value) for value in values] if kinds.is_nested(kind) or kinds.is_floating(kind) else values

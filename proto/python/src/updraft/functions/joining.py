@@ -18,17 +18,17 @@ class Rows(NamedTuple):
     arguments: pa.RecordBatch
     """Checked arguments of the rows to accumulate."""
     size_bytes: int
-    """Size of the whole batch that the caller sent, because a single column keeps the memory of all columns alive."""
+    """Size of the whole batch that the caller sent: each of its columns keeps the memory of all of them alive."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Upper bounds for joined batches. A batch above them stays alone."""
+    """Upper bounds for joined batches. A batch that exceeds them by itself is not joined with others."""
 
     rows: int
     size_bytes: int
     batches: int = 1024
-    """Number of batches: each costs memory beyond its values, and adds its time limit to that of the joined batch."""
+    """Most batches to join: each costs memory beyond its values, and adds its time limit to the joined batch's."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":
@@ -60,7 +60,7 @@ class Joiner:
         """Hold the batch if it has rows; yield joined batches that are complete, in order."""
         rows, size_bytes = batch.leading.num_rows, batch.size_bytes
         if not rows:
-            # Empty batches would never fill the bounds.
+            # An empty batch adds nothing, and holding it costs memory.
             return
         if not self._has_room(rows, size_bytes):
             yield from self.rest()

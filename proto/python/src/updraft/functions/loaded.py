@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loaded functions: a class is constructed and ready to run, in workers, model processes and tests."""
+"""Loaded functions, ready to run in workers, model processes and tests. Classes have been constructed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
@@ -70,7 +70,7 @@ class OneToOne(Loaded, Protocol):
     """Loaded function that returns one result for each row."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results of each checked batch, in order; raise UserError. May take batches ahead."""
+        """Yield the results of each checked batch, in order, possibly reading batches ahead; raise UserError."""
 
 
 def load(function: Function[Any, Any], explain: Explain = lambda _: None) -> Loaded:

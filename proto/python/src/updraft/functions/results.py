@@ -47,7 +47,7 @@ class ResultColumn:
         try:
             column = self._column(values)
         except Exception as error:
-            # Reading a value may run the author's code, such as a property.
+            # Catch everything, because reading a value may run the author's code, such as a property.
             place = _place_of_unfit(values, self._column)
             raise wrong_result(
                 f"{self._what} returned a value that does not fit {self._value.type}: {error}{place}"
@@ -119,7 +119,7 @@ class ResultColumn:
     def _of_numpy_values(self, values: Any) -> pa.Array:
         """Convert a Series or ndarray; in a nullable column NaN becomes null, because NumPy has no other null."""
         if values.dtype == object:
-            # pyarrow would silently convert some objects of other types.
+            # Check each object's type first: pyarrow would silently convert some objects of other types.
             return to_column_of_objects(values, self._value, self._what)
         try:
             array = pa.array(values, from_pandas=self._value.nullable)
@@ -145,7 +145,7 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
         listed = values.tolist()
         return column(listed)
     except Exception as error:
-        # Comparing a value may run the author's code.
+        # Catch everything, because comparing values may run the author's code.
         place = _place_of_unfit(listed, column)
         raise wrong_result(f"{what} returned a value that does not fit {value.type}: {error}{place}") from error
 
@@ -180,12 +180,12 @@ def _shown(value: Any) -> str:
     try:
         return _VALUES.repr(value.as_py() if isinstance(value, pa.Scalar) else value)
     except Exception:
-        # `repr` may be the author's code.
+        # Catch everything, because `repr` may be the author's code.
         return f"of type {type(value).__name__}"
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
-    """Replace missing values of NumPy and pandas by None; skip the check if no value's class can be missing."""
+    """Replace missing values of NumPy and pandas by None; skip the check if no class among them has missing values."""
     classes = set(map(type, values))
     if classes <= _NEVER_MISSING:
         return values
@@ -201,7 +201,7 @@ def _is_missing(value: Any) -> bool:
         # A container is not missing, and comparing an array returns an array.
         return False
     differs = value != value
-    # Comparing NA returns NA.
+    # Comparing pandas' NA returns NA instead of a bool.
     return type(differs).__name__ == "NAType" or bool(differs)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Per-row failures, for authors who want a null or an error in place of a failed row."""
+"""Per-row failures, for authors who want a null or an error as the result of a failed row."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ def guarded_async(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitabl
 def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
     """Return the outcome of values, some of which may be markers of exceptions."""
     if _Failed not in set(map(type, values)):
-        # Fast path: fails if a value does not have the declared type.
+        # Fast path: this fails if a value does not have the declared type.
         with contextlib.suppress(Exception):
             return Outcome(result.of_values(values), {})
     errors = {row: value.error for row, value in enumerate(values) if isinstance(value, _Failed)}
@@ -64,7 +64,7 @@ def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
     try:
         column = result.of_values([values[row] for row in good])
     except Exception:
-        # At least one value does not have the declared type: only its row fails.
+        # At least one value does not have the declared type. Only the rows of such values fail.
         parts = {row: _alone(values[row], row, result, errors) for row in good}
         good = [row for row in good if row not in errors]
         column = pa.concat_arrays([parts[row] for row in good]) if good else pa.nulls(0, result.field.type)
@@ -77,7 +77,7 @@ def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
 
 
 def of_batch(batch: pa.RecordBatch, call: Callable[[pa.RecordBatch], pa.Array], kind: pa.DataType) -> Outcome:
-    """Return the outcome of code that takes columns; if it fails for many rows, call it again with each half."""
+    """Return the outcome of code that takes columns; if it fails for several rows, call it again with each half."""
     errors: dict[int, str] = {}
     parts = list(_parts(batch, 0, call, kind, errors))
     return Outcome(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), errors)

@@ -37,7 +37,7 @@ class LoadedScalar:
         self._instance.warm_up()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results of each checked batch, in order; raise UserError. May take batches ahead."""
+        """Yield the results of each checked batch, in order, possibly reading batches ahead; raise UserError."""
         if self._function.signature.takes_iterator:
             return self._iterated(iter(batches))
         return map(self.alone, batches)

@@ -161,11 +161,11 @@ def check_numpy(value: Hinted, what: str) -> None:
 def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | None:
     """Return an integer type inside `kind` whose values may be null, or None.
 
-    Nulls below a null struct count too. NumPy would turn all integers beside such a null into floats.
+    Nulls inside a null struct count too, because NumPy would turn all integers next to such a null into floats.
     """
     if kinds.is_integer(kind):
         return kind if may_be_null else None
-    # Null lists have no items, and map keys are never null.
+    # A null list has no items, and map keys are never null, so only structs and lists of fixed size pass nulls on.
     passes_on = may_be_null and (kinds.is_struct(kind) or kinds.is_fixed_size_list(kind))
     fields = [kind.item_field] if kinds.is_map(kind) else fields_inside(kind)
     found = (_nullable_integer(field.type, may_be_null=field.nullable or passes_on) for field in fields)

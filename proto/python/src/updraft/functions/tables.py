@@ -16,7 +16,7 @@ from updraft.functions.instance import Instance
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
-"""Rows in a batch of results. The output of a single row may be endless, so batches end within it too."""
+"""Rows in a batch of results. A single row may have endless results, so a batch may end in the middle of them."""
 
 
 class TableOutput(NamedTuple):
@@ -144,7 +144,7 @@ def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequen
         except Exception as error:
             if is_dict and isinstance(error, KeyError):
                 raise wrong_result(f"function {function.name!r} returned a row without {error}") from error
-            # An attribute may be a property, which runs the author's code.
+            # Catch everything, because an attribute may be a property, which runs the author's code.
             raise wrong_result(f"function {function.name!r} returned a row that cannot be read: {error}") from error
 
     return read

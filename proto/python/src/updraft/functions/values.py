@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion between columns and plain values, a batch at a time.
 
-pyarrow silently converts some values that do not fit: 1.5 to 1 in a column of integers, text to bytes, any time to
-whole seconds in a column of seconds. So this module checks an author's values first.
+pyarrow silently converts some values that do not fit: 1.5 to 1 in a column of integers, text to bytes, and times
+to whole seconds in a column of seconds. So this module checks an author's values first.
 """
 
 import datetime
@@ -27,13 +27,13 @@ _PLAIN_TIMES = {*_ZONED_TIMES, datetime.timedelta}
 
 
 def to_values(column: pa.Array, convert: Convert | None = None) -> list[Any]:
-    """Return the values of a column, converted; without a conversion a null is None and a map a list of pairs."""
+    """Return the values of a column, converted. Without a conversion, a null is None and a map is a list of pairs."""
     values: list[Any] = column.to_pylist()
     return values if convert is None else [convert(value) for value in values]
 
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of plain values; raise TypeError, ValueError or OverflowError (pyarrow's are subclasses)."""
+    """Return a column of plain values; raise TypeError, ValueError or OverflowError, or a subclass from pyarrow."""
     leaves = list(_leaves(values, kind))
     for leaf, of in leaves:
         _check(leaf, of)
@@ -42,7 +42,7 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if narrow:
         leaf_columns = list(_leaf_columns(column))
         for place in narrow:
-            # Only if the column has infinities, check which numbers were finite.
+            # If the column has infinities, check whether any of them was a finite number before.
             if _has_infinity(leaf_columns[place]):
                 check_narrowing(pa.array(leaves[place][0], pa.float64()), leaves[place][1])
     return column
@@ -105,7 +105,7 @@ def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
         numbers, kind = numbers.flatten(), kind.value_type
     if kind not in _INFINITE_FROM:
         return
-    # Imported late, and only for narrow types, so that importing `updraft.functions` stays fast.
+    # Import this late, and only for narrow types, so that importing `updraft.functions` stays fast.
     import pyarrow.compute as pc
 
     is_integer = kinds.is_integer(numbers.type)
@@ -161,7 +161,7 @@ def _fits(cls: type, kind: pa.DataType) -> bool:
 def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
     """Raise TypeError for a time whose zone does not fit the type.
 
-    pyarrow would take a time without a zone for UTC, and drop the zone of a time for a type without one.
+    pyarrow would read a time without a zone as UTC, and would drop the zone of a time if the type has none.
     """
     has_zone = kinds.is_timestamp(kind) and kind.tz is not None
     for value in values:

@@ -20,15 +20,15 @@ _ARENA_MAX = -8
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 * _MIB
 _RETAINED_BYTES = 256 * _MIB
 _RETAINED_FOR_BATCHES_BYTES = 64 * _MIB
-# Mapping every batch separately cost a writer half as much CPU again. The connector's batches are a little over
-# 4 MiB; larger buffers than this are mapped separately, and up to twice as much stays free at the end of a heap.
+# Mapping every batch separately raised a writer's CPU use by half. The connector's batches are a little over 4 MiB.
+# Buffers larger than this are mapped separately, and up to twice this size stays free at the end of a heap.
 _MAPPED_ALONE_BYTES = 8 * _MIB
 _RETURNED_BEYOND_BYTES = 16 * _MIB
 
 
 def retain_freed_memory() -> None:
     """Keep freed memory; call this before the process starts threads. Do nothing if the C library has no mallopt."""
-    # One arena: a buffer that one thread freed serves another thread's message while it is still in the CPU cache.
+    # With one arena, a buffer that one thread has freed serves another's message while still in the CPU cache.
     _tune(arenas=1, mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_BYTES)
 
 

@@ -97,7 +97,7 @@ class Audit:
             loop, written = asyncio.get_running_loop(), asyncio.Event()
 
             def tell() -> None:
-                # The loop may have closed meanwhile.
+                # The loop may have been closed by now.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(written.set)
 
@@ -115,7 +115,7 @@ class Audit:
             )
 
     def ended(self, event: str, facts: dict[str, Fact], error: BaseException | None) -> None:
-        """Record the end of a call, or its refusal; at most ten refusals a second of unauthenticated callers."""
+        """Record the end of a call, or its refusal. Refusals of unauthenticated callers are limited to ten a second."""
         assert self._file is not None
         if event == REFUSED and isinstance(error, UnauthenticatedError):
             second = int(time.monotonic())
@@ -163,7 +163,7 @@ class CallRecord:
         self._failure = error
 
     def forget(self) -> None:
-        """Record nothing: the call only reads information."""
+        """Drop the record, because the call only reads information."""
         self._audit = None
 
     async def opened(self) -> None:

@@ -98,7 +98,7 @@ class AuditFile:
 
     def _append(self, line: bytes) -> None:
         self._follow_rotation()
-        # The last write stopped within a line: a newline ends that fragment, which readers of JSON lines skip.
+        # If the last write stopped within a line, end that fragment with a newline. Readers of JSON lines skip it.
         rest = memoryview(b"\n" + line if self._is_torn else line)
         while rest:
             try:

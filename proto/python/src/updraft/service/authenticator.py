@@ -62,7 +62,7 @@ class Authenticator:
                 issued.refresh()
 
     def caps_of(self, tenant: str) -> TenantCaps:
-        """Return the caps of a tenant; if the file has become unusable, those that it last gave."""
+        """Return the caps of a tenant; if the file has become unusable, the last known ones."""
         return self._caps.get(tenant) or self._caps.get(EVERY_TENANT, NO_CAPS)
 
     def _known(self) -> "KnownIdentities | None":
@@ -164,7 +164,7 @@ class Authenticator:
 
 
 def _issued_tokens(issuers: "Iterable[Issuer]") -> "IssuedTokens":
-    # The import takes a tenth of a second: only a service that knows issuers pays for it.
+    # The import takes a tenth of a second, so import it only for a service that knows issuers.
     from updraft.service.issued_tokens import IssuedTokens
 
     return IssuedTokens(issuers)
@@ -177,7 +177,7 @@ def _issued_form(authorization: str) -> str:
 
 
 def _revocable(path: Path) -> "Revocable[KnownIdentities]":
-    # The parser is slow to import: a service without identities starts sooner.
+    # The parser is slow to import, so import it only for a service that has an identities file.
     from updraft.service.identities_file import parse_identities
 
     return Revocable(path, parse_identities, "credential")

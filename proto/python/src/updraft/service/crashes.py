@@ -15,7 +15,7 @@ class Crashes:
         self._seconds: collections.deque[float] = collections.deque(maxlen=CRASHES)
 
     def are_too_many(self) -> bool:
-        """Count a death; return whether there were CRASHES of them within WINDOW_SECONDS."""
+        """Record a death; return whether the last CRASHES deaths happened within WINDOW_SECONDS."""
         now_seconds = time.monotonic()
         self._seconds.append(now_seconds)
         return len(self._seconds) == CRASHES and now_seconds - self._seconds[0] < WINDOW_SECONDS

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on open files and sockets: each connection takes one descriptor, even a stranger's."""
+"""Limits on open files and sockets: each connection takes one descriptor, even from an unknown client."""
 
 import resource
 from contextlib import suppress
 
-# Flight over TCP, Flight over a Unix socket, and health. The last quarter is for files, workers and pages.
+# Flight over TCP, Flight over a Unix socket, and health get a quarter of the descriptors each. The last quarter is for
+# files, workers and pages.
 _LISTENERS = 3
-# Assumed if the kernel sets no limit; gRPC's option has 32 bits.
+# Limit assumed if the kernel sets none; gRPC's option has only 32 bits.
 _UNLIMITED = 1 << 20
 
 
@@ -23,7 +24,7 @@ def allow_all_descriptors() -> None:
 
 
 def most_connections() -> int:
-    """Return how many connections one gRPC listener may have, so that all listeners leave descriptors for other uses.
+    """Return how many connections one gRPC listener may have, so that the listeners leave descriptors for other uses.
 
     gRPC closes further connections at once. Without this limit, connections could take every descriptor, and the
     service would accept no client until some of them close.

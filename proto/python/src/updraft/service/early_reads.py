@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory bound for messages that arrive before their exchange is admitted: commands, functions, artifacts.
 
-Once somebody reads, gRPC receives a whole message and reveals its size only afterwards. Any number of clients could
+Once the service reads, gRPC receives a whole message and reveals its size only afterwards. Any number of clients could
 therefore send large messages at once that neither queue nor quota knows about yet. While such reads are open, the
 service checks how much memory it has allocated. Above the limit it refuses half of the reads: those of the callers with
-the most open reads, and of each caller those that have been open longest. A client that sends at network speed has
-finished by then. Reads of unauthenticated callers, whose requests are a few bytes long, are all refused first.
+the most open reads, and of each caller those that have been open longest. Clients that send at network speed are rarely
+among these, because their reads end soon. Reads of unauthenticated callers, whose requests are a few bytes long, are
+all refused first.
 
-A check may come late on a busy machine. So only a few reads may begin between two checks, apart from those that replace
-a finished read, and only one at a time while memory is short. However late the next check is, no more messages than
-that can be arriving before it. gRPC holds back unread messages.
+A check may come late on a busy machine. So of the reads that began since the last check, only a few may be open at
+once, or a single one while memory is short. However late the next check is, only that many new messages can be arriving
+by then, because gRPC holds back unread messages.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ _LOOK_SECONDS = 0.02
 # Allowance for the service itself: modules, and allocations of its libraries at run time.
 _OWN_BYTES = 64 * 1024 * 1024
 
-# Most first messages have arrived when their read begins, and hold a turn only for a moment.
+# Most first messages have arrived when their read begins, so the read holds its turn only for a moment.
 _READS_BETWEEN_LOOKS = 8
 
 _log = structlog.get_logger(__name__)
@@ -70,19 +71,19 @@ class EarlyReads:
         elsewhere: Callable[[], int],
         allocated: Callable[[], int] = allocated_bytes,
     ) -> None:
-        """Set the limit, to which the memory allocated now and an allowance for the service itself are added.
+        """Set the limit: `limit_bytes`, plus the memory allocated now, plus an allowance for the service itself.
 
         Args:
             limit_bytes: Memory for these messages.
-            refusal: Create the error that a refused read raises.
-            elsewhere: Return the bytes that admitted exchanges may use now on top of the limit.
-            allocated: Return the bytes that the process has allocated.
+            refusal: Function that creates the error of a refused read.
+            elsewhere: Function that returns the bytes that admitted exchanges may use now, on top of the limit.
+            allocated: Function that returns the bytes that the process has allocated.
         """
         self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
         self._refusal = refusal
         self._elsewhere = elsewhere
         self._allocated = allocated
-        # The caller of each open read, in the order in which they began.
+        # The caller of each open read, in the order in which the reads began.
         self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
         self._turns = _Turns(_READS_BETWEEN_LOOKS)
@@ -96,7 +97,7 @@ class EarlyReads:
         )
 
     def of(self, call: Call) -> Call:
-        """Return the call with reads that go through `read`."""
+        """Wrap a call so that its reads go through `read`."""
         return _EarlyCall(call, self)
 
     async def read(self, call: Call) -> bytes | None:
@@ -138,7 +139,7 @@ class EarlyReads:
             self._turns.renew()
             return
         self._turns.run_short()
-        # gRPC receives a message in thousands of small pieces, and the process would keep their memory.
+        # gRPC receives a message in thousands of small pieces, which the process would keep after freeing them.
         clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
@@ -161,7 +162,7 @@ class _Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def take(self, caller: str) -> asyncio.Future[None]:
-        """Wait for a turn and return it, for `give_back`."""
+        """Wait for a turn; return it, to be passed to `give_back`."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         self._fill()
@@ -207,8 +208,8 @@ class _Turns:
 def _caller(identity: Identity) -> str:
     """Return the share, tenant or name under which a caller's reads are counted.
 
-    A caller without a fixed tenant counts under its name: the tenant that it acts for is in the command, which is still
-    unread.
+    A caller without a fixed tenant counts under its name, because the tenant that it acts for is in the command, which
+    is still unread.
     """
     return identity.share or identity.tenant or identity.name
 
@@ -218,7 +219,7 @@ def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
     of_callers: dict[str, list[asyncio.Timeout]] = {}
     for patience, caller in reads.items():
         of_callers.setdefault(caller, []).append(patience)
-    # Depth of a read among its caller's: 0 for the newest. The deepest are refused first.
+    # Position of each read among its caller's reads: 0 for the newest. The highest positions are refused first.
     depths = {patience: depth for row in of_callers.values() for depth, patience in enumerate(reversed(row))}
     return sorted(reads, key=lambda patience: -depths[patience])[: len(reads) // 2]
 

@@ -21,8 +21,8 @@ from updraft.service.identity import Identity
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
-# Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open; a
-# slow network takes a second or two, and until they are here the call holds memory without a tenant.
+# Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and
+# a slow network takes a second or two. Until they arrive, the call holds memory and its tenant is unknown.
 FIRST_MESSAGE_TIMEOUT_SECONDS = 10.0
 
 # How long to wait for a client to read its error message.
@@ -72,7 +72,7 @@ class IdentifiedCall(Call, Protocol):
     """Call whose caller can be identified again after it has waited."""
 
     async def identity_now(self) -> Identity:
-        """Return the caller's identity by its credentials and the current files; raise UnauthenticatedError."""
+        """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
 
 async def fail_without_finish() -> NoReturn:
     """Raise ProtocolError because the client's stream ended without a finish, unless the call was cancelled."""
-    # gRPC's reader sees a cancelled call end like a half-closed one; the cancellation arrives during this wait.
+    # To gRPC's reader, a cancelled call ends like a half-closed one. A cancellation arrives during this wait.
     await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
     raise ProtocolError("the client ended its stream without finish: batches may have been lost")
 

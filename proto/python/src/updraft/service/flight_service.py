@@ -45,7 +45,7 @@ _WHOAMI_DOC = (
 )
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
-"""Limit for the body of an action. The longest is a file's command, sent to ask a writer whether it would open it."""
+"""Limit for the body of an action. The longest is a file's command, sent to ask whether a writer accepts the file."""
 # The rest of a request is an action's name or a flight's path: a line of text.
 _MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
 _AUTHORIZATION = "authorization"
@@ -75,7 +75,7 @@ class Call:
             context: The gRPC call.
             identity: The caller's identity.
             record: Audit record of the call.
-            identify: Identify the caller again, by the credentials that it sent the given number of seconds ago.
+            identify: Function that identifies the caller again, by the credentials that it sent so many seconds ago.
         """
         self.identity = identity
         self.record = record
@@ -102,7 +102,7 @@ class Call:
         return self._headers.get(name, "")
 
     async def identity_now(self) -> Identity:
-        """Return the caller's identity by its credentials and the current files; raise UnauthenticatedError.
+        """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError.
 
         A token that expired since the call began still counts; a revoked one does not.
         """
@@ -128,7 +128,7 @@ class Action(NamedTuple):
     refusal: str = ""
     """Error for callers without the scope `admin`; empty if every authenticated caller may run the action."""
     is_recorded: bool = False
-    """Whether the audit log records it: it changes the service, or shows what the code of every tenant does."""
+    """Whether the audit log records it, because it changes the service or shows what the code of every tenant does."""
 
 
 class FlightService(ABC):
@@ -144,7 +144,7 @@ class FlightService(ABC):
         drain_doc: str,
         allow_remote_drain: bool,
     ) -> None:
-        """Set up the actions; DRAIN_ACTION and WHOAMI_ACTION are added to those of every service.
+        """Set up the actions; every service also gets DRAIN_ACTION and WHOAMI_ACTION.
 
         Args:
             name: Name of the service in errors.
@@ -221,8 +221,8 @@ def flight_handler(
 ) -> grpc.GenericRpcHandler:
     """Return the gRPC handler of `service`, which authenticates callers with `authenticator`.
 
-    Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, which is the same on the wire:
-    for a unary method gRPC would receive the request, whatever its size, before the caller could be authenticated.
+    Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, which looks the same on the
+    wire. For a unary method, gRPC would receive the request, whatever its size, before the caller is authenticated.
     """
     adapter = _Adapter(service, authenticator, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
@@ -274,7 +274,7 @@ class _Adapter:
             identity, _ = await self._question(context)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
-                # An ActionType has no serialize(); its two fields are those of an Action.
+                # An ActionType has no serialize(), but its two fields are encoded like those of an Action.
                 yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
     async def do_action(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
@@ -321,7 +321,7 @@ class _Adapter:
         """Return the caller's identity; raise UnauthenticatedError. A token valid `waited_seconds` ago still counts."""
         headers = list(context.invocation_metadata() or ())
         for name in _HEADERS_OF_CALLERS:
-            # A proxy in front of this service may have checked another of the headers than this service would use.
+            # A proxy in front of this service may have checked one of the headers, and this service would use another.
             if len({value for key, value in headers if key == name}) > 1:
                 raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health service (grpc.health.v1): one board of states, served by every listener of a service.
 
-Clients need no token for it. Requests are therefore small, and the number of open watches is limited.
+Clients need no token for it, so the size of requests and the number of open watches are limited.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ HEALTH_SERVICE_NAME = "grpc.health.v1.Health"
 MAX_QUESTION_BYTES = 4096
 """Limit for a request, whose longest part is the name of a registered function."""
 MOST_WATCHES = 1024
-"""Open watches of each server. A watch holds memory for as long as its client likes, so a new one ends the oldest."""
+"""Most open watches of each server. Clients may keep watches open forever, so one more watch ends the oldest."""
 
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
@@ -33,7 +33,7 @@ _QUESTION_SECONDS = 10.0
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
-"""Read the first message of a call by its context; return None if it has none. Raise UpdraftError."""
+"""Function that takes a call's context and returns its first message, or None without one; it raises UpdraftError."""
 
 
 class HealthBoard:
@@ -45,7 +45,7 @@ class HealthBoard:
 
     @property
     def published(self) -> Mapping[str, bool]:
-        """Whether each name serves, as probes see it."""
+        """Whether each name is serving, as probes see it."""
         return self._published
 
     def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
@@ -70,7 +70,7 @@ class HealthBoard:
 class _Methods:
     """gRPC methods on one server.
 
-    Each is declared as streaming, which is the same on the wire: for a unary method gRPC would receive the request,
+    Each is declared as streaming, which looks the same on the wire. For a unary method, gRPC would receive the request,
     whatever its size, before our code runs.
     """
 
@@ -95,7 +95,7 @@ class _Methods:
         question = await self._question(context)
         answer = await self._servicer.Check(question, context)
         if answer.status == _UNKNOWN:
-            # SERVICE_UNKNOWN is an answer for watches only.
+            # Only watches may be answered with SERVICE_UNKNOWN.
             await context.abort(grpc.StatusCode.NOT_FOUND)
         await context.write(answer)
 

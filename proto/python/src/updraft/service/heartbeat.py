@@ -12,7 +12,7 @@ INTERVAL_SECONDS = 1.0
 SILENT_TURNS = 5
 """Number of consecutive checks without a beat after which a child counts as stuck."""
 LOADING_TURNS = 120
-"""Number of such checks before the first beat: a child may have much to load."""
+"""Number of checks without a first beat after which a child counts as stuck: many, as it may have much to load."""
 
 _VARIABLE = "UPDRAFT_HEARTBEAT"
 _PIPE_BYTES = 4096

@@ -28,17 +28,17 @@ class Identity:
     name: str
     """Name for logs and errors."""
     tenant: str | None
-    """Its tenant; None if it names its tenant itself."""
+    """Tenant of the identity; None if the caller names its tenant itself."""
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
     """Roots of a writer below which it may write; empty for all of them."""
     share: str = ""
-    """Name under which its exchanges are counted for fair shares, whatever tenant it names; empty: the tenant's."""
+    """Name under which its exchanges are counted for fair shares, whatever tenant it names; empty for the tenant's."""
     expires_seconds: float | None = field(default=None, compare=False)
     """Expiry of its credential, in seconds since 1970; None if it does not expire."""
 
     def require(self, scope: Scope, what: str) -> None:
-        """Raise PermissionDeniedError unless it has the scope that `what` needs."""
+        """Raise PermissionDeniedError unless the identity has the scope that `what` needs."""
         if scope not in self.scopes:
             has = ", ".join(sorted(self.scopes)) or "none"
             raise PermissionDeniedError(
@@ -56,7 +56,7 @@ class Identity:
         }
 
     def tenant_of(self, claims: Iterable[str]) -> str:
-        """Return its tenant, or the first claimed one if it may name its tenant itself; empty if it claims none.
+        """Return the identity's tenant, or the first claimed one (empty if none) if callers name the tenant themselves.
 
         Raises:
             PermissionDeniedError: A claim differs from its tenant.

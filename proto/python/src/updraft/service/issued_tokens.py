@@ -30,7 +30,7 @@ _REQUIRED = ["exp", "iat", "iss", "aud"]
 _UNKNOWN = "the token is not one that this service knows"
 """Error for every token without a valid signature of a known issuer, whatever is wrong with it. Errors for properly
 signed tokens say what is wrong."""
-# Log refused tokens once a second: strangers could otherwise fill the log.
+# Log at most one refused token in this time, because unknown clients could otherwise fill the log.
 _LOG_SECONDS = 1.0
 # PyJWT's own errors, and others that it raises, for example for claims that are not numbers.
 _UNREADABLE = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
@@ -60,7 +60,7 @@ class IssuedTokens:
         Args:
             issuers: Issuers whose tokens are accepted.
             now: Clock in seconds since 1970, which decides how long a verified token is remembered.
-            source_of: Return the source of an issuer's keys; None uses the file or URL that the issuer names.
+            source_of: Function that returns an issuer's key source; None uses the file or URL that the issuer names.
         """
         self._now = now
         self._source_of = source_of or _source_of
@@ -73,7 +73,7 @@ class IssuedTokens:
         self.refresh()
 
     def update(self, issuers: Iterable[Issuer]) -> None:
-        """Replace the accepted issuers; the tokens of one whose keys cannot be used are refused until they can."""
+        """Replace the accepted issuers. If an issuer's keys cannot be used, its tokens are refused until they can."""
         self._issuers = tuple(issuers)
         self._sources = {issuer: source for issuer, source in self._sources.items() if issuer in self._issuers}
         self._verified.clear()

@@ -20,7 +20,7 @@ class RevokedTokens:
     ids: frozenset[str] = frozenset()
     """Values of the claim `jti`."""
     subjects: frozenset[str] = frozenset()
-    """Values of the claim `sub`; these revoke all tokens of a subject, of any issuer and any time of issue."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever."""
     digests: frozenset[bytes] = frozenset()
     """SHA-256 digests of whole tokens."""
 
@@ -43,7 +43,7 @@ class Issuer:
     issuer: str
     """Claim `iss` of its tokens."""
     audience: str
-    """Audience that the claim `aud` has to contain: this service."""
+    """Name of this service, which the claim `aud` has to contain."""
     keys_file: Path | None
     """JSON Web Key Set, or a public key in PEM; None if the keys come from `keys_url`."""
     keys_url: str | None

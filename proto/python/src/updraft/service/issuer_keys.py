@@ -141,12 +141,12 @@ class UrlKeys:
         fetch: Callable[[str], bytes] | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
-        """Set up the source without fetching.
+        """Create the source; the first `refresh` starts a fetch.
 
         Args:
             url: URL of the keys.
             clock: Monotonic clock, in seconds.
-            fetch: Return the content of a URL; raise OSError or ValueError. None for `fetch_keys`.
+            fetch: Function that returns the content of a URL, or raises OSError or ValueError; None for `fetch_keys`.
             refresh_seconds: Interval of fetches while keys are usable.
         """
         self._url = url
@@ -184,7 +184,7 @@ class UrlKeys:
             return None
         self._begun_seconds = self._clock()
         self._running = running = Future[None]()
-        # A daemon thread, so that a URL that does not answer cannot delay the end of the service.
+        # Use a daemon thread, so that a URL that does not answer cannot delay the end of the service.
         threading.Thread(target=self._run, args=(running,), name="issuer-keys", daemon=True).start()
         return running
 
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch, which closes its connections; a socket timeout would restart with each byte."""
+    """Time limit for a whole fetch; its connections are then closed. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False

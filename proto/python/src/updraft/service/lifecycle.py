@@ -54,7 +54,7 @@ def next_phase(transitions: Mapping[tuple[AnyPhase, AnyEvent], AnyPhase], phase:
 
 
 class Lifecycle:
-    """Phase of one service, which calls subscribers when it changes."""
+    """Phase of one service, with subscribers that are called when the phase changes."""
 
     def __init__(self) -> None:
         self._phase = Phase.STARTING

@@ -34,13 +34,13 @@ from updraft.service.web import WebPages, serve_pages
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
 
-# Most calls that one connection may have open. An executor shares one connection, and has a call for each of its task
-# slots; a service sees thousands of calls only over many connections.
+# Most calls that one connection may have open. An executor has one connection, with a call for each of its task
+# slots, so a service sees thousands of calls only over many connections.
 MAX_CALLS_OF_A_CONNECTION = 1024
 # A handshake takes a few round trips; a connection that has not finished it is a scan, or an attempt to use up sockets.
 HANDSHAKE_TIMEOUT_SECONDS = 10.0
-# Probe a silent connection this often: a client whose machine is gone then frees its worker within two minutes. NATs
-# and load balancers forget connections that have been silent for five minutes or more.
+# Interval of probes on a silent connection. If the client's machine is gone, they free its worker within two minutes.
+# They also keep the connection known to NATs and load balancers, which forget it after five or more silent minutes.
 KEEPALIVE_SECONDS = 60.0
 # The server disconnects clients that probe an idle connection more often than this.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
@@ -85,7 +85,7 @@ class Listeners:
             service: Service offered over Flight.
             health: Board of states offered as grpc.health.v1.
             audit: Audit log; the caller closes it after the listeners.
-            pages: Pages beside the metrics.
+            pages: Pages to serve in addition to the metrics.
             neighbours_token_file: File of the tokens that requests from this machine need for pages and metrics, unless
                 the settings require a token from everyone; None if requests from this machine need no token.
         """
@@ -205,7 +205,7 @@ async def _keep_watching(authenticator: Authenticator) -> None:
 
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
-    # Twice the limit, so that a message somewhat beyond it gets our error, which has both numbers, instead of gRPC's.
+    # Twice the limit, so that a message somewhat beyond it gets our error, which names both sizes, instead of gRPC's.
     options = _channel_options(2 * settings.max_message_bytes)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
@@ -247,7 +247,7 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
 
 
 def _bind_failure(address: TcpAddress) -> str:
-    """Find out why gRPC could not bind: it gives the reason only in its own log."""
+    """Return why gRPC could not bind, by trying it; gRPC gives the reason only in its own log."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -259,7 +259,7 @@ def _bind_failure(address: TcpAddress) -> str:
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
-    # The umask sets the socket's permissions from the start: nobody can connect before a chmod.
+    # The umask restricts the socket as it is created. With a chmod afterwards, others could connect before it.
     previous = os.umask(_UNIX_UMASKS[access])
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")

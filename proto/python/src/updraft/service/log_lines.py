@@ -41,7 +41,7 @@ def line_renderer(log_format: str, *, colors: bool) -> Callable[[EventDict], str
 
 
 def shortened(text: str, characters: int = _IDENTITY_CHARACTERS) -> str:
-    """Cut a text of foreign origin so that it can be kept and repeated in every log line."""
+    """Cut a text that may be of any length, so that it can be kept and repeated in every log line."""
     return text if len(text) <= characters else text[: characters - 3] + "..."
 
 

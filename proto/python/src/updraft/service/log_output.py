@@ -37,7 +37,7 @@ class LogDrops:
         `unread`: the reader is too slow or has stopped. `failed`: writing failed. `flood`: a function prints more than
         its exchange may log.
         """
-        # Re-entrant, here and below: the garbage collector may run code that logs in the middle of logging.
+        # Re-entrant, as is the lock of LogOutput: while this thread logs, the garbage collector may run code that logs.
         self._lock = threading.RLock()
 
     def add(self, reason: str, lines: int) -> None:
@@ -67,7 +67,7 @@ class LogOutput:
         self._skipped = 0
         """Number of lines dropped since a line was last buffered."""
         self._is_closed = False
-        # Items: text, the number of lines missing at that place, or None at the end.
+        # Each item is text, the number of lines missing at that place, or None at the end.
         self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()
         # Used only by the thread:
         self._missing = 0
@@ -162,7 +162,7 @@ class LogOutput:
                 except BlockingIOError:
                     self._room.poll(_POLL_MILLISECONDS)
         except OSError:
-            # Keep going: a full disk may have room for a later line.
+            # Give up only on this data: a full disk may have room for a later line.
             return written
         return written
 

@@ -20,7 +20,7 @@ class Metrics:
     """Metrics of one service."""
 
     def __init__(self, prefix: str) -> None:
-        """Start with the metrics of the process; `prefix` begins the names of metrics that both services have."""
+        """Create the registry and count dropped log lines; `prefix` begins the names of metrics that services share."""
         self.prefix = prefix
         self.registry = CollectorRegistry()
         self.count_by_label(

@@ -60,7 +60,7 @@ def is_own_address(text: str) -> bool:
 
 
 def _can_be_bound(address: str, version: int) -> bool:
-    # Checked each time, because interfaces come and go.
+    # Check again for each request, because interfaces come and go.
     with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
@@ -71,7 +71,7 @@ def _can_be_bound(address: str, version: int) -> bool:
 
 
 def _as_bearer(authorization: str) -> str:
-    """Turn a Basic header into a Bearer header with its password: a browser can send only a name and a password."""
+    """Turn a Basic header into a Bearer header with its password, because browsers send only a name and a password."""
     if not authorization.startswith(_BASIC):
         return authorization
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):

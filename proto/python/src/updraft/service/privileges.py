@@ -2,7 +2,7 @@
 """Reduction of root's capabilities to those that a service needs to open its port and its files.
 
 Call `keep_few_capabilities` before the process starts threads: capabilities belong to a thread, and new threads inherit
-them. This module does not limit what programs started by the service gain when they are executed.
+them. This module does not limit the capabilities that a program gains when the service executes it.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ file, a writer's directories."""
 
 _VERSION_3 = 0x20080522
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
-# Effective, permitted and inheritable set: the lower 32 bits of each, then the upper ones.
+# Lower 32 bits of the effective, permitted and inheritable sets, then their upper 32 bits.
 _SETS = "=6I"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +35,7 @@ def keep_few_capabilities() -> None:
     _, permitted, *_ = struct.unpack(_SETS, sets.raw)
     # All kept capabilities lie in the lower 32 bits.
     kept = permitted & sum(1 << capability for capability in KEPT)
-    # Fails harmlessly on kernels before 4.3, which have no ambient capabilities.
+    # This fails harmlessly on kernels before 4.3, which have no ambient capabilities.
     _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     _checked(_libc.capset(header, ctypes.create_string_buffer(struct.pack(_SETS, kept, kept, 0, 0, 0, 0))))
 

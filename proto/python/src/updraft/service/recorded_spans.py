@@ -32,7 +32,7 @@ _EXPORT_INTERVAL_MILLISECONDS = 1000
 # With these limits, an unresponsive collector delays the end of the service by less than ten seconds.
 _EXPORT_TIMEOUT_SECONDS = 3.0
 _NANOSECONDS = 1_000_000_000
-# Distribution whose version spans report. PyPI's `updraft` is another project.
+# Distribution whose version appears in spans. PyPI's `updraft` is another project.
 _DISTRIBUTION = "updraft-core"
 
 _PROPAGATOR = TraceContextTextMapPropagator()

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 _BEARER = "Bearer "
 _MAX_FILE_BYTES = 1024 * 1024
-# Long enough to rewrite the file in place, short enough to revoke a token.
+# Long enough to rewrite the file in place, short enough to revoke tokens promptly.
 _GRACE_SECONDS = 2.0
 
 Content = TypeVar("Content")
@@ -95,7 +95,7 @@ class WatchedFiles(Generic[Content]):
 
     def _current_fingerprint(self) -> Fingerprint:
         stats = [path.stat() for path in self._paths]
-        # Include the change time, which only the kernel sets: a copy that preserves times sets the modification time.
+        # Include the change time, which only the kernel can set: a copy may keep its original's modification time.
         return tuple((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def _read(self) -> Content:
@@ -160,8 +160,8 @@ class Revocable(Generic[Content]):
 
         Args:
             path: Path of the file.
-            parse: Parse the file's bytes; raise ValueError.
-            noun: Word for what the file grants, in logs: "token".
+            parse: Function that parses the file's bytes, or raises ValueError.
+            noun: Word for what the file grants, such as "token", for logs.
             clock: Monotonic clock, in seconds.
         """
         self._path = path
@@ -239,11 +239,11 @@ EXPIRY_DOC = (
 
 
 def expiry_timestamp_seconds(path: Path) -> float:
-    """Return when the first certificate of a PEM file to expire does so, in seconds since 1970.
+    """Return the earliest time at which a certificate of a PEM file expires, in seconds since 1970.
 
     Return 0.0 if the file cannot be read.
     """
-    # The import takes a tenth of a second: only a service with TLS pays for it.
+    # The import takes a tenth of a second, so import it only for a service with TLS.
     from cryptography import x509
 
     try:

@@ -14,12 +14,12 @@ from updraft.errors import UpdraftError, UserError
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: of the (?:pool|writer))?")
 
 
-# Set by the Helm chart and `local_pool()`, which are parts of Updraft: a person has no reason to set it.
+# Only the Helm chart and `local_pool()` set it; users have no reason to.
 _CONFIGURED_BY_VARIABLE = "UPDRAFT_CONFIGURED_BY"
 
 
 def configured_by() -> str:
-    """Return where this service's settings are written, as its environment has it; empty for a command line."""
+    """Return where this service's settings are written, as UPDRAFT_CONFIGURED_BY says; empty for a command line."""
     return os.environ.get(_CONFIGURED_BY_VARIABLE, "")
 
 
@@ -33,19 +33,19 @@ class SettingNames:
     """Names of one service's settings."""
 
     def __init__(self, configured_by: str, value_of: Callable[[str], str | None]) -> None:
-        """Name settings as they were set.
+        """Describe how the settings were set.
 
         Args:
             configured_by: A Python function such as `local_pool()`, the path of the chart's values for the service,
                 such as `pools.default`, or empty for a command line.
-            value_of: Return the path of a setting (`queue_limit`) below the chart's values, or None if the chart
-                does not set it.
+            value_of: Function that returns the path of a setting (`queue_limit`) below the chart's values, or None if
+                the chart does not set it.
         """
         self._configured_by = configured_by
         self._value_of = value_of
 
     def named(self, text: str) -> str:
-        """Return a text with its options replaced by these names."""
+        """Return the text with each option replaced by the name under which the setting was set."""
         return _OPTION.sub(self._name, text) if self._configured_by else text
 
     @contextmanager

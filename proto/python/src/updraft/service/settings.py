@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaration of a service's settings: each once, with its description, unit, default and check.
+"""Declaration of a service's settings. Each is declared once, with its description, unit, default and checks.
 
-A setting is a field of a `Settings` class made by `setting()`. That one declaration produces the command-line option
-(`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the check, `--help` and the
-reference page (`reference_page`).
+A setting is a field of a `Settings` class, created by `setting()`. That one declaration produces the command-line
+option (`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the checks, `--help`
+and the reference page (`reference_page`).
 """
 
 import copy
@@ -74,7 +74,7 @@ Written by `make docs` from the settings' own declarations. An option wins over 
 
 
 def reference_table(settings: type[Settings], only: Container[str] | None = None) -> str:
-    """Return the settings, or `only` some, as a Markdown table of options, variables, defaults, values and meanings."""
+    """Return the settings in `only`, or all, as a Markdown table: option, variable, default, values and meaning."""
     rows = ["| option | environment | default | values | meaning |", "| --- | --- | --- | --- | --- |"]
     rows.extend(_row(name, field) for name, field in settings.model_fields.items() if only is None or name in only)
     return "\n".join(rows) + "\n"

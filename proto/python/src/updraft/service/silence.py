@@ -12,7 +12,7 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 
 
 class Silence:
-    """Silence of one side, checked at most every `look_seconds`. A limit of 0 seconds switches the check off.
+    """Silence of one side; check it no more often than every `look_seconds`. A limit of 0 seconds switches this off.
 
     Silence is counted in checks, not by the clock: time during which the watcher itself was stopped does not count.
     """

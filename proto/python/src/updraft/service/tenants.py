@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on what one tenant may take of a service: the operator's caps, shares of room, and counts of refusals."""
+"""Limits on what one tenant may take of a service: the operator's caps, with counts of refusals, and shares of room."""
 
 import time
 from collections import Counter, OrderedDict
@@ -32,10 +32,10 @@ class TenantCaps:
 
 
 NO_CAPS = TenantCaps()
-# Refused tenants retry within this time.
+# How long a claim lasts. Refused tenants retry within this time.
 _CLAIM_SECONDS = 10.0
 _MOST_CLAIMS = 4096
-# Unit of each cap that refuses, as its error names it: what has to end before the tenant gets more.
+# Unit of each cap that can refuse, as its error names it.
 _UNITS = {
     "max_waiting": "waiting exchanges",
     "max_queue_bytes": "bytes of waiting exchanges",
@@ -83,15 +83,15 @@ _RESERVE_DIVISOR = 8
 
 
 def own_room(limit: int) -> int:
-    """Return the part of a service's room that each of ten tenants has for itself; together they are an eighth."""
+    """Return the part of a service's room that each of ten tenants has for itself, an eightieth of it."""
     return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
 
 
 class Reserve:
     """Room with a part reserved for each of ten tenants. All share the rest, and a single tenant may take all of it.
 
-    A tenant that stays within its own part always finds it free, whatever nine others take. `limit` is the whole room
-    and `own` the part of each tenant, in the same unit.
+    A tenant that stays within its own part always finds it free, whatever up to nine other tenants take. `limit` is the
+    whole room and `own` the part of each tenant, in the same unit.
     """
 
     def __init__(self, limit: int, own: int) -> None:
@@ -114,7 +114,7 @@ class Reserve:
         return self.used[tenant] + more <= self._own
 
     def missing(self, tenant: str, more: int) -> int:
-        """Return the shared room to free before a tenant may take `more`; 0 or less if it may take it now."""
+        """Return how much shared room must be freed before a tenant may take `more`; 0 or less if it may do so now."""
         if self.is_own(tenant, more):
             return 0
         used = self.used[tenant]
@@ -140,7 +140,7 @@ class Claims(Generic[Tenant]):
 
     @property
     def tenants(self) -> Mapping[Tenant, float]:
-        """Tenants with a claim, with the time of each claim on the clock."""
+        """Tenants with a claim, each with the clock's time at its latest claim."""
         while self._claims and next(iter(self._claims.values())) < self._clock() - _CLAIM_SECONDS:
             self._claims.popitem(last=False)
         return self._claims
@@ -159,7 +159,7 @@ class Claims(Generic[Tenant]):
 
 
 def caps_by_tenant(known: Mapping[str, TenantCaps]) -> Mapping[str, TenantCaps]:
-    """Return the caps of each tenant, with those that its entry does not set taken from the entry of all tenants."""
+    """Return the caps of each tenant; a cap that a tenant's entry does not set is taken from the entry `*`."""
     common = known.get(EVERY_TENANT, NO_CAPS)
     return {tenant: _completed(caps, common) for tenant, caps in known.items()}
 

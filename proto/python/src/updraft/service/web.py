@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP pages beside Flight: Prometheus metrics at /metrics, and a service's own pages."""
+"""HTTP pages of a service: Prometheus metrics at /metrics, and its own pages."""
 
 import errno
 import socket
@@ -19,8 +19,8 @@ from updraft.service.observers import Observers, is_own_address
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Limit for connections from this machine, where functions run, and separately for those from other machines, so that
-# neither side can use up the other's.
+# Most connections from this machine, where functions run. As many more may come from other machines, so that neither
+# side can keep the other out.
 _MOST_CONNECTIONS = 16
 # At the limit, a new connection replaces the oldest one if that is older than this.
 _OLD_SECONDS = 2.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jars of the connector: the one for each Spark, and its path in the distribution `updraft-spark`."""
+"""Jars of the connector: which one fits which Spark, and where the distribution `updraft-spark` keeps it."""
 
 import importlib.metadata
 import importlib.util

@@ -12,7 +12,8 @@ class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
 
     def _places(self) -> list[str]:
-        # The path of the default runtime directory may be too long. Hide our directory, log included, from functions.
+        # The default runtime directory may have too long a path for a socket. Hide our directory, log included, from
+        # functions.
         return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}"]
 
     def _environment(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 """Service that runs as a child of this process, on a Unix socket that other users cannot reach.
 
 The child's standard input is an unused pipe. It closes when this process ends, even if killed, and the service then
-shuts down in order (`--end-with-stdin`).
+shuts down gracefully (`--end-with-stdin`).
 """
 
 import atexit
@@ -112,7 +112,7 @@ class LocalService:
 
     @property
     def status_url(self) -> str:
-        """URL of the service's state: a page for people for a pool, JSON for a writer."""
+        """URL of the service's state: a page to open in a browser for a pool, JSON for a writer."""
         page = "status" if "metrics_token_file" in self._ready else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
@@ -143,7 +143,7 @@ class LocalService:
         return self._process is None or self._process.poll() is not None
 
     def log(self) -> str:
-        """Return the whole lines in the last 20,000 characters of the log; empty once the service was stopped."""
+        """Return the last 20,000 characters of the log, in whole lines; empty once the service was stopped."""
         with contextlib.suppress(FileNotFoundError):
             text = self.log_file.read_text(errors="replace")
             return text if len(text) <= _LOG_TAIL_CHARACTERS else text[-_LOG_TAIL_CHARACTERS:].partition("\n")[2]
@@ -223,7 +223,7 @@ def _directory(noun: str) -> Path:
 
 def _started(command: Sequence[str], log_file: Path | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log_file.open("wb") if log_file is not None else contextlib.nullcontext() as log:
-        # A new session, so that interrupting a notebook cell does not end the service.
+        # Start a new session, so that interrupting a notebook cell does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
             command,
             env=environment,
@@ -240,7 +240,7 @@ def _in_python(text: str) -> str:
 
 
 def _options(settings: Mapping[str, SettingValue]) -> list[str]:
-    """Return settings as options: True is `--name`, False is `--no-name`."""
+    """Return settings as options: True becomes `--name`, False becomes `--no-name`."""
     options = []
     for name, value in settings.items():
         option = name.replace("_", "-")

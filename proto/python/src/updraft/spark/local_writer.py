@@ -24,7 +24,7 @@ def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> Lo
     """Start a writer for this user's sessions on this machine.
 
     Args:
-        roots: Directories or URLs of buckets below which it may write; at least one.
+        roots: Directories, or URLs of buckets, that the writer may write below; at least one.
         settings: Other options of `updraft-writer serve`, with underscores: `quota_bytes=2**30`.
 
     Raises:

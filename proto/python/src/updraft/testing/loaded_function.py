@@ -38,7 +38,7 @@ class LoadedFunction:
     def call(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Array:
         """Return the results of a function that returns a value for each row, in the order of the rows.
 
-        A function with `batching` gets parts of each batch, of at most `Batching.rows`.
+        A function with `batching` gets each batch in parts of at most `Batching.rows` rows.
 
         Args:
             columns: One column for each argument; the last ones may be left out if they have defaults.
@@ -64,7 +64,7 @@ class LoadedFunction:
         return pa.Table.from_batches(list(_replies(results)), self._function.result_schema)
 
     def batches(self, columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0) -> pa.Table:
-        """Return the results of a function of any columns: a row for each row.
+        """Return the results of a function of any columns: one row for each row of the input.
 
         Args:
             columns: The caller's columns, by the names that the function sees.
