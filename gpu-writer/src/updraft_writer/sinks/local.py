@@ -66,7 +66,8 @@ class LocalStorage:
         self._identity = _identity(os.fstat(self._descriptor))
         if self._sync:
             os.fsync(self._descriptor)
-        # Linux frees the descriptor even if close fails, so forget it first. Network file systems report lost writes here.
+        # Forget the descriptor first: Linux frees it even if close fails, which is how network file systems report lost
+        # writes.
         descriptor, self._descriptor = self._descriptor, None
         os.close(descriptor)
 

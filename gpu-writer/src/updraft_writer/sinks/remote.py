@@ -128,9 +128,9 @@ class RemoteStorage:
         self._before = self._look(self._path)
         try:
             if self.file_system.type_name == "hdfs" and self._before is not None:
-                # A name node refuses to rename over an existing file. pyarrow would then delete that file and try again;
-                # if the second attempt failed, both files would be lost. So move the old file aside until the new one
-                # has the name, and move it back if the new one does not get the name.
+                # A name node refuses to rename over an existing file. pyarrow would then delete it and try again, and
+                # if that failed, both files would be lost. So move the old file aside until the new one has the
+                # name, and move it back if the new one does not get the name.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None
