@@ -380,6 +380,9 @@ class WriteExchange:
 
     @property
     def _waits_for_client(self) -> bool:
-        """Whether the writer waits for the client: no ask waits, and a synchronous file has stored all its batches."""
+        """Whether the writer waits for the client.
+
+        It does if no ask waits for the quota and, for a synchronous file, all batches are stored.
+        """
         stores = self.request.is_synchronous and self._stored_batches < self.file.progress.batches
         return not self._asks and not stores

@@ -21,8 +21,8 @@ _log = structlog.get_logger(__name__)
 class Place:
     """Permission of a tenant to have one file open.
 
-    `stripe_bytes` is the memory that the file's encoder may retain even when it is told to flush. `gives_way` is true
-    once the file has to end, which frees the place soon.
+    `stripe_bytes` is the memory that the file's encoder may retain; flushing the file does not release it. `gives_way`
+    is true once the file has to end, which frees the place soon.
     """
 
     tenant: str = ""

@@ -177,9 +177,10 @@ class Quota:
         return Reservation(self, tenant, 0, admitted=False)
 
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
-        """Raise QuotaError unless `wanted_bytes` are free for a tenant now; for memory that a file keeps until it ends.
+        """Raise QuotaError unless `wanted_bytes` are free for a tenant now.
 
-        Files cannot wait for such memory, because they could wait for each other for ever.
+        Use this for memory that a file keeps until it ends. Files cannot wait for such memory, because they could wait
+        for each other for ever.
         """
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
@@ -228,7 +229,7 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # If no batch is admitted, always admit one: open files hold the rest, and release it only when they end.
+        # While no batch holds bytes, always admit one: open files hold all other bytes until they end.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:

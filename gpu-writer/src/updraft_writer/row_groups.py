@@ -22,7 +22,7 @@ _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 # are booleans or have no bytes.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
-# Limit on the memory for encoding one row, in addition to its bytes. Rows are never cut, and this is not reserved.
+# Limit on the memory for encoding one row, in addition to its bytes. It is not reserved, and a row is never cut.
 _LARGEST_ROW_BYTES = 64 << 20
 
 # For values without bytes, a credit covers the quota divided by this number, within the bounds below. Several batches
@@ -40,7 +40,7 @@ def reserved_bytes(raw_bytes: int) -> int:
 
 
 def unbacked_allowance_bytes(quota_bytes: int) -> int:
-    """Return the bytes that a credit covers in addition if the schema of its batch has values without bytes."""
+    """Return the additional bytes that a credit covers if the schema of its batch has values without bytes."""
     return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on the encoder options of clients, for options that cost memory and values that make no sense."""
+"""Limits on the encoder options of clients: some options cost memory, and some values make no sense."""
 
 import math
 
@@ -21,7 +21,7 @@ _MAX_BLOOM_BYTES = 256 << 20
 # The footer repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
-# Minimum that ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
+# Minimum of ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
 _MIN_ROW_INDEX_STRIDE = 1000
 
 

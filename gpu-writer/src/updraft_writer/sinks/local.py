@@ -66,8 +66,8 @@ class LocalStorage:
         self._identity = _identity(os.fstat(self._descriptor))
         if self._sync:
             os.fsync(self._descriptor)
-        # Forget the descriptor first: Linux frees it even if close fails, which is how network file systems report lost
-        # writes.
+        # Forget the descriptor first, because Linux frees it even if close fails. Network file systems report lost
+        # writes when a file is closed.
         descriptor, self._descriptor = self._descriptor, None
         os.close(descriptor)
 

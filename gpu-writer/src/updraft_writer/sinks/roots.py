@@ -13,7 +13,7 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# By scheme: what an error adds about software that a storage needs besides pyarrow.
+# Text that errors add, by scheme: the software that a storage needs besides pyarrow.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
