@@ -13,10 +13,10 @@ _SMALLEST_QUOTA_BYTES = 64 * _MIB
 _RUNTIME_RESERVE_BYTES = 256 * _MIB
 # Least memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage.
 _SMALLEST_STREAM_BYTES = 20 * _MIB
-# A pod writes for some executors with a few tasks each, of which each has one file open at a time. More open files than
-# this cost the writer memory beside its quota; `--max-open-files` bounds them.
+# A pod writes for some executors with a few tasks each, and each task has one file open at a time. Every open file
+# beyond this number takes memory that is not part of the quota; `--max-open-files` limits them.
 EXPECTED_OPEN_FILES = 16
-# What the connector sends, and the Python client by default.
+# Size of the batches that the connector sends, and the Python client by default.
 EXPECTED_BATCH_BYTES = 4 * _MIB
 # A batch that is being received is in gRPC's, Python's and Arrow's buffers at once.
 _COPIES_OF_A_BATCH = 3
@@ -50,7 +50,7 @@ def default_quota(
     streams: int = EXPECTED_OPEN_FILES,
     batch_bytes: int = EXPECTED_BATCH_BYTES,
 ) -> DefaultQuota:
-    """Compute the quota: a share of the smallest of `limits`, less what the process and its streams need.
+    """Compute the quota: a share of what the process and its streams leave of the smallest of `limits`.
 
     `base_bytes` is the memory of the idle process, `streams` the number of files expected to be open at once, and
     `batch_bytes` the typical size of their batches.

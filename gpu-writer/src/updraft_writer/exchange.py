@@ -38,28 +38,28 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
-# Largest batch that is decoded on the event loop, where a thread would take longer than the decoding. Copying and
-# checking a larger batch would make all other exchanges wait. The header has some 50 bytes for each column.
+# Largest batch that is decoded on the event loop, because handing it to a thread would take longer than decoding it.
+# Copying and checking a larger batch would make all other exchanges wait. A header has about 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
-# Every batch asks for the quota, but most do not wait. Only real waits get a span.
+# Shorter waits for the quota get no span: every batch asks for the quota, but most hardly wait.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# Longest time between credit for a batch and the batch, even if the client sends keepalives: others wait for the memory
-# that was reserved for it. A client asks for credit when it has a batch at hand, which takes no minute to send.
+# Longest time from credit for a batch until the batch arrives. Keepalives do not extend it, because others wait for the
+# memory that is reserved for the batch. A client asks for credit once it has a batch, and can send it within a minute.
 STALL_TIMEOUT_SECONDS = 60.0
-# Bytes of a batch in parts that have to arrive within that time. A batch that arrives byte by byte would
-# hold its quota for ever.
+# Fewest bytes of a batch in parts that have to arrive within that time. Otherwise a batch that arrives byte by byte
+# would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
-# Time after which unused credit is taken back if another tenant waits for its quota. Clients ask for credit once they
-# have the batch, so this is time to send a message, not time to compute one.
+# Time after which unused credit is taken back if another tenant waits for the quota. Clients ask for credit once they
+# have the batch, so they need this time only to send it, not to compute it.
 _UNUSED_CREDIT_SECONDS = 10.0
-# Longest idle time of a file whose place another tenant waits for. Spark tasks compute for minutes between batches.
+# Longest idle time of a file if another tenant waits for its place; long, as Spark tasks compute for minutes at a time.
 _IDLE_FILE_SECONDS = 300.0
 # Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
 
 class GivenUpError(Exception):
-    """Raised when the client gives the file up, which is not a failure."""
+    """Raised when the client gives up the file, which is not a failure."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -117,8 +117,8 @@ class WriteExchange:
     def _let_go_of_batch(self, receiving: asyncio.Task[None]) -> None:
         """Free a batch that the file has not taken.
 
-        This exchange and the frames of its error live until the client has the outcome. By then, others hold the
-        batch's quota.
+        This exchange and the frames of its error stay in memory until the client has the outcome. The batch must not,
+        because by then its quota belongs to others.
         """
         self._parts = None
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -204,10 +204,10 @@ class WriteExchange:
                 raise ProtocolError(
                     f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
                 )
-            # The batch needs no other limit: its credit covers it, and no credit covers more than the writer takes.
+            # The batch needs no other limit: its credit covers it, and no credit covers more than the writer accepts.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
-        # A large part goes to a thread: the first copy into new memory takes some milliseconds for each 16 MiB.
+        # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.
         await on_thread(take) if len(fields.data_body) > _MOST_BODY_BYTES_ON_LOOP else take()
 
     async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
@@ -216,7 +216,7 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        # It stays in the queue until the file has the batch: before that, a synchronous file gives no other credit.
+        # Keep the credit queued until the file has the batch: a synchronous file gets no other credit before that.
         reservation = self._credit[0]
         self._batch_is_here = True
         try:
@@ -285,7 +285,7 @@ class WriteExchange:
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
-            # Batches with credit that have not arrived count as in flight too, and may be stored at any later time.
+            # Batches with credit that have not arrived are in flight too, but unknown to the file: wait for them here.
             while self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
@@ -294,7 +294,7 @@ class WriteExchange:
 
     @property
     def _allowance_bytes(self) -> int:
-        """Bytes that a credit covers for values without bytes, so that a batch that arrives never waits for more."""
+        """Bytes of each credit for values without bytes, so that a batch that has arrived never waits for more."""
         if not self.request.decoder.has_unbacked:
             return 0
         return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
@@ -326,7 +326,7 @@ class WriteExchange:
                 )
 
     async def _watch_unused_credit(self) -> None:
-        """End an exchange whose credit is not used while another tenant that has less than its share waits for room."""
+        """End an exchange that does not use its credit while a tenant with less than its share waits for room."""
         look_seconds = seconds_between_looks(_UNUSED_CREDIT_SECONDS)
         silence = Silence(_UNUSED_CREDIT_SECONDS, look_seconds)
         while True:
@@ -344,7 +344,7 @@ class WriteExchange:
                 )
 
     async def _watch_idle_file(self) -> None:
-        """End an exchange whose client has long sent only keepalives, once another tenant needs its place."""
+        """End an exchange whose client has not sent a batch for a long time, if another tenant needs its place."""
         look_seconds = seconds_between_looks(_IDLE_FILE_SECONDS)
         silence = Silence(_IDLE_FILE_SECONDS, look_seconds)
         while True:
@@ -380,6 +380,9 @@ class WriteExchange:
 
     @property
     def _waits_for_client(self) -> bool:
-        """Whether the writer waits for the client: no ask waits for quota, and all synchronous batches are stored."""
+        """Whether the writer waits for the client.
+
+        It does if no ask waits for the quota and, for a synchronous file, all batches are stored.
+        """
         stores = self.request.is_synchronous and self._stored_batches < self.file.progress.batches
         return not self._asks and not stores

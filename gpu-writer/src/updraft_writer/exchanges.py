@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges of a writer: it opens and runs each (`exchange`), answers with a receipt or an error, and cleans up."""
+"""Server of a writer's exchanges: opens each, runs it (`exchange`), sends its receipt or error, and cleans up."""
 
 import asyncio
 import time
@@ -60,7 +60,7 @@ class _Record:
 
 @dataclass(eq=False, slots=True)
 class Exchanges:
-    """Server of exchanges, each in the task of its call."""
+    """Server of exchanges. Each exchange runs in the task of its call."""
 
     quota: Quota
     files: OpenFiles
@@ -92,7 +92,7 @@ class Exchanges:
             async with within_deadline(call, "file"):
                 with self.chart_values.in_errors():
                     receipt = await self._write(call, replies, record)
-            # Settled before it is sent: a client that leaves as soon as it has the receipt has not given the file up.
+            # Settle the outcome first: a client that leaves once it has the receipt has not given the file up.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
             call.record.settle("ok")
@@ -105,7 +105,7 @@ class Exchanges:
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.first_line()
             _raise_if_cancelled()
-            # Recorded before the client has the error: once it does, it may cancel the call.
+            # Record the error before sending it, because a client that has the error may cancel the call.
             span.fail(error)
             call.record.fail(error)
             await replies.error(error)
@@ -156,12 +156,12 @@ class Exchanges:
         call.identity.require(*_WRITE)
         command = parse_command(first)
         header = await schema_header(early, first, limits)
-        # On a thread: a schema of many columns takes a third of a second.
+        # Use a thread, because a schema of many columns takes a third of a second.
         share, roots = share_of(call, tenant_of(call, command.task)), call.identity.roots
         return await asyncio.to_thread(with_schema, command, header, share=share, roots=roots)
 
     async def _let_go(self, record: _Record) -> None:
-        """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.
+        """Wait until nothing is left of a file, because the client may remove its directory once the call has ended.
 
         Stop waiting if the storage does not answer.
         """
@@ -174,7 +174,7 @@ class Exchanges:
             record.closing.result()
 
     def _close_later(self, file: OpenFile, place: ExitStack, record: _Record) -> None:
-        """Close a file in a task of its own: the call may be cancelled before the file has released everything."""
+        """Close a file in a separate task: the call may be cancelled before the file has released everything."""
         task = record.closing = asyncio.create_task(self._close(file, place))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -26,8 +26,8 @@ from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
-# Storage operations wait for the storage and use no CPU. As many as this keep a fast object store busy. A thread that
-# hangs is lost until its storage answers, so that there have to be far more than there are open files usually.
+# Storage operations use no CPU while they wait for the storage. This many keep a fast object store busy. A thread that
+# hangs is lost until its storage answers, so there have to be far more threads than files that are usually open.
 STORE_THREADS = 64
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20
@@ -54,14 +54,14 @@ class FileFactory:
         """Make the file for a request; raises UpdraftError for a file that this writer cannot write."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
-        # Granted before the first await, so that files that open at the same time see each other's grants.
+        # Grant the stripe before the first await, so that files that open at the same time see each other's grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(request, replies)
         gpu = self._gpu
         with ExitStack() as unless_made:
             retained = self._room_for_filters(request)
             unless_made.callback(retained.release)
-            # On a thread: it writes an empty file, to find out what the format accepts.
+            # Use a thread, because an encoder writes an empty file to find out what the format accepts.
             encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
             unless_made.pop_all()
         shape = Shape(
@@ -93,12 +93,12 @@ class FileFactory:
             await self._found(command.path, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
-        """Reserve memory for the bloom filters that a file begins with; return the reservation for what it retains.
+        """Return the reservation for what a file retains, which already covers the bloom filters that it begins with.
 
         Raises QuotaError and WriteOptionError.
         """
         filter_bytes = filters_from_start_bytes(request.command)
-        # Smaller filters do not matter beside the library's own buffers.
+        # Smaller filters are negligible compared with the library's own buffers.
         if filter_bytes > _UNASKED_FILTER_BYTES:
             self._quota.check_room(request.share, filter_bytes, "bloom filters")
         retained = self._quota.charge(request.share)
@@ -118,10 +118,10 @@ class FileFactory:
         )
 
     async def _found(self, path: str, roots: Sequence[str]) -> Storage:
-        """Find the storage for a path; raises UpdraftError, also if a storage does not answer.
+        """Find the storage for a path; raises UpdraftError, also if the storage does not answer in time.
 
-        Resolving links and storages may hang, so it runs on the storage threads: the loop's own threads serve every
-        file.
+        Resolving links and reaching a storage may hang, so this uses the storage threads. The event loop's own threads
+        serve every file and must stay free.
         """
         silence_seconds = self._settings.storage_silence_seconds
         find = partial(self.storage, path, roots) if roots else partial(self.storage, path)

@@ -30,9 +30,8 @@ class FileEvent(enum.Enum):
     ABORT = "abort"
 
 
-# FAIL, INTERRUPT and ABORT can come at any time. In a state without a transition for them they come too late: a
-# published file stays published, only the storage decides about a file that it publishes, and an ended file stays
-# ended.
+# FAIL, INTERRUPT and ABORT can come at any time. A state without a transition for them ignores them: a published file
+# stays published, an ended file stays ended, and while a file is being published only the storage's result counts.
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
@@ -49,14 +48,14 @@ _STEPS = (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED)
 
 
 class FileLife:
-    """State of one file; only an event changes it."""
+    """State of one file, which only events change."""
 
     def __init__(self) -> None:
         self.state = FileState.OPEN
         self.error: UpdraftError | None = None
 
     def handle(self, event: FileEvent) -> None:
-        """Move to the next state; raises the file's error, or InternalError, if this state does not allow the step."""
+        """Move to the next state. If the state does not allow the step, raises the file's error or InternalError."""
         state = _TRANSITIONS.get((self.state, event))
         if state is None and event in _STEPS:
             self.check()
@@ -64,7 +63,7 @@ class FileLife:
         self.state = state or self.state
 
     def fail(self, error: UpdraftError) -> None:
-        """Fail the file with an error, unless it has already ended. The first error stays."""
+        """Fail the file with an error, unless it is published. Only the first error is kept."""
         self.handle(FileEvent.FAIL)
         if self.state is not FileState.PUBLISHED:
             self.error = self.error or error

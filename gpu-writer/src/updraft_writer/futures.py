@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 async def on_thread(step: Callable[[], Result]) -> Result:
-    """Run a step on a thread and return its result. When cancelled, wait for it: a thread cannot be interrupted."""
+    """Run a step on a thread and return its result. If cancelled, wait for the step: a thread cannot be stopped."""
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         return await asyncio.shield(running)

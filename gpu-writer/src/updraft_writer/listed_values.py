@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of the booleans in lists, which cost a bit each in a batch and bytes each while they are encoded.
+"""Positions of the booleans in lists. Each takes only a bit in a batch, but several bytes while it is encoded.
 
 A row may have any number of them, so their cost decides where row groups are cut.
 """
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BYTES_PER_BOOLEAN = 6
-"""Cost of a boolean below a list, as `updraft.arrow_cost` counts it."""
+"""Cost of a boolean in a list while it is encoded; `updraft.arrow_cost` uses the same number."""
 
 
 class ListedBooleans:
@@ -23,14 +23,14 @@ class ListedBooleans:
         self._rows: int = batch.num_rows
 
     def rows_within(self, start: int, limit_bytes: int) -> int:
-        """Count the rows from `start` on cost at most `limit_bytes` in each column; at least one, if any is left."""
+        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least one if any is left."""
         stop: int = self._rows
         for ends in self._ends:
             stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
         return max(stop - start, min(1, self._rows - start))
 
     def cost_bytes(self, start: int, rows: int) -> int:
-        """Return the cost of these rows in the costliest column."""
+        """Return what `rows` rows from `start` cost in the most expensive column."""
         counts = (int(ends[start + rows].as_py() - ends[start].as_py()) for ends in self._ends)
         return _BYTES_PER_BOOLEAN * max(counts, default=0)
 
@@ -41,7 +41,7 @@ def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
 
 
 def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
-    """Yield, for each leaf of booleans below lists, the number of its values before each of these rows."""
+    """Yield an array for each leaf of booleans in lists: how many of its values come before each of these rows."""
     match array:
         case pa.ExtensionArray():
             yield from _ends(array.storage, rows, is_listed=is_listed)

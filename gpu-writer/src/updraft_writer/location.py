@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of places where files are written: paths and URIs, from clients and in the roots of the writer.
+"""Locations of files: the paths and URIs that clients send, and the writer's roots.
 
 A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not. The code
-that reaches the storage is in `sinks`, so that the supervisor can check names without loading it.
+that reaches the storage is in `sinks`, so that the supervisor can check roots without loading that code.
 """
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# More than any storage accepts. Resolving a path looks up each of its names, and each lookup repeats all names before.
+# More than any storage accepts. Long paths are slow to resolve: each name is looked up with all names before it.
 _MAX_CHARACTERS = 8192
 
 
@@ -74,7 +74,7 @@ class Root(NamedTuple):
 
 
 def resolved(location: Location) -> Location:
-    """Resolve the symbolic links of a local location, because checks concern the place where a file really goes.
+    """Resolve the symbolic links of a local location, because checks apply to the place where a file really goes.
 
     Raises ValueError for a loop of links.
     """

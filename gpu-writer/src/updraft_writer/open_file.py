@@ -2,8 +2,9 @@
 """Open file, which joins batches into row groups, encodes them, and passes the pieces to the sink, in order.
 
 Each row group has its own asyncio task, which holds the row group's reservation and releases it however the task ends.
-Two first-come-first-served locks keep the row groups of a file in order, so that one is encoded while the one before it
-is stored. Nothing here waits for the quota, so held bytes are always released in the end.
+Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order and let
+one be encoded while the one before it is stored. Nothing in this module waits for the quota, so held bytes are always
+released in the end.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rule for cutting row groups. The target is computed each time, because it depends on the number of open files."""
+    """Rule for cutting row groups. The target is computed for each batch: it depends on the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -74,7 +75,7 @@ class OpenFile:
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     stuck: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    """Set when a storage operation does not return, so that closing the file may take any time."""
+    """Set when a storage operation does not return. Closing the file may then take arbitrarily long."""
 
     def __post_init__(self) -> None:
         self._life = FileLife()
@@ -115,10 +116,10 @@ class OpenFile:
     def add(
         self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, claims: Claims = NO_CLAIMS
     ) -> None:
-        """Take over a batch and its reservation, which this file releases from now on, whatever happens.
+        """Take over a batch and its reservation. The file releases the reservation, even if this method raises.
 
-        The reservation must be `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`: it includes room for the
-        encoding, which is not reserved later.
+        The reservation must hold `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`. It has to include room for
+        the encoded bytes, because encoding the batch reserves nothing more.
         """
         try:
             self._life.check_open()
@@ -159,12 +160,12 @@ class OpenFile:
     async def finish(self) -> Footer:
         """Encode and store the remaining rows and publish the file; raises the file's error.
 
-        If the caller is cancelled, the file is given up. Once publication has begun it is too late for that: the caller
-        then gets the file's outcome instead of CancelledError.
+        If the caller is cancelled, the file is given up, unless publication has begun. In that case the caller gets the
+        file's outcome instead of CancelledError.
         """
         self._life.handle(FileEvent.FINISH)
         self._send(self._builder.seal())
-        # In its own task, because its steps on threads go on when the caller is cancelled.
+        # Complete it in a separate task, because steps on threads continue even if the caller is cancelled.
         completion = self._completion = asyncio.create_task(self._complete())
         try:
             return await self._unless_failed(completion)
@@ -205,7 +206,7 @@ class OpenFile:
                 await self._unless_failed(step)
 
     async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
-        """Wait for a step until the file fails: the step may be the one that hangs."""
+        """Wait for a step. If the file fails first, raise its error without waiting: the step itself may hang."""
         failing = asyncio.create_task(self.failed.wait())
         awaited: set[asyncio.Future[Any]] = {step, failing}
         try:
@@ -245,9 +246,9 @@ class OpenFile:
         self._life.check()
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # The file may have ended while it waited; its turn then came without memory on the GPU.
+            # If the file has ended while it waited, it was given its turn without memory on the GPU.
             self._life.check()
-            # Only the encoder may keep the table: its memory must be free when the reservation is released.
+            # Keep no reference to the table here: its memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
@@ -255,7 +256,7 @@ class OpenFile:
 
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
-        """Hold a turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
+        """Hold a turn on the GPU if the row group is encoded there. Callers get the turn before they take a thread."""
         if self.device is None or not self.encoder.on_gpu:
             yield
             return
@@ -269,9 +270,10 @@ class OpenFile:
             self.device.close()
 
     def _make_room_for_filters(self, group: RowGroup) -> None:
-        """Account for the bloom filters of a row group before they exist; raises QuotaError.
+        """Reserve memory for the bloom filters of a row group before they are created; raises QuotaError.
 
-        Most rows shrink when they are encoded, so half of the bytes reserved for the encoding may hold small filters.
+        Most rows shrink when they are encoded, so half of the bytes reserved for the encoding can be used for filters.
+        Only what the filters need beyond that is reserved here.
         """
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes
@@ -280,9 +282,10 @@ class OpenFile:
             self.retained.resize(self.retained.held_bytes + more_bytes)
 
     def _charge_retained(self, held: Reservation) -> None:
-        """Move bytes that the encoder retains out of the reservation of the row group that it has just encoded.
+        """Move the bytes that the encoder now retains from the row group's reservation to the file's own.
 
-        Bytes that the encoder no longer retains are now in the pieces, which the row group's reservation covers.
+        Bytes that the encoder no longer retains move the other way: they are now in the pieces, which the row group's
+        reservation covers.
         """
         retained_bytes = self.encoder.retained_bytes
         held.hand_over(self.retained, retained_bytes - self.retained.held_bytes)

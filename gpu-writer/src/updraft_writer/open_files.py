@@ -21,8 +21,8 @@ _log = structlog.get_logger(__name__)
 class Place:
     """Permission of a tenant to have one file open.
 
-    `stripe_bytes` is the memory that its encoder may retain and that no flush releases. A place that gives way becomes
-    free soon.
+    `stripe_bytes` is the memory that the file's encoder may retain; flushing the file does not release it. `gives_way`
+    is true once the file has to end, which frees the place soon.
     """
 
     tenant: str = ""
@@ -33,7 +33,7 @@ class Place:
 class OpenFiles:
     """Open files of one writer.
 
-    `leave_device` takes the GPU from files that hold a place on it without using it, when others need memory.
+    When the quota runs short, `leave_device` takes GPU memory back from files that hold it without encoding.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class OpenFiles:
     def must_give_way(self, place: Place) -> bool:
         """Return whether the idle file of this place has to end. If so, its place counts as free from now on.
 
-        A file has to end if its tenant has more than its share of the files and tenants below their share were refused,
-        until there is a place for each of them.
+        A file has to end if its tenant has more than its share of the files while tenants below their share were
+        refused. No more files have to end than those tenants need to get a place each.
         """
         tenant = place.tenant
         leaving = sum(other.gives_way for other in self._places if other.tenant == tenant)
@@ -135,7 +135,7 @@ class OpenFiles:
         await self._empty.wait()
 
     def check_open(self) -> None:
-        """Raise PoolUnavailableError if the writer drains. A full writer raises nothing here."""
+        """Raise PoolUnavailableError if the writer drains. This does not check whether the writer is full."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -152,7 +152,7 @@ class OpenFiles:
         self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
 
     def fail_all(self, error: UpdraftError) -> None:
-        """End every file that is not being published with an error."""
+        """End every file with an error, except files that are being published."""
         for file in self._files:
             file.interrupt(error)
 
@@ -171,7 +171,7 @@ class OpenFiles:
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            # Log it only when twice as many files are open as the last time.
+            # Log this again only when twice as many files are open as the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
                 "row groups are smaller than asked for: the quota is less than four times open files times a row group",

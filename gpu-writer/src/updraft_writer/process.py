@@ -12,8 +12,8 @@ from updraft.service.privileges import keep_few_capabilities
 
 
 def use_little_memory() -> None:
-    """Return freed memory to the system at once. Call it before pyarrow is imported and before any thread starts."""
-    # Arrow's other allocators keep freed pages per thread; Arrow chooses one when its library is loaded.
+    """Make freed memory return to the system at once. Call this before pyarrow is imported or any thread starts."""
+    # Arrow's other allocators keep freed pages for each thread. Arrow chooses its allocator when it is loaded.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
 

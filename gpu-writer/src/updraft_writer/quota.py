@@ -3,8 +3,8 @@
 
 This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
 waiting, so held bytes are always released in the end. Tenants that hold less than their share come first; apart from
-that, waiters are served in the order of their arrival. Others may overtake a waiter that does not fit, but only for a
-bounded time; after that, all wait for it, except tenants that take no more than their own part of the reserve
+that, waiters are served in the order of their arrival. If a waiter does not fit, others may overtake it, but only for a
+bounded time. After that, all others wait for it, except tenants that take no more than their own part of the reserve
 (`updraft.service.tenants.Reserve`). A client that does not use its credit has to give it back while a tenant below its
 share waits (`Quota.is_owed_to_others`).
 """
@@ -19,13 +19,13 @@ from typing import Self
 from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
 
-# Smaller batches may overtake one that does not fit for this long: the time in which a file usually stores a row group
-# and gives its bytes back. Without it, a large batch would keep free room from everybody.
+# If a batch does not fit, smaller batches may overtake it for this long. In this time, a file usually stores a row
+# group and releases its bytes. If no batch could be overtaken, a large batch would keep everybody from using free room.
 BYPASS_SECONDS = 5.0
-# Longest wait of a batch. A storage that has freed nothing for a minute is in trouble, and the file may do better at
-# another writer; the task's own timeouts are longer.
+# Longest wait of a batch. If no room has become free for a minute, the storage is in trouble, and another writer may
+# store the file sooner. The task's own timeouts are longer.
 ADMISSION_TIMEOUT_SECONDS = 60.0
-# Retry hint for refused clients: about the time in which a file of some MiB is stored.
+# Retry hint for refused clients: about the time that it takes to store a file of a few MiB.
 RETRY_AFTER_MILLISECONDS = 1000
 
 
@@ -120,9 +120,10 @@ class _Waiter:
 class Quota:
     """Ceiling in bytes on everything that a writer holds for its files.
 
-    The quota calls `on_shortage(missing_bytes)` when a caller waits and the held bytes have changed. It should make
-    holders release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` is for
-    a tenant that waits because of its own cap: it should make that tenant's holders release bytes.
+    The quota calls `on_shortage(missing_bytes)` when a caller waits and the held bytes have changed. This callback
+    should make holders release bytes that would otherwise stay, such as partial row groups. The quota calls
+    `on_cap(tenant, missing_bytes)` when a tenant waits because of its own cap. This callback should make that tenant's
+    holders release bytes.
     """
 
     def __init__(
@@ -176,9 +177,10 @@ class Quota:
         return Reservation(self, tenant, 0, admitted=False)
 
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
-        """Raise QuotaError unless `wanted_bytes` are free for a tenant now, for memory that a file keeps until it ends.
+        """Raise QuotaError unless `wanted_bytes` are free for a tenant now.
 
-        Files cannot wait for such memory: they could wait for each other for ever.
+        Use this for memory that a file keeps until it ends. Files cannot wait for such memory, because they could wait
+        for each other for ever.
         """
         if wanted_bytes > 0 and self._missing_bytes(tenant, wanted_bytes) > 0:
             raise QuotaError(
@@ -189,17 +191,17 @@ class Quota:
             )
 
     def tell_shortage(self) -> None:
-        """Report a shortage if a caller waits. Call it after taking bytes that stay held without a shortage."""
+        """Report a shortage if a caller waits. Call this after taking bytes that only a shortage releases."""
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
             self.on_shortage(self._missing_bytes(queue[0].tenant, wanted_bytes))
-        # One waiting batch of each tenant at its cap is enough.
+        # Report one waiting batch for each tenant that is at its cap, which is enough.
         for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
             cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
             self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
 
     def is_owed_to_others(self, tenant: str) -> bool:
-        """Return whether a tenant has its share while another waits for its first batch or within its own share."""
+        """Return whether a tenant has its share while another waits for a first batch, or for room within its share."""
         share_bytes = self._share_bytes()
         return self._reserve.used[tenant] >= share_bytes and any(
             waiter.tenant != tenant and self._is_owed(waiter, share_bytes) for waiter in self._waiters
@@ -227,7 +229,7 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # Open files release what they retain only when they end. If nothing else is held, one batch is always admitted.
+        # While no batch holds bytes, always admit one: open files hold all other bytes until they end.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:

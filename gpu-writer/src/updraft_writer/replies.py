@@ -34,7 +34,7 @@ class Replies:
 
     async def keep_alive(self) -> None:
         """Send keepalives while there is nothing else to send, until cancelled."""
-        # Other tasks notice if the client is gone or does not read.
+        # Ignore errors: other tasks notice if the client is gone or does not read.
         with suppress(Exception):
             while True:
                 before = self._messages
@@ -69,7 +69,7 @@ class Replies:
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:
-            # gRPC cannot take back a message that it has begun to send, even if the sender was cancelled.
+            # Wait for the last message even if its sender was cancelled: gRPC cannot stop a send that has begun.
             if self._sending is not None and not self._sending.done():
                 await asyncio.wait({self._sending})
             self._messages += 1
@@ -80,7 +80,7 @@ class Replies:
 
 
 class ReturnedSink:
-    """Sink of `return` delivery: sends encoded bytes to the client. They stay reserved until sent."""
+    """Sink of `return` delivery, which sends the encoded bytes to the client. They stay reserved until sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies

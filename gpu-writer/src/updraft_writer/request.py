@@ -17,15 +17,15 @@ from updraft_writer.shared_values import has_views, refuse_shared_types
 SERVICE = "writer"
 
 _MAX_BATCH_ROWS = 1 << 26
-# Longer paths are shortened in the log. A path ends with the file's name, so paths of real tables are logged whole.
+# Longer paths are shortened in the log. They end with the file's name, so this leaves paths of real tables whole.
 _MAX_PATH_CHARACTERS = 2048
 
-# The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the schema of
-# as many columns as a writer takes. It is the limit of an action's body, because a client sends the same command to the
+# The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the widest
+# schema that a writer accepts. It equals the limit of an action's body, because a client sends the same command to the
 # action `updraft.check_write` before it opens files.
 _MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
-# Each key and filter takes many times its bytes as long as the file is open. Spark writes three keys, and a column has
-# one filter.
+# While a file is open, each key and each filter takes many times its own size in memory. Spark writes three keys, and a
+# column has one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768
 
@@ -49,7 +49,7 @@ class WriteRequest:
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """Limit on the bytes of this file that are held when a batch gets credit; None leaves it to the quota."""
+        """Limit on the bytes that this file may hold when a batch gets credit; None if only the quota limits them."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None
@@ -97,7 +97,7 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
 
 
 def with_schema(command: WriteCommand, header: memoryview, *, share: str, roots: Sequence[str] = ()) -> WriteRequest:
-    """Complete a request with Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
+    """Complete a request with the schema's Arrow header; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS, text=Text.BYTES)
     refuse_shared_types(decoder.schema)

@@ -12,35 +12,35 @@ from updraft_writer.listed_values import ListedBooleans
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
-# Limit on the row groups that are cut at a client's number of rows. The footer describes each column of each row group
-# and stays in memory until the file ends; Parquet counts row groups in 16 bits. Row groups that are cut at their size
-# need no limit, because each of them needs so many bytes to arrive.
+# Limit on the number of row groups that are cut at a client's row limit. The footer describes each column of each row
+# group and stays in memory until the file ends, and Parquet counts row groups in 16 bits. Row groups that are cut at
+# their size need no such limit, because many bytes have to arrive for each of them.
 _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
-# Bytes that the encoder may need for each byte of the target size: it converts the column with the most values as a
-# whole. Small integers need about this many for each of their bytes, so row groups are cut early only if nearly all
-# values are booleans or have no bytes.
+# Memory that the encoder may need for each byte of the target size, because it converts a whole column at once. Small
+# integers need about this much for each of their bytes. Row groups are therefore cut early only if nearly all values
+# are booleans or have no bytes.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
-# Limit on the cost of encoding one row beyond its bytes: a row is never cut, and this cost is not reserved.
+# Limit on the memory for encoding one row, in addition to its bytes. It is not reserved, and a row is never cut.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# For values without bytes, a credit covers one of this many parts of the quota, within the bounds below, so that
-# several batches have room.
+# For values without bytes, a credit covers the quota divided by this number, within the bounds below. Several batches
+# then have room.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
-# Raw and encoded bytes of a row group exist side by side until the raw ones are freed, so both are reserved.
+# Raw and encoded bytes of a row group exist at the same time until the raw ones are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
 
 
 def reserved_bytes(raw_bytes: int) -> int:
-    """Return the bytes to reserve for a batch: its own, and as many for its encoding."""
+    """Return the bytes to reserve for a batch: its own bytes, and the same number for its encoding."""
     return _BYTES_PER_RAW_BYTE * raw_bytes
 
 
 def unbacked_allowance_bytes(quota_bytes: int) -> int:
-    """Return the additional bytes to reserve for a batch whose schema has values without bytes, before it arrives."""
+    """Return the additional bytes that a credit covers if the schema of its batch has values without bytes."""
     return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
 
 
@@ -62,7 +62,7 @@ class RowGroup:
         self.raw_bytes += raw_bytes
 
     def take_table(self, schema: pa.Schema) -> pa.Table:
-        """Return the batches as a table, without a copy, and drop the row group's references, so they can be freed."""
+        """Return the batches as a table, without a copy. Drops the row group's references, so they can be freed."""
         batches, self.batches = self.batches, []
         return pa.Table.from_batches(batches, schema)
 
@@ -91,7 +91,7 @@ class RowGroupBuilder:
     ) -> list[RowGroup]:
         """Take over a batch and its reservation; return the row groups that are now full.
 
-        `encoding_bytes` is the memory that the encoder needs for a moment beyond the batch's bytes (`arrow_cost`).
+        `encoding_bytes` is the memory that encoding briefly needs in addition to the batch's bytes (`arrow_cost`).
         Raises LimitError, before it takes anything over, if the file would get too many row groups or a row would cost
         too much to encode.
         """
@@ -134,7 +134,7 @@ class RowGroupBuilder:
 
     @staticmethod
     def _check_rows(listed: ListedBooleans, rows: int) -> None:
-        """Raise LimitError if a row would cost too much to encode: a row cannot be cut."""
+        """Raise LimitError if a row would cost too much to encode, because a row cannot be cut."""
         row = 0
         while row < rows:
             within = listed.rows_within(row, _LARGEST_ROW_BYTES)
@@ -170,8 +170,9 @@ def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, 
     """Return the raw bytes of a file's stripes: `wanted_bytes`, or less if there is not enough room.
 
     An encoder keeps a stripe until it is full, even if others need the memory, and the stripe size is fixed when a file
-    opens. Together with the stripes `granted` to the other open files, all stripes stay within half of the quota. Half
-    of that is divided equally among `max_files` files. From the rest, each new file gets half of what is left.
+    opens. All stripes, including those `granted` to the other open files, stay within half of the quota. A quarter of
+    the quota is kept in equal parts, one for each of `max_files` files. A new file gets its part, or, if that is more,
+    half of what is neither granted nor kept for others.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)
@@ -191,7 +192,7 @@ Owner = TypeVar("Owner", bound=Partial)
 
 
 def to_flush(owners: Iterable[Owner], *, missing_bytes: int) -> list[Owner]:
-    """Return the owners whose partial row groups to flush, the largest first, to free `missing_bytes`."""
+    """Return the owners whose partial row groups must be flushed to free `missing_bytes`, the largest first."""
     chosen: list[Owner] = []
     for owner in sorted(owners, key=lambda owner: owner.partial_bytes, reverse=True):
         if missing_bytes <= 0 or not owner.partial_bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusal of columns whose rows share values: a file has a copy for each row, which a batch's size does not show."""
+"""Refusal of columns whose rows share values: a file has a copy for each row, so it may far exceed its batch."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ _NUMBERS_PER_VIEW = 4
 
 
 def refuse_shared_types(schema: pa.Schema) -> None:
-    """Raise WriteOptionError for list views and dense unions: only their data shows what they share."""
+    """Raise WriteOptionError for list views and dense unions: only their data shows whether they share values."""
     for field in schema:
         if _has(field.type, lambda found: pa.types.is_list_view(found) or pa.types.is_large_list_view(found)):
             raise WriteOptionError(f"column {field.name!r} has list views, which share values: send lists instead")
@@ -30,8 +30,8 @@ def has_views(schema: pa.Schema) -> bool:
 def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
     """Raise LimitError if the views of a batch stand for more bytes than it carries; raises nothing else.
 
-    The batch needs only its buffers and need not be validated: validating views that share a long string takes as long
-    as copying the string for each of them.
+    The batch need not be validated before this check. Validating views that share a long string takes as long as
+    copying the string for each of them.
     """
     claimed_bytes = sum(_viewed_bytes(array) for column in batch.columns for array in _views(column))
     if claimed_bytes > body_bytes:
@@ -42,7 +42,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
 
 
 def _views(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the arrays of views in a column as a whole, because offsets are not trusted."""
+    """Yield the arrays of views in a column, each as a whole: the offsets of lists around them are not trusted."""
     match array:
         case pa.ExtensionArray():
             yield from _views(array.storage)
@@ -61,7 +61,7 @@ def _views(array: pa.Array) -> Iterator[pa.Array]:
 def _viewed_bytes(views: pa.Array) -> int:
     if not len(views):
         return 0
-    # Unsigned, because a negative length must not cancel out others.
+    # Read lengths as unsigned numbers, because a negative length would cancel out others.
     numbers = memoryview(views.buffers()[1]).cast("B").cast("I")
     first = _NUMBERS_PER_VIEW * views.offset
     return sum(numbers[first : first + _NUMBERS_PER_VIEW * len(views) : _NUMBERS_PER_VIEW])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of `updraft-writer serve`, which starts the writer, restarts it when it dies or hangs, and ends it.
 
-It imports neither gRPC nor pyarrow and does not use the network, so that only a signal can make it fail. When it dies,
-the writer ends with it. When the writer dies, clients write their unfinished files again, to its successor.
+This process imports neither gRPC nor pyarrow and does not use the network, so that only a signal can make it fail. When
+it dies, the writer ends with it. When the writer dies, clients write their unfinished files again, to the new writer.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Supervisor:
         self._settings = settings
         self._crashes = Crashes()
         self._drain_deadline_seconds = math.inf
-        """Finite once the writer drains."""
+        """Infinite until the writer drains."""
         self._started_seconds = 0.0
         self._child: Child
 
@@ -53,7 +53,7 @@ class Supervisor:
             self._child.end()
 
     def _step(self) -> int | None:
-        # Python's sigtimedwait would return garbage if this process is stopped (SIGSTOP) for longer than the wait.
+        # Wait without a timeout: Python's sigtimedwait returns garbage if SIGSTOP stops this process past the timeout.
         match signal.sigwait(_SIGNALS):
             case signal.SIGALRM:
                 return self._look()
@@ -98,7 +98,7 @@ class Supervisor:
             return None
         code = os.waitstatus_to_exitcode(wait_status)
         self._child.reaped(code)
-        # -SIGTERM in a drain: the writer had not installed its handler yet, so it had no clients.
+        # A draining writer that SIGTERM killed had not installed its handler yet, so it had no clients.
         if code == 0 or (self._is_draining and code == -signal.SIGTERM):
             return 0
         if self._is_draining:

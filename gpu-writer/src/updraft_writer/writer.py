@@ -41,7 +41,7 @@ from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings, value_of
 
-# Time that a file ended by a drain has to remove its hidden file.
+# Time for removing the hidden files of files that a drain has ended.
 _CLOSING_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Writer:
         self._settings = settings
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
-        # Before the quota is computed, because the memory of the GPU's libraries is not available to batches.
+        # Find the GPU before the quota is computed: the memory of the GPU's libraries is not available to batches.
         self._gpu = self._found_gpu()
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
@@ -212,11 +212,11 @@ async def _serve(settings: ServeSettings, heartbeat: Heartbeat | None) -> None:
 
 
 def serve(settings: ServeSettings, heartbeat: Heartbeat | None = None) -> None:
-    """Serve in this process until a drain has ended. Exits with status 2 and one line if the writer cannot start.
+    """Serve in this process until a drain has ended. If the writer cannot start, exits with 2 and a line on stderr.
 
     Args:
         settings: All settings, with free ports.
-        heartbeat: Shows the supervisor that the loop turns; None if there is no supervisor.
+        heartbeat: Heartbeat that shows the supervisor that the event loop runs; None if there is no supervisor.
     """
     import uvloop
 
@@ -226,6 +226,6 @@ def serve(settings: ServeSettings, heartbeat: Heartbeat | None = None) -> None:
     except StartError as error:
         sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
         sys.exit(2)
-    # Python's own exit waits for every thread, and a hanging storage never returns its threads.
+    # Python's own exit would wait for every thread, and a thread in a call to a hanging storage never ends.
     atexit._run_exitfuncs()
     os._exit(0)

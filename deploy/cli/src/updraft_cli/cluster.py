@@ -139,8 +139,8 @@ class Cluster:
         """Create a Secret with these files unless it exists; return whether it was created.
 
         The Secret gets the labels of its owner, and Kubernetes deletes it with its owner. Raises ClusterError, also if
-        the Secret exists but lacks one of the files or belongs to another owner. The creator of such a Secret knows its
-        token, and Kubernetes is about to delete it if its owner has gone.
+        the Secret exists but lacks one of the files or belongs to another owner. A Secret of another owner is unusable:
+        its creator knows the token, and Kubernetes is about to delete it if that owner no longer exists.
         """
         found = self._make_secret(name, files, owner)
         lacking = sorted(set(files) - set(found.data or ())) if found else ()
@@ -150,7 +150,7 @@ class Cluster:
         return found is None
 
     def copy_secret(self, name: str, key: str, source: Self, owner: Any = None) -> bool:
-        """Copy one key of the Secret of that name in another namespace to a Secret here, which is created if missing.
+        """Copy one key of the Secret `name` from the namespace of `source` to this one, creating the Secret if missing.
 
         Returns whether the Secret was created or changed; raises ClusterError, as `add_secret` does.
         """
@@ -239,7 +239,7 @@ def _load(config: Any, context: str) -> str:
 def pod_of(found: Any) -> Pod | None:
     """Return the pod, or None if it belongs to neither a pool nor a writer."""
     labels = {name.rpartition("/")[2]: value for name, value in (found.metadata.labels or {}).items()}
-    # A sidecar, which comes after our containers, may have a port of the same name.
+    # Reversed, so that our containers take precedence over later sidecars, which may have a port of the same name.
     ports = {port.name: port.container_port for box in reversed(found.spec.containers) for port in box.ports or ()}
     if _COMPONENT not in labels or "metrics" not in ports:
         return None

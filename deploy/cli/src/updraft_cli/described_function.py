@@ -25,7 +25,7 @@ _RAISES = "a failing row fails the query"
 
 
 class DescribedFunction:
-    """Version of a function, as its pool describes it."""
+    """One version of a function, as its pool describes it."""
 
     def __init__(self, description: FunctionDescription, *, is_default: bool) -> None:
         self._description = description
@@ -137,7 +137,7 @@ def at_fault(reason: str, *, is_final: bool) -> str:
 
 
 def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
-    """Yield a line for each function that a pool has of its own: the signature, or what is wrong with it."""
+    """Yield a line for each function, except those of every pool: its signature, or what is wrong with it."""
     defaults = {function.name: function for function in functions}
     for function in functions:
         is_default = function is defaults[function.name]

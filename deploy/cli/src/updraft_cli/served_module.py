@@ -81,7 +81,7 @@ class ModuleFiles:
 def require_free(port: int) -> None:
     """Raise ServeError, which suggests a free port, if something listens on this port of this machine."""
     with socket.socket() as wanted, socket.socket() as free:
-        # Servers set this too: connections that have just ended then do not block the port.
+        # Servers set this option too, so that connections that have just ended do not block the port.
         wanted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             wanted.bind(("127.0.0.1", port))

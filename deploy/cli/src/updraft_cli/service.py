@@ -61,7 +61,7 @@ class Service:
         self._options = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
 
     def health(self) -> str:
-        """Return the health of Flight by grpc.health.v1, in lower case; needs no token."""
+        """Return the health of the Flight service, as grpc.health.v1 reports it, in lower case; needs no token."""
         channel = (
             grpc.insecure_channel(self._target)
             if self._secrets is None
@@ -77,7 +77,7 @@ class Service:
         return {action.type for action in self._flight.list_actions(self._options)}
 
     def whoami(self) -> Caller | None:
-        """Return this client as the service sees it, or None if the service is of a release that cannot tell."""
+        """Return this client as the service sees it, or None if the service's release cannot tell."""
         if WHOAMI_ACTION not in self.actions():
             return None
         found = json.loads(self._act(WHOAMI_ACTION))
@@ -104,7 +104,7 @@ class Service:
         self._act(DRAIN_ACTION)
 
     def stacks(self, worker: str) -> dict[str, str]:
-        """Return the Python stacks of a worker, or of all busy ones, by id.
+        """Return the Python stacks of a worker, or of all busy workers, by the worker's id.
 
         Raises FlightUnauthorizedError if the pool refuses.
         """
@@ -125,8 +125,8 @@ class Service:
 
         ValueError means that the rows in the file changed.
         """
-        # The file is in Arrow's memory, and only this thread reads it: Arrow's own threads may free a file late, and
-        # freeing Python's memory after Python has ended crashes the process.
+        # Keep the file in Arrow's memory and read it on this thread only. Arrow's own threads may free a file late, and
+        # freeing Python's memory after Python has ended would crash the process.
         made = pa.BufferOutputStream()
         client = WriterClient(
             self._target,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of dates from Spark's calendar (always Gregorian) to that of Spark 2 and ORC (Julian before 1582).
 
-A date keeps its year, month and day, so its number of days changes. The dates from 1582-10-05 to 1582-10-14, which do
-not exist in the other calendar, become 1582-10-15.
+A date keeps its year, month and day, so its number of days since 1970 changes. The dates from 1582-10-05 to 1582-10-14,
+which do not exist in the other calendar, become 1582-10-15.
 """
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 _DAYS_OF_400_YEARS = 146_097
 _DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
-# Arrow's division rounds towards zero, so dates are shifted by this many times 400 years: no date32 is then negative.
+# Arrow's division rounds towards zero, so shift dates by this many times 400 years. Then no date32 is negative.
 _SHIFTS = 15_000
 
 

@@ -31,7 +31,7 @@ def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, 
             make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
-    # Always created, because it refuses options and types that no encoder of this writer supports.
+    # Always create the CPU encoder: it refuses options and types that no encoder of this writer supports.
     encoder = make_cpu()
     if isinstance(gpu, Reason):
         encoder.reason = gpu

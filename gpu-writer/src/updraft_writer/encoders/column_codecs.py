@@ -4,7 +4,7 @@
 A codec saves little on columns with dictionaries or DELTA_BINARY_PACKED, and on hashes and measurements, but costs time
 in the writer and in every reader. On strings that share prefixes with their neighbours, Snappy saves hardly more than
 DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files (zstd and gzip) compress the output of DELTA_BYTE_ARRAY
-better than the strings themselves, and no slower.
+better than the strings themselves, and do not take longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _LEAST_ROWS = 16 * _TRIAL_ROWS
 _WORTHWHILE_FRACTION = 0.9
 # DELTA_BYTE_ARRAY also costs time, in writing and reading, so it must shrink a column's pages to this share or less.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this much larger.
+# Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this many times as large.
 _FRONTS_PER_SNAPPY = 5 / 4
 # Codecs chosen for small files also compress the output of DELTA_BYTE_ARRAY.
 _CODECS_OF_FRONTS = ("zstd", "gzip")
@@ -90,7 +90,7 @@ class _Trial:
     def page_bytes(self, **changes: Any) -> dict[str, int]:
         """Return the bytes of each leaf's data pages.
 
-        Dictionaries are left out, because their share of all rows is far smaller than of a sample.
+        Dictionaries are left out, because their share of the bytes is far larger in a sample than in all rows.
         """
         collected: list[Any] = []
         arguments = self._arguments | changes

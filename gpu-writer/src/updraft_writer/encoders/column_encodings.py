@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of each column's encoding by a sample of the first row group.
 
-A dictionary on every column, the default of most writers, costs about half of the encoder's time and most of the memory
-of an open file, but on columns with few distinct values it is what makes a file small. Integers are encoded fastest as
+Most writers put a dictionary on every column by default. That costs about half of the encoder's time and most of the
+memory of an open file, but only columns with few distinct values get much smaller. Integers are encoded fastest as
 differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbours are close or there are few distinct
 values.
 """
@@ -21,11 +21,11 @@ _SAMPLED_ROWS = 2048
 # Differences are sampled in this many runs of neighbouring rows, each as long as a block of the format.
 _RUNS = 4
 _RUN_ROWS = 129
-# Largest dictionary page; a column that exceeds it falls back to plain values halfway.
+# Largest dictionary page. Once a column's dictionary exceeds it, the rest of the values are stored plain.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Differences take half to two thirds of a dictionary's time, so they may be this much larger.
+# Differences take half to two thirds of a dictionary's time, so they may take this many times its bytes.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
@@ -64,7 +64,10 @@ def sampled_encodings(
 
 
 def repeated(paths: Sequence[str]) -> frozenset[str]:
-    """Return the paths that several leaves share: the library applies a path's options to all of them, of any type."""
+    """Return the paths that several leaves share.
+
+    The library applies the options of a path to all of its leaves, whatever their types.
+    """
     return frozenset(path for path, count in Counter(paths).items() if count > 1)
 
 
@@ -115,7 +118,10 @@ def _as_integers(values: pa.Array) -> pa.Array | None:
 
 
 def _estimated_distinct(values: pa.Array) -> float:
-    """Estimate a column's distinct values (Chao's estimator): the more occur once in a sample, the more are missing."""
+    """Estimate how many distinct values a column has (Chao's estimator).
+
+    The more values occur only once in the sample, the more values the sample is missing.
+    """
     counts = pc.value_counts(values).field("counts")
     once, twice = (pc.sum(pc.equal(counts, times)).as_py() for times in (1, 2))
     unseen = once * (once - 1) / (2 * (twice + 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search for column chunks of Parquet whose statistics, dictionary or bloom filter would make readers miss floats.
+"""Search for Parquet column chunks whose statistics, dictionary or bloom filter would make readers miss floats.
 
 Two kinds of values are affected:
 

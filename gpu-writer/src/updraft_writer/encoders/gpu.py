@@ -116,7 +116,7 @@ class GpuEncoder:
                 raise
         else:
             return
-        # Outside the handler, because the exception may keep device memory alive.
+        # Encode the halves outside the handler, because the exception may keep device memory alive.
         half = table.num_rows // 2
         self._encode(table.slice(0, half))
         self._encode(table.slice(half))
@@ -128,7 +128,7 @@ class GpuEncoder:
         try:
             self._file.write(table)
         except DeviceMemoryError as error:
-            # A row group that has been written in part cannot be written again. The file's header does not count.
+            # A row group cannot be written again if a part of it was written. The file's header is not such a part.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of Arrow columns to types that a GPU's library accepts.
 
-The library has no maps or binary values: a map becomes a list of entries and a binary value a string, both without a
+The library has no maps or binary values. A map becomes a list of entries and a binary value a string, both without a
 copy. A decimal becomes as narrow as its precision allows, because its width determines how it is stored. If a column
 cannot be converted, the error names it and the file goes to the CPU.
 """
@@ -133,7 +133,7 @@ def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:
         values = pa.StructArray.from_arrays([keys, items], fields=list(child.data_type))
     else:
         values = _array(array.values, child)
-    # A slice shares its values with the whole array, so its offset is passed on.
+    # A slice shares its values with the whole array, so pass its offset on.
     return pa.Array.from_buffers(
         column.data_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of files that a GPU can write, in both formats: columns, options, and the footer that Spark expects.
 
-Dates and times are converted to their stored form before they reach the device, by the code that the CPU uses too. A
-layout refuses everything that the device's library cannot write before any data arrives, with a reason for the receipt;
-the CPU supports all of it.
+Dates and times are converted to their stored form before they reach the device, by the code that the CPU uses too.
+Before any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the
+receipt. The CPU encoders can write all of it.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _DICTIONARIES = {
 }
 # Levels that Spark sends by default. They do not count as a request for a level.
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
-# Shortest stride that the library accepts, and the step: it rounds a stride down to a multiple of it.
+# Shortest stride that the library accepts, and the step: the library rounds a stride down to a multiple of the step.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
 
@@ -108,8 +108,8 @@ class OrcLayout:
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
         if any(map(is_float, schema_leaves(schema))):
-            # The library leaves NaN out of sums too. From a sum that is NaN, ORC's Java reader learns that the bounds
-            # leave it out.
+            # The library leaves NaN out of sums too. But ORC's Java reader needs a sum of NaN to learn that minimum and
+            # maximum leave NaN out.
             raise NotOnGpuError(ReasonKind.TYPE, "the library's statistics of ORC hide that a column has a NaN")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
@@ -117,7 +117,7 @@ class OrcLayout:
         if has_binary(columns):
             raise NotOnGpuError(ReasonKind.TYPE, "binary columns of ORC would become strings")
         if has_flags(columns):
-            # The library refuses them from the second row group on, when the file can no longer go to the CPU.
+            # The library refuses booleans from the second row group on, when the file can no longer go to the CPU.
             raise NotOnGpuError(ReasonKind.TYPE, "the library cannot write boolean columns of ORC")
         self.plan = OrcPlan(
             columns=columns,

@@ -53,7 +53,7 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
-    """Apply `change` to each leaf of a field; raises WriteOptionError for a change inside nesting that Spark lacks."""
+    """Apply `change` to each leaf of a field; raises WriteOptionError for changes in nested types that Spark lacks."""
     data_type = field.type
     if pa.types.is_map(data_type):
         key, item = (with_leaf_fields(child, change) for child in (data_type.key_field, data_type.item_field))
@@ -135,7 +135,7 @@ def _child(
 
 
 def _rebuilt(array: pa.Array, stored: pa.DataType, *, required: bool, children: Sequence[pa.Array] = ()) -> pa.Array:
-    """Rebuild an array with other children. It may be a slice, which shares its children with the whole array."""
+    """Rebuild an array with other children. A slice is allowed; it shares its children with the whole array."""
     own = array.buffers()[: 2 if children else None]
     buffers, nulls = ([None, *own[1:]], 0) if required else (own, array.null_count)
     return pa.Array.from_buffers(stored, len(array), buffers, nulls, array.offset, children=children or None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on the encoder options that a client may set: options that cost memory, and values that make no sense."""
+"""Limits on the encoder options of clients: some options cost memory, and some values make no sense."""
 
 import math
 
@@ -21,7 +21,7 @@ _MAX_BLOOM_BYTES = 256 << 20
 # The footer repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
-# The limit of ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
+# Minimum of ORC for Java. Each stride has an entry in the index, which stays in memory until its stripe ends.
 _MIN_ROW_INDEX_STRIDE = 1000
 
 
@@ -98,7 +98,7 @@ def orc_bloom_bytes(options: OrcOptions) -> int:
     """Return the memory of the bloom filters of one stride, which exist from the start."""
     values = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
     false_positives = options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES
-    # As the library computes it: whole words of the optimal number of bits for a value in each row.
+    # Same formula as in the library: the optimal number of bits for one value in each row, rounded up to whole words.
     bits = -values * math.log(false_positives) / math.log(2) ** 2
     # A column that is named twice has one filter.
     return len(set(options.bloom_filter_columns)) * (math.ceil(bits / 64) * 8)

@@ -81,7 +81,7 @@ class OrcEncoder:
         self._unstored_bytes += data_bytes(table)
         self._rows += table.num_rows
         try:
-            # Converted rows exist beside the originals, so convert at most this many at a time.
+            # Converted rows take memory in addition to the originals, so convert only this many at a time.
             for start in range(0, table.num_rows, _CONVERTED_ROWS):
                 rows = table.slice(start, _CONVERTED_ROWS)
                 self._writer.write(_without_offsets(stored_table(rows, self._schema)))
@@ -104,7 +104,7 @@ class OrcEncoder:
     def _opened(self) -> orc.ORCWriter:
         """Open a writer and have it allocate its buffers; raises WriteOptionError."""
         # The library allocates 1 MiB for each stream of each column and fills little of it. If it got pages that
-        # other batches have used, they would stay resident as long as the file is open.
+        # other batches have used, all these pages would stay resident as long as the file is open.
         clean_freed_memory()
         try:
             writer = orc.ORCWriter(
@@ -143,8 +143,8 @@ class OrcEncoder:
 def _is_hashed_alike(field: pa.Field) -> bool:
     """Return whether equal values have the same hash in a bloom filter.
 
-    0.0 and -0.0 have different hashes. So has a date before 1582, because the file stores it in another calendar than
-    the reader's filter.
+    0.0 and -0.0 are equal but have different hashes. A date before 1582 has one hash in the file and another in the
+    reader, because they use different calendars.
     """
     return not is_float(field.type) and not pa.types.is_date(field.type)
 

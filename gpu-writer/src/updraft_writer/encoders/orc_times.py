@@ -5,7 +5,7 @@ Dates are stored in Spark 2's calendar, and times without a zone as integers.
 
 The writer does not use ORC's own timestamps. The library splits a timestamp before 1970 into seconds and nanoseconds
 rounded towards zero, so both are negative. ORC's Java reader, and therefore Spark, fails on negative nanoseconds. No
-other value passed to the library gives the pair that Java writes, so a schema with timestamps is refused instead.
+other value passed to the library gives the pair that Java writes, so a schema with such timestamps is refused instead.
 """
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ _CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema for the library; raises WriteOptionError for types of which it cannot store every value."""
+    """Return the schema for the library; raises WriteOptionError for a type if it cannot store all of its values."""
     for field in schema:
         for leaf in leaf_types(field.type):
             if reason := _why_not_stored(leaf):

@@ -39,7 +39,7 @@ _LOOKS_PER_PAGE = 2
 
 
 class ParquetEncoder:
-    """Encoder of one Parquet file. The first row group opens the writer, because it decides the dictionaries."""
+    """Encoder of one Parquet file. It opens the writer with the first row group, which decides the dictionaries."""
 
     name = "pyarrow-parquet"
     on_gpu = False

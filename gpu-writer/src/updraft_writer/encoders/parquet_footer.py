@@ -2,9 +2,9 @@
 """Edits of a Parquet file's footer for which the library has no option.
 
 A file ends with its footer: FileMetaData in Thrift's compact protocol, its length, `PAR1`. An additional field at the
-end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and bloom filter
-once their fields are removed, and filter by its dictionary only if all its pages use it. Everything else stays the
-same.
+end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and bloom filter if
+the fields for them are removed. They filter by a chunk's dictionary only if all pages of the chunk use it. Everything
+else stays the same.
 """
 
 import enum
@@ -77,11 +77,11 @@ class _Thrift:
         self.at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and kind of each field of a struct. The caller moves past the value before it takes the next."""
+        """Yield number and kind of each field of a struct. Between two fields, the caller must move past the value."""
         field = 0
         while header := self.data[self.at]:
             self.at += 1
-            # The number of the field itself follows a long header, in zigzag form.
+            # In the long form, the field's number itself follows the header, zigzag-encoded.
             field = field + (header >> 4) if header >> 4 else self.varint() >> 1
             yield field, header & 0xF
         self.at += 1
@@ -124,7 +124,7 @@ class _Thrift:
             shift += 7
 
 
-# Moves past a value of this kind and returns the bytes to store instead, or None to leave the field out.
+# Function that moves past a value of this kind. It returns the bytes to store instead, or None to omit the field.
 _Change = Callable[[_Thrift, int], bytes | None]
 
 

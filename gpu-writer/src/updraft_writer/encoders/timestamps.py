@@ -23,7 +23,7 @@ from updraft_writer.encoders.leaves import (
     with_leaf_fields,
 )
 
-# 1900-01-01T00:00:00Z: before this, the two calendars' zone rules differ in some zones.
+# 1900-01-01T00:00:00Z. Before this, the two calendars have different rules for some time zones.
 _FIRST_SAFE_SECOND = -2_208_988_800
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
 
@@ -84,7 +84,7 @@ class ParquetTimes:
         return self.uses_int96 and any(map(is_instant, schema_leaves(schema)))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
-        """Return the numbers of the leaves that are stored as integers, because the library would get them wrong.
+        """Return the numbers of the wall-clock leaves to store as integers because the library would get them wrong.
 
         pyarrow stores either all timestamps of a file as INT96 or none; Spark stores only points in time as INT96.
         """
@@ -137,7 +137,7 @@ class ParquetTimes:
         if leaf.type == stored:
             return leaf
         if is_instant(stored):
-            # Floored to the millisecond, not rounded towards zero, and independent of any zone.
+            # Floor to the millisecond, do not round towards zero. Do so in UTC, because no zone may change the result.
             utc = leaf.cast(pa.timestamp(leaf.type.unit, "UTC"))
             return pc.floor_temporal(utc, unit="millisecond").cast(stored)
         if pa.types.is_int64(stored):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission to the GPU by bytes of its memory, first come, first served. Pure policy, without a device or threads.
 
-A row group takes its working set while it is encoded. A file that *holds* keeps that memory between its row groups, so
-that it need not queue again, until the quota runs short or others have waited for `hold_seconds`.
+A row group takes memory for its working set while it is encoded. A file with `hold` keeps that memory between its row
+groups, so that it need not queue again. It loses the memory when the quota runs short or others have waited for
+`hold_seconds`.
 """
 
 import asyncio
@@ -11,11 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-# Device memory for encoding a row group, in multiples of its raw bytes. On an H200 a row group took up to 6.3 times,
-# with zstd; one that takes more is halved and tried again.
+# Device memory for encoding a row group, in multiples of its raw bytes. On an H200, row groups took up to 6.3 times
+# their raw bytes, with zstd. A row group that takes too much is halved and tried again.
 WORKING_SET_FACTOR = 6.5
-# A file keeps its place between row groups while nobody waits, or for this long: longer than a task takes for the next
-# batches, and short beside the time that a row group of another file would wait in a queue.
+# A file keeps its memory between row groups until another file has waited for this long. This is longer than a task
+# needs for its next batches, and short compared with the time that another file's row group would wait in a queue.
 _HOLD_SECONDS = 1.0
 
 
@@ -54,7 +55,7 @@ class DeviceAdmission:
         return len(self._waiters)
 
     def place(self, *, hold: bool) -> "DevicePlace":
-        """Return a place for one file, still without memory. With `hold` it keeps its memory between row groups."""
+        """Return a place for one file, which holds no memory yet. With `hold`, it keeps memory between row groups."""
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:

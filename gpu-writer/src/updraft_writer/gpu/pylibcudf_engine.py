@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implementation of `engine` with libcudf. Only this module imports libcudf, and it is imported only with a device.
+"""Implementation of `engine` with libcudf. Only this module imports libcudf, and only if there is a device.
 
 Three properties of the library shape this module. If `write` runs out of memory, the writer is unchanged and can be
 called again. A writer writes its footer when it is freed, so its sink must exist until then. A failure while something
@@ -51,11 +51,11 @@ _DICTIONARIES = {
     DictionaryPolicy.ALWAYS: plc.io.types.DictionaryPolicy.ALWAYS,
     DictionaryPolicy.NEVER: plc.io.types.DictionaryPolicy.NEVER,
 }
-# Each table is one row group: by default the library cuts at a million rows.
+# So high that each table becomes one row group. By default, the library cuts at a million rows.
 _ROW_GROUP_ROWS = 1 << 30
-# The children of a list are its offsets and its values.
+# Index of a list's values among its children, after its offsets.
 _VALUES = 1
-# The rest of the memory is left to the driver, the kernels and other processes.
+# Share of the free memory. The rest is left to the driver, the kernels and other processes.
 _USED_FRACTION = 0.8
 
 
@@ -72,7 +72,7 @@ class PylibcudfEngine:
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        # Must live as long as anything that it has allocated.
+        # Keep the resource, because it must live as long as anything that it has allocated.
         self._resource = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), memory_bytes)
         rmm.mr.set_current_device_resource(self._resource)
 
@@ -101,7 +101,7 @@ class _PylibcudfFile:
         self._plan = plan
         self._output = output
         self._sink = plc.io.types.SinkInfo([output])
-        # A stream for each file: its steps run in order, and other files do not wait for them.
+        # Each file has its own stream: the file's steps run in order, and other files do not wait for them.
         self._stream: Any = None
         self._writer: Any = None
 

@@ -14,7 +14,7 @@ from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_
 
 
 class _Identity(NamedTuple):
-    """Identity of a file, unchanged by a rename."""
+    """Identity of a file, which a rename does not change."""
 
     device: int
     inode: int
@@ -43,7 +43,7 @@ class LocalStorage:
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # Error of a rename that may have taken effect all the same.
+        # Error of a rename that may nevertheless have taken effect.
         self._doubt: OSError | None = None
 
     def open(self) -> None:
@@ -66,13 +66,14 @@ class LocalStorage:
         self._identity = _identity(os.fstat(self._descriptor))
         if self._sync:
             os.fsync(self._descriptor)
-        # Linux frees the descriptor even if close fails, and network file systems report lost writes here.
+        # Forget the descriptor first, because Linux frees it even if close fails. Network file systems report lost
+        # writes when a file is closed.
         descriptor, self._descriptor = self._descriptor, None
         os.close(descriptor)
 
     def publish(self) -> None:
         """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
-        # Opened before the rename, so that a directory that cannot be synced fails before it.
+        # Open the directory before the rename: if it cannot be opened for the sync, nothing has been renamed yet.
         with _closing(self._opened_directory()) as directory:
             self._rename_once(directory)
             self._close_directory()
@@ -87,10 +88,10 @@ class LocalStorage:
         """Remove the hidden file; raises OSError."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # Its bytes are no longer needed, so an error of close does not matter.
+            # The file's bytes are no longer needed, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
-        # Cleared, so that a repeated attempt opens the directory by its name.
+        # Forget the descriptor, so that a repeated attempt opens the directory by its name.
         kept, self._directory = self._directory, None
         with suppress(FileNotFoundError):
             directory = passed(self._root, self._hidden.parent) if kept is None else kept
@@ -107,11 +108,11 @@ class LocalStorage:
     def _make_directories(self) -> int:
         """Create the missing directories and return a descriptor of the file's directory."""
         parent = self._path.parent
-        # Kept for the next attempt: a failed attempt may already have created them.
+        # Keep this list for the next attempt, because a failed attempt may already have created the directories.
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Recorded before they are created: another file that finds one must not assume that it is synced.
+        # Record the directories before creating them: another file that finds one must not assume that it is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         directory = made(self._root, parent)
         try:
@@ -122,14 +123,15 @@ class LocalStorage:
         return directory
 
     def _sync_new_directories(self) -> None:
-        # Synced now rather than with the file: other files in these directories may get their receipts earlier.
+        # Sync the directories now rather than with the file: other files in them may get their receipts earlier.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
                 with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # A second sync would succeed and hide the loss, so the new directories have to be created again.
+                # A second sync would succeed and hide the loss, so remove the new directories: they have to be created
+                # again.
                 for unsynced in new_directories:
                     with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
                         os.rmdir(unsynced.name, dir_fd=directory)
@@ -139,7 +141,7 @@ class LocalStorage:
 
     def _opened_directory(self) -> int:
         try:
-            # The directory has to be readable only if it is synced.
+            # The directory has to be readable only if it will be synced.
             return (opened if self._sync else passed)(self._root, self._path.parent)
         except OSError as error:
             if self._doubt is None:
@@ -147,7 +149,7 @@ class LocalStorage:
             raise InDoubtError("its directory cannot be opened", error) from error
 
     def _opened_above(self, place: Path) -> int:
-        """Open the parent of a new directory. Above the root, links are the operator's, so they are followed."""
+        """Open the parent of a new directory. Links above the root are followed, because the operator made them."""
         if place.is_relative_to(self._root) and place != self._root:
             return opened(self._root, place.parent)
         return os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -158,8 +160,8 @@ class LocalStorage:
         try:
             os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            # A network file system may have renamed the file and lost the reply, or may have reported the failure of a
-            # request that it repeated after it had succeeded.
+            # A network file system may have renamed the file in spite of the error: its reply was lost, or it repeated
+            # a request that had succeeded, and the repeated request failed.
             self._doubt = error
             if not self._is_published():
                 raise
@@ -168,14 +170,14 @@ class LocalStorage:
         return is_published(self._names_held, self._doubt)
 
     def _names_held(self) -> tuple[bool, bool]:
-        # Opened each time, so that NFS asks its server instead of its cache.
+        # Open the directory each time, so that NFS asks its server instead of its cache.
         with _closing(opened(self._root, self._path.parent)) as directory:
             final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         return final == self._identity, hidden == self._identity
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means that it does not, not that data was lost."""
+    """Sync a directory if its file system supports that. EINVAL means that it does not; no data is lost then."""
     try:
         os.fsync(directory)
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remote storage that pyarrow.fs reaches: s3, gs, abfs, hdfs.
+"""Remote storage, accessed through pyarrow.fs: s3, gs, abfs, hdfs.
 
 These file systems retry their own requests. A receipt means that the stream was closed successfully: an object store
 then has every byte. On HDFS, pyarrow can call neither hflush nor hsync, so the data nodes may hold the last blocks in
@@ -19,7 +19,7 @@ from updraft_writer.sinks.sink import AsideError, Step, hidden_name, is_publishe
 
 # Object stores have no directories: creating one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
-# Azure's stream uploads blocks of this size in the background, in memory without a reservation.
+# Azure's stream uploads blocks of this size in the background, and keeps them in memory that is not reserved.
 _AZURE_BLOCK_BYTES = 10 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class RemoteStorage:
             return
         if self._phase is _Phase.WRITING:
             self._phase = _Phase.CLOSED
-            # A stream that failed to write may also fail to close, and may have completed the object all the same.
+            # A stream that failed to write may also fail to close, and may nevertheless have completed the object.
             with suppress(OSError):
                 self._stream.close()
         try:
@@ -128,22 +128,25 @@ class RemoteStorage:
         self._before = self._look(self._path)
         try:
             if self.file_system.type_name == "hdfs" and self._before is not None:
-                # A name node does not rename over an existing file. pyarrow would delete that file and try again, and
-                # both are lost if that fails. So the old file is moved aside until the new one has the name, and moved
-                # back if it does not get it.
+                # A name node refuses to rename over an existing file. pyarrow would then delete it and try again, and
+                # if that failed, both files would be lost. So move the old file aside until the new one has the
+                # name, and move it back if the new one does not get the name.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None
             self._move()
         except OSError as error:
-            # The storage may have moved the file and lost the reply.
+            # The storage may have moved the file even though its reply was lost.
             self._doubt = error
             if not self._is_published():
                 self._check_aside(error)
                 raise
 
     def _check_aside(self, error: OSError) -> None:
-        """Raise AsideError if the previous file is still aside. After the last attempt, try to move it back first."""
+        """Raise AsideError if the previous file still has its hidden name.
+
+        If publishing must not be repeated after this error, try to move that file back first.
+        """
         if self._set_aside and not may_be_repeated(Step.PUBLISH, error):
             with suppress(OSError):
                 self._bring_back()
@@ -170,7 +173,7 @@ class RemoteStorage:
         return f"{self._directory}/{name}" if self._directory else name
 
     def _remove_leftover(self, path: str) -> None:
-        """Remove a hidden name that a published file left behind. A failure is logged, because the file is complete."""
+        """Remove a hidden file that publishing left behind. A failure is only logged: the final file is complete."""
         try:
             self._remove(path)
         except OSError as error:
@@ -190,7 +193,10 @@ class RemoteStorage:
         return None
 
     def _check_missing(self, path: str) -> None:
-        """Raise OSError if the file can be opened: on HDFS, pyarrow reports a failed lookup as a missing file."""
+        """Raise OSError if the file exists after all, which is tested by opening it.
+
+        On HDFS, pyarrow reports a failed lookup as a missing file.
+        """
         try:
             self.file_system.open_input_file(path).close()
         except FileNotFoundError:

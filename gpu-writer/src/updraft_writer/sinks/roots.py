@@ -13,7 +13,7 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# Requirements of a storage in addition to pyarrow, for errors.
+# Text that errors add, by scheme: the software that a storage needs besides pyarrow.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
@@ -38,7 +38,7 @@ class Roots:
             # Python raises RuntimeError for a loop of links.
             raise WriteRefusedError(f"no path to write: {error}") from None
         except OSError as error:
-            # A link in the path has just been changed, or its storage has failed.
+            # A link in the path has just been changed, or the storage has failed.
             raise SinkError(f"cannot reach {path}: {error.strerror}") from error
         root = next((root for root in self._roots if root.place.contains(location)), None)
         if root is None:
@@ -53,14 +53,17 @@ class Roots:
         try:
             file_system, inner_path = _file_system(root, location.path)
         except (OSError, ValueError) as error:
-            # The rest of the library's message lists every directory that it has searched.
+            # Keep the first line only: the rest of the library's message lists every directory that it has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path)
 
 
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
-    """Narrow a root to the caller's own root around a location, which links cannot leave. Raises WriteRefusedError."""
+    """Narrow a root to the caller's own root that contains a location, so that links cannot lead out of that root.
+
+    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of them cannot be used.
+    """
     try:
         own = [resolved(parse_location(place)) for place in within]
     except (ValueError, RuntimeError, OSError) as error:

@@ -2,9 +2,9 @@
 """Directories below a root, opened name by name through the descriptor of the parent, without following links.
 
 A path is resolved and compared with the roots once. Anyone who may write below a root can later replace a directory
-with a link, and resolving the path again would then lead elsewhere. So this module never resolves a name twice. A
-resolved path has no links below the root, so a link found there is refused. Unlike openat2, this works on every Linux
-kernel, and it can create missing directories.
+with a link, and resolving the path again would then lead elsewhere. So this module never resolves a path again. A
+resolved path has no links below the root, so a link found there must be new and is refused. Unlike openat2, this works
+on every Linux kernel, and it can create missing directories.
 """
 
 import errno

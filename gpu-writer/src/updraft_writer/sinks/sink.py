@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interface of sinks, which store bytes under a hidden name and publish them as a whole or not at all.
 
-A storage blocks and runs one step at a time; `stored` runs it on threads. Only this module decides which steps may be
-repeated.
+A `Storage` blocks and runs one step at a time; `stored` runs its steps on threads. Only this module decides which steps
+may be repeated.
 """
 
 import enum
@@ -13,7 +13,7 @@ from typing import Protocol
 from updraft.errors import SinkError
 
 # libhdfs's errno for every Java exception that has no errno of its own, from a refused connection to a used-up quota.
-# pyarrow passes on nothing that would tell them apart, so this errno does not count as temporary.
+# pyarrow does not tell these exceptions apart, so this errno does not count as temporary.
 _LIBHDFS_UNKNOWN = 255
 
 # Errors that may be temporary. All others (no space, no permission, no such bucket) would occur again.
@@ -43,14 +43,14 @@ class Step(enum.Enum):
     DISCARD = "remove the unfinished"
 
 
-# CREATE has stored nothing that could be lost. PUBLISH checks whether the previous attempt took effect. DISCARD removes
-# whatever exists. WRITE and COMPLETE are excluded: a write, a sync or a close may report that *earlier* bytes were
-# lost. It reports the loss once; the same call then succeeds, and the bytes are gone.
+# Steps that are safe to repeat. CREATE has stored nothing that could be lost. PUBLISH checks whether the last attempt
+# took effect. DISCARD removes whatever exists. WRITE and COMPLETE are excluded: a write, a sync or a close may report
+# that *earlier* bytes were lost, but only once. A repeated call would succeed although the bytes are gone.
 _REPEATABLE = frozenset({Step.CREATE, Step.PUBLISH, Step.DISCARD})
 
 
 class Standing(enum.Enum):
-    """State of a file after a failed step; errors end with the value."""
+    """State of a file after a failed step. The error's message ends with the value."""
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
@@ -59,7 +59,7 @@ class Standing(enum.Enum):
 
 
 class LostError(OSError):
-    """Raised when a storage has lost bytes, or may have, and will not report it again. The step is never repeated."""
+    """Raised when a storage may have lost bytes and will not report the loss again. The step is never repeated."""
 
     def __init__(self, message: str, cause: OSError, standing: Standing = Standing.UNPUBLISHED) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
@@ -76,7 +76,7 @@ class InDoubtError(OSError):
 
 
 class AsideError(OSError):
-    """Raised when a file was not published, while the file that it replaces still has a hidden name."""
+    """Raised when a file was not published and the file that it should have replaced still has a hidden name."""
 
     standing = Standing.ASIDE
 
@@ -114,7 +114,7 @@ class Storage(Protocol):
         """Append a piece."""
 
     def complete(self) -> None:
-        """Complete the hidden file. Afterwards the storage has confirmed every byte."""
+        """Complete the hidden file; returns when the storage has confirmed every byte."""
 
     def publish(self) -> None:
         """Give the file its final name; also raises LostError and InDoubtError."""
@@ -166,8 +166,8 @@ def reason_of(error: OSError) -> str:
 
 
 def hidden_name(name: str, unique: str) -> str:
-    """Return the hidden name of a file until it is published.
+    """Return the name that a file has until it is published.
 
-    It begins with a dot and an underscore, because Spark and Hadoop skip such names.
+    The name begins with a dot and an underscore, because Spark and Hadoop skip such names.
     """
     return f"._{name}.{unique}.updraft"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asynchronous sink on a blocking storage, whose steps run on threads and are repeated if `sink` allows that.
 
-The caller of a write keeps its bytes reserved until the write has ended.
+The caller of a write keeps the bytes reserved until the write has ended.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from updraft.errors import SinkError
 from updraft_writer.futures import ignore_failure
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
-# With pauses that double, five attempts take three seconds: long enough for a name node or a proxy that restarts, short
-# enough that a task is not slower for a storage that is gone.
+# Because the pauses double, five attempts take three seconds. In that time a name node or a proxy can restart, and a
+# task loses little time if the storage is gone.
 STORE_ATTEMPTS = 5
 
 _log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number of attempts of a step, and the first pause between them. Each further pause is twice as long."""
+    """Number of attempts at a step, and the first pause between them. Each pause is twice as long as the last."""
 
     attempts: int = field(default_factory=lambda: STORE_ATTEMPTS)
     first_pause_seconds: float = 0.2
@@ -87,7 +87,7 @@ class StoredSink:
                 return
 
     async def _on_thread(self, step: Step, action: Callable[[], None]) -> None:
-        # The caller of the previous step may have been cancelled; the step's thread was not.
+        # If the caller of the previous step was cancelled, that step's thread may still be running.
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
         loop = asyncio.get_running_loop()
@@ -108,7 +108,7 @@ class StoredSink:
                 alarm.cancel()
 
     def _tell_silence(self, step: Step, begun: threading.Event) -> None:
-        """Fail the file. The action goes on and keeps its memory until it ends: a thread cannot be interrupted."""
+        """Fail the file. The step itself goes on, and keeps its memory, because its thread cannot be interrupted."""
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
         hanging = "the storage has not answered"
         what = hanging if begun.is_set() else "other files' storages hold all threads of the writer for storage"

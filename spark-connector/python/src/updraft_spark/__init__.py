@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jars of the connector, beside this file in `jars/`; `updraft.spark.jar` finds them."""
+"""Jars of the connector, in the folder `jars/` next to this file, where `updraft.spark.jar` finds them."""

@@ -80,7 +80,7 @@ class Serve(BaseModel):
             try:
                 return self._served(listen)
             except LocalServiceError as error:
-                # The next save may fix code that ends its process.
+                # The next save may fix code that ended the pool's process.
                 print_line(str(error))
 
     def _tell(self, served: ServedModule) -> None:

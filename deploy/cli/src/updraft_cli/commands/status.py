@@ -109,7 +109,7 @@ def state_of(status: ServiceStatus) -> str:
 
 
 def health_of(status: ServiceStatus) -> str:
-    """Return the health of Flight by the service's own report."""
+    """Return the health of Flight, as the service itself reports it."""
     health = status.get("health", {})
     if not health:
         return "-"

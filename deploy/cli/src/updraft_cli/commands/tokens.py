@@ -69,5 +69,5 @@ class Tokens(BaseModel):
             print_json({"made": made, "kept": kept})
 
     def _owner(self, cluster: Cluster, name: str) -> Any:
-        """Return the service account that owns a Secret, with --owned; raises ClusterError if it is missing."""
+        """Return the service account that owns a Secret if --owned is set; raises ClusterError if it is missing."""
         return cluster.service_account(name) if self.owned else None

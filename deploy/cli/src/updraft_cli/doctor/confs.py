@@ -89,7 +89,7 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
 
 
 def _advice(driver: Driver) -> str:
-    """Advise how the driver gets a jar: from the wheel that carries the jars, or in a checkout from its sources."""
+    """Advise how the driver gets a jar: from the wheel that contains it or, in a checkout, by building it."""
     if (_ROOT / "spark-connector/pom.xml").is_file():
         return "build the jar with `make connector` and name it in spark.jars"
     try:
@@ -99,7 +99,7 @@ def _advice(driver: Driver) -> str:
 
 
 def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
-    """Check the files of the conf, because executors in pods only see files that are mounted."""
+    """Check whether the conf's files are mounted, because executors in pods see no other files."""
     files = {key: Path(value) for key, value in confs.items() if key.startswith("spark.updraft.") and _FILE.search(key)}
     if not confs.get("spark.master", "").startswith("k8s://") or "spark.kubernetes.executor.podTemplateFile" in confs:
         return

@@ -31,7 +31,7 @@ class Driver:
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
     """Return the interpreter that Spark would use, with its versions.
 
-    It is the given one, or else that of the conf, of the environment, or of this process.
+    It is `interpreter` if given; otherwise that of the conf, else that of the environment, else that of this process.
     """
     chosen = (
         interpreter

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Level(enum.StrEnum):
-    """Severity: an ERROR fails a job, a WARNING may."""
+    """Severity: an ERROR fails every job, a WARNING may fail one."""
 
     OK = "ok"
     WARNING = "warning"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a client may do, by its identity as the service sees it, or by its own token if it is unknown.
+"""Checks of what a client may do, by its identity as the service sees it.
 
-A service tells unknown clients nothing. But the holder of a token can read it without the service, so this module
-explains what the token says.
+A service tells nothing to a client that it does not know. But the holder of a token can read it without the service, so
+this module explains to such a client what its token says.
 """
 
 import base64
@@ -60,7 +60,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
 
 
 def what_to_do(credentials: Credentials) -> str:
-    """Advise a client that the service does not know: what it presents, and how the service could come to know it."""
+    """Tell a client that the service does not know what it presents, and how the service could get to know it."""
     if credentials.token:
         claims = _claims_of(credentials.token)
         if claims is not None:

@@ -38,7 +38,8 @@ _ASK = "send this to the pool's operator, with the public key: openssl pkey -in 
 def check_signature(service: Service, confs: Mapping[str, str], findings: Findings, *, required: bool) -> None:
     """Ask the pool who owns the key of the conf, with a signed statement that names no function.
 
-    The statement is valid as long as the job's statements. `required` says whether the pool refuses unsigned functions.
+    The statement is valid for as long as the job's own statements. `required` says whether the pool refuses unsigned
+    functions.
     """
     path = confs.get(KEY_FILE, "")
     if not path and not required:
@@ -71,7 +72,7 @@ def check_signature(service: Service, confs: Mapping[str, str], findings: Findin
         signer = service.signer_of(_signed(key, confs.get(_TENANT, ""), lifetime_milliseconds))
     except flight.FlightUnauthorizedError as error:
         problem = first_line(error)
-        # A refusal that names the setting is about the lifetime: the pool knows the key.
+        # If the refusal names the setting, the pool knows the key and refuses only the lifetime.
         findings.error("signature", problem, f"lower {LIFETIME}, or {_ASK}" if LIFETIME in problem else _ASK)
     else:
         findings.ok("signature", f"the pool knows the key as {signer!r}")
