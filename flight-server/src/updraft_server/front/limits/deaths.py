@@ -23,7 +23,7 @@ from updraft_server.pool.leases import Owner
 
 ALLOWED_DEATHS = 20
 """Number of deaths in a row after which a function is held back. Spark tries each task four times, so a few tasks with
-bad rows kill a dozen workers. A function that has killed more, with no success in between, does little else."""
+bad rows kill a dozen workers. A function that has killed more, with no success in between, does little but kill."""
 
 _MAX_FAULT_BYTES = 1024
 
@@ -157,7 +157,7 @@ class HoldBack:
         )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
-        """Return the function, whose deaths count for this owner alone, and the owner itself for a session function.
+        """Return what to count deaths for: the function as this owner calls it, and the owner of a session function.
 
         The owner is included because it could ship a different function each time.
         """

@@ -64,7 +64,7 @@ class WorkerLimits:
         scratch_bytes: int,
         there_is_bytes: int,
     ) -> Self:
-        """Return the limits for workers whose container or machine has `there_is_bytes` of memory for all of them.
+        """Return the limits for workers that share `there_is_bytes` of memory in their container or machine.
 
         A `memory_bytes` of 0 sets the limit of one worker to three quarters of that memory.
         """

@@ -6,8 +6,8 @@ This is policy only, without gRPC or sockets; `updraft_server.pool.pool` has the
 for a worker, and gives the worker back at the end.
 
 `updraft_server.front.queue.turns` decides which exchange is next. Only an exchange of a task that already holds a
-worker may overtake, because the exchange that has the worker may be waiting for its results ("Several exchanges of one
-task" in proto/README.md).
+worker may overtake, because the task's running exchange may be waiting for the results of the new one ("Several
+exchanges of one task" in proto/README.md).
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class WorkerSource(Protocol):
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
         """Return an idle worker, or an extra one for a task that holds one; raise NoIdleWorker or PoolError.
 
-        It leaves this many workers that have not served yet (`leave_fresh`) for others.
+        It does not take the last `leave_fresh` workers that have not served yet.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
