@@ -68,7 +68,7 @@ A pool's entry has the values of its front and workers merged. Each of its conta
 {{- toYaml $components -}}
 {{- end }}
 
-{{/* Fails unless a pool says whether it runs functions that sessions ship, and names signers only if it checks signatures. */}}
+{{/* Fails unless a pool says whether it runs functions that sessions ship, and names signers if and only if it checks signatures. */}}
 {{- define "updraft.checkSessionFunctions" -}}
 {{- if not .sessionFunctions -}}
 {{- fail (printf "%s: say whether it runs functions that Spark sessions ship (poolDefaults.workers.sessionFunctions): `off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed, with a key that front.signers names" .component) -}}
