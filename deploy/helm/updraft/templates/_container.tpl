@@ -1,13 +1,13 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{/*
-One container of a component's pod: (dict "root" $ "values" the component's values "container" one of its containers), with
-what the user's `container` adds to it and replaces in it.
+One container of a component's pod, with the additions and replacements of the user's `container`:
+(dict "root" $ "values" the component's values "container" one of its containers)
 */}}
 {{- define "updraft.container" -}}
 {{- $made := include "updraft.ownContainer" . | fromYaml -}}
 {{- $users := deepCopy (default dict .container.values.container) -}}
-{{- /* Probes ask what listens: those of a pool are the front's. */}}
+{{- /* Only a container that listens can answer probes. In a pool that is the front. */}}
 {{- if not .container.listens -}}{{- $users = omit $users "startupProbe" "readinessProbe" "livenessProbe" -}}{{- end -}}
 {{- range $list := list "env" "envFrom" "volumeMounts" -}}
 {{- with concat (get $made $list | default list) (get $users $list | default list) -}}{{- $_ := set $users $list . -}}{{- end -}}
@@ -16,8 +16,8 @@ what the user's `container` adds to it and replaces in it.
 {{- end }}
 
 {{/*
-The chart's part of a container. What listens has ports, probes, tokens and certificates; a pool's workers, where user code
-runs, have none of them.
+The chart's part of a container. A container that listens has ports, probes, tokens and certificates. A pool's workers, which
+run user code, have none of these.
 */}}
 {{- define "updraft.ownContainer" -}}
 {{- $values := .values -}}
@@ -42,18 +42,18 @@ startupProbe:
   timeoutSeconds: 3
   failureThreshold: {{ div (include "updraft.startupSeconds" $values | int | add1) 2 }}
 readinessProbe:
-  {{- /* By default a pod without workers turns unready within a second. */}}
+  {{- /* These defaults make a pod without workers unready within a second. */}}
   grpc: {{- toYaml $asked | nindent 4 }}
   periodSeconds: 1
   timeoutSeconds: 3
   failureThreshold: 1
-{{- /* Not the readiness check: a draining pod is not ready, but must not be restarted. */}}
+{{- /* Do not ask for readiness here: a draining pod is not ready, but must not be restarted. */}}
 livenessProbe:
   grpc: {{- toYaml (set $asked "service" "updraft.live") | nindent 4 }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
-  {{- /* A hanging pod does not drain, so do not wait for it as long as for a drain. */}}
+  {{- /* A pod that hangs cannot drain, so give it less time than a drain takes. */}}
   terminationGracePeriodSeconds: {{ add (include "updraft.preStopSeconds" .) 5 }}
 {{- end }}
 lifecycle:
@@ -99,14 +99,15 @@ volumeMounts:
 {{- end }}
 
 {{/*
-Seconds between a pod's removal from the Service and its drain, so that clients stop finding it first: the cluster's DNS and
-proxies learn of it within a second or two.
+Seconds between a pod's removal from the Service and its drain, so that clients no longer find the pod when the drain begins.
+The cluster's DNS and proxies learn of the removal within a second or two.
 */}}
 {{- define "updraft.preStopSeconds" -}}5{{- end }}
 
 {{/*
-A pod that is not up after so many seconds is restarted: longer than a registered function may take to load, so that a pool
-whose function hangs comes up without it. Without a limit for that, a day. A writer loads nothing but the libraries of its GPU.
+Seconds after which a pod that is not up is restarted. For a pool, this is longer than a registered function may take to load,
+so that a pool comes up without a function whose load hangs. If loading has no limit, it is a day. A writer loads only the
+libraries of its GPU.
 */}}
 {{- define "updraft.startupSeconds" -}}
 {{- if ne .kind "pool" -}}300
@@ -117,8 +118,8 @@ whose function hangs comes up without it. Without a limit for that, a day. A wri
 {{- end }}
 
 {{/*
-The resources of a container, which requests some room for its scratch directory: the scheduler then counts the directory, and
-the kubelet evicts other pods first while the container holds less.
+The resources of a container, with a request of disk space for its scratch directory. The scheduler then takes the directory
+into account, and the kubelet evicts other pods first while the container uses less than it requests.
 */}}
 {{- define "updraft.resources" -}}
 {{- $resources := deepCopy .resources -}}
@@ -126,7 +127,10 @@ the kubelet evicts other pods first while the container holds less.
 {{- toYaml $resources -}}
 {{- end }}
 
-{{/* `settings` as environment variables, with those that the chart sets from other values, as far as the container takes them. */}}
+{{/*
+Environment variables of a container: those settings that it takes, from `settings` and from the values that the chart turns
+into settings.
+*/}}
 {{- define "updraft.env" -}}
 {{- $values := .values -}}
 {{- $container := .container -}}
@@ -155,9 +159,9 @@ the kubelet evicts other pods first while the container holds less.
 {{- if eq $values.kind "pool" -}}
 {{- include "updraft.checkSessionFunctions" $values -}}
 {{- $_ := set $settings "sessionFunctions" $values.sessionFunctions -}}
-{{- /* A function that fills the volume gets an error, before the kubelet evicts the pod for it. */ -}}
+{{- /* Less than the volume's size: a function that fills the volume gets an error before the kubelet evicts the pod. */ -}}
 {{- $_ := set $settings "workerScratchBytes" (include "updraft.bytes" $values.scratchSize | int64 | mulf 0.9 | int64) -}}
-{{- /* What sessions send to the front leaves room there: it is refused before the kubelet evicts the pod for it. */ -}}
+{{- /* Less than the volume's size: the front refuses artifacts of sessions before the kubelet evicts the pod. */ -}}
 {{- $_ := set $settings "artifactStoreBytes" (include "updraft.bytes" $values.frontScratchSize | int64 | mulf 0.8 | int64) -}}
 {{- if $values.signers -}}{{- $_ := set $settings "signersFile" "/etc/updraft/signers/signers.toml" -}}{{- end -}}
 {{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
@@ -174,7 +178,7 @@ the kubelet evicts other pods first while the container holds less.
 {{- end }}
 {{- end -}}
 {{- if $container.listens }}
-{{- /* Errors then name values of the chart instead of options. */}}
+{{- /* With this variable, errors name values of the chart instead of command-line options. */}}
 - name: UPDRAFT_CONFIGURED_BY
   value: {{ ternary (printf "pools.%s" (trimPrefix "pool-" $values.component)) $values.component (eq $values.kind "pool") }}
 {{- end }}

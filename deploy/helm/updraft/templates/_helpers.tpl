@@ -16,15 +16,15 @@
 {{- end }}
 
 {{/*
-Every component by the name of what it makes: its values over those of its kind over the common ones. All templates
-range over this, so that a pool and the writer differ only in what this says. The values of a pool's front and of its
-workers are together here; those of each alone are with its container.
+Values of every component, by the name of the resources that it makes. A component's own values override those of its kind,
+which override the common ones. All templates range over this dict, so a pool and the writer differ only in what it contains.
+A pool's entry has the values of its front and workers merged. Each of its containers has its own values alone.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
-{{- /* Helm itself removes only what the chart's own values name. */ -}}
+{{- /* Skip pools that are set to null: Helm itself removes only those that the chart's own values name. */ -}}
 {{- if not (kindIs "invalid" $values) -}}
 {{- if not (regexMatch "^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$" $name) -}}
 {{- fail (printf "pools.%s: the name of a pool is part of the names of its resources: use at most 20 lowercase letters, digits and hyphens, beginning with a letter and not ending with a hyphen" $name) -}}
@@ -68,7 +68,7 @@ workers are together here; those of each alone are with its container.
 {{- toYaml $components -}}
 {{- end }}
 
-{{/* Fails unless a pool says what it does with what sessions ship. */}}
+{{/* Fails unless a pool says whether it runs functions that sessions ship, and names signers if and only if it checks signatures. */}}
 {{- define "updraft.checkSessionFunctions" -}}
 {{- if not .sessionFunctions -}}
 {{- fail (printf "%s: say whether it runs functions that Spark sessions ship (poolDefaults.workers.sessionFunctions): `off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed, with a key that front.signers names" .component) -}}
@@ -79,8 +79,8 @@ workers are together here; those of each alone are with its container.
 {{- end }}
 
 {{/*
-Fails for a setting that its place does not take: (dict "root" $ "component" "pool-default" "places" (dict "front.settings"
-settings ...)). settings.yaml says which place takes which.
+Fails if a setting is in a place of the values that does not take it: (dict "root" $ "component" "pool-default" "places"
+(dict "front.settings" settings ...)). settings.yaml lists the settings that each place takes.
 */}}
 {{- define "updraft.checkSettings" -}}
 {{- $component := .component -}}
@@ -101,14 +101,14 @@ settings ...)). settings.yaml says which place takes which.
 {{- end -}}
 {{- end }}
 
-{{/* Labels that never change in a release's life: (dict "root" $ "component" "pool-default") */}}
+{{/* Labels that stay the same for the life of a release: (dict "root" $ "component" "pool-default") */}}
 {{- define "updraft.selector" -}}
 app.kubernetes.io/name: {{ include "updraft.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* Labels of a resource: (dict "root" $ "component" "pool-default" "more" a user's own for this kind of resource) */}}
+{{/* Labels of a resource: (dict "root" $ "component" "pool-default" "more" the user's labels for this kind of resource) */}}
 {{- define "updraft.labels" -}}
 {{- $own := dict
   "app.kubernetes.io/part-of" "updraft"
@@ -118,7 +118,10 @@ app.kubernetes.io/component: {{ .component }}
 {{- toYaml (merge (include "updraft.selector" . | fromYaml) $own (default dict .more) .root.Values.commonLabels) -}}
 {{- end }}
 
-{{/* An image from several places, the last one first. A digest is of one image: whoever names another drops it. */}}
+{{/*
+An image merged from several places, of which later ones override earlier ones. A digest belongs to one image, so a place that
+names another registry, repository or tag drops it.
+*/}}
 {{- define "updraft.imageOf" -}}
 {{- with (first .).digest -}}
 {{- fail (printf "common.image.digest is %s, but a pool's image and the writer's are two: set poolDefaults.workers.image.digest and writer.image.digest" .) -}}
@@ -142,8 +145,8 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{/*
-The Secret with a component's tokens, which open no other component: (dict "name" its name "auth" its `auth`); empty for
-one that needs none.
+Name of the Secret with a component's tokens, which no other component accepts: (dict "name" its name "auth" its `auth`).
+Empty for a component that needs no tokens.
 */}}
 {{- define "updraft.tokenSecret" -}}
 {{- if not .auth.insecureNoToken -}}
@@ -151,7 +154,7 @@ one that needs none.
 {{- end -}}
 {{- end }}
 
-{{/* A quantity such as 10Gi in bytes. */}}
+{{/* Number of bytes in a quantity such as 10Gi. */}}
 {{- define "updraft.bytes" -}}
 {{- $units := dict "" 1 "k" 1000 "K" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
 {{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexReplaceAll "^[0-9.]+" . "")) | int64 -}}

@@ -1,6 +1,6 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
-{{/* What Helm prints after an installation or upgrade. */}}
+{{/* Text that Helm prints after an installation or upgrade. */}}
 {{- define "updraft.notes" -}}
 {{- $namespace := .Release.Namespace -}}
 {{- $template := include "updraft.jobTemplate" . | trim -}}
@@ -81,7 +81,7 @@ To test and watch it:
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}
 
-{{/* A pod template for Spark's drivers and executors that mounts each token; empty if there is none. */}}
+{{/* A pod template for Spark's drivers and executors that mounts each token; empty if there are no tokens. */}}
 {{- define "updraft.jobTemplate" -}}
 {{- $mounts := list -}}
 {{- $volumes := list -}}
@@ -112,7 +112,7 @@ spec:
 {{- end -}}
 {{- end }}
 
-{{/* What the values leave open, and what that means: one line each. */}}
+{{/* One line for each protection that the values leave off, with what that allows. */}}
 {{- define "updraft.openDoors" -}}
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
 {{- $policy := $values.networkPolicy }}

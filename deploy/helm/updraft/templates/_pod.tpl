@@ -1,8 +1,8 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{/*
-The pod of a component: (dict "root" $ "name" its name "values" its values), with what the `spec` of the user's `podTemplate` adds
-to it and replaces in it.
+The pod of a component, with the additions and replacements of the `spec` in the user's `podTemplate`:
+(dict "root" $ "name" its name "values" its values)
 */}}
 {{- define "updraft.pod" -}}
 {{- $made := include "updraft.ownPod" . | fromYaml -}}
@@ -27,7 +27,8 @@ enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- /* After the drain, the front ends what is left and tells its clients, and the workers' container ends with it. */}}
+{{- /* The last seconds are for the front to end exchanges that the drain left and to tell their clients, and for the workers'
+  container to end after the front. */}}
 terminationGracePeriodSeconds: {{ add $values.drainTimeoutSeconds (include "updraft.preStopSeconds" .) 15 }}
 {{- $restricted := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
 {{- with $values.user }}{{ $_ := set $restricted "fsGroup" . }}{{ end }}
@@ -39,7 +40,7 @@ containers:
 volumes: {{- include "updraft.volumes" . | trim | nindent 2 }}
 {{- end }}
 
-{{/* The chart's own fields, replaced by a user's, without those that are null: (list own user's) */}}
+{{/* The chart's fields with the user's merged over them, without fields that are null: (list chart's user's) */}}
 {{- define "updraft.replaced" -}}
 {{- mergeOverwrite (deepCopy (first .)) (deepCopy (default dict (last .))) | dict "fields" | include "updraft.withoutNulls" -}}
 {{- end }}
@@ -56,7 +57,7 @@ volumes: {{- include "updraft.volumes" . | trim | nindent 2 }}
 {{- toYaml $kept -}}
 {{- end }}
 
-{{/* What the containers of a component mount, beside what users add: (dict "root" $ "name" its name "values" its values) */}}
+{{/* Volumes of a component's pod, except those that users add: (dict "root" $ "name" its name "values" its values) */}}
 {{- define "updraft.volumes" -}}
 {{- $values := .values -}}
 {{- range $values.containers }}
@@ -65,7 +66,7 @@ volumes: {{- include "updraft.volumes" . | trim | nindent 2 }}
   emptyDir:
     sizeLimit: {{ .size }}
 {{- end }}
-{{- /* What no other container of the pod sees: a token. */}}
+{{- /* Volume for a token that no other container of the pod may see. */}}
 {{- with .temporary }}
 - name: {{ .volume }}
   emptyDir:

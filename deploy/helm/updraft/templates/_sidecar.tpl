@@ -1,17 +1,17 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
 {{/*
-A pod template for Spark's executors with a pool of their own beside them: (dict "root" $ "name" the pool's name "values" its
-values). Both halves are native sidecars: the workers' first, then the front, and the executor once the front is ready. The front
-ends before the workers when the executor has ended. Only the executor and the front see the socket.
+A pod template that gives each of Spark's executors a pool of its own: (dict "root" $ "name" the pool's name "values" its values).
+The pool's two containers are native sidecars. The workers start first, then the front, and the executor once the front is ready.
+When the executor has ended, the front ends before the workers. Only the executor and the front see the socket.
 */}}
 {{- define "updraft.sidecar" -}}
 {{- $socket := dict "name" "pool-socket" "mountPath" "/run/updraft-pool" -}}
 {{- $listens := dict "listen" "" "listenUnix" "/run/updraft-pool/pool.sock" "listenUnixAccess" "group" "metricsListen" "127.0.0.1:9825" -}}
-{{- /* Who may connect is decided by who sees the socket: tokens, certificates and lists of names stay with the pool's own pods. */}}
+{{- /* Everything that sees the socket may connect, so tokens, certificates and the identities file stay with the pool's own pods. */}}
 {{- $values := mergeOverwrite (deepCopy .values) (dict "auth" (dict "insecureNoToken" true) "tls" (dict "mode" "off") "tokenSecret" "") -}}
 {{- $settings := omit (default dict $values.settings) "identitiesFile" "metricsTokenFile" "auditFile" -}}
-{{- /* Its volume may be one that a single node mounts; the log of the front's container is there in every pod. */}}
+{{- /* The audit file's volume may be one that only a single node can mount, so write to the log of the front's container. */}}
 {{- if get (default dict $values.settings) "auditFile" -}}{{- $_ := set $settings "auditFile" "-" -}}{{- end -}}
 {{- $_ := set $values "settings" $settings -}}
 {{- $containers := list -}}
@@ -28,14 +28,15 @@ ends before the workers when the executor has ended. Only the executor and the f
 apiVersion: v1
 kind: Pod
 spec:
-  {{- /* Kubernetes would mount it into every container: functions would have it. Executors do not ask the API server. */}}
+  {{- /* Kubernetes would mount the token into every container, where functions could read it. Executors do not need it, because
+  they do not call the API server. */}}
   automountServiceAccountToken: false
-  {{- /* As the restricted Pod Security Standard wants every pod, the executor's container too. */}}
+  {{- /* The restricted Pod Security Standard requires these fields for every container, including the executor's. */}}
   securityContext:
     runAsNonRoot: true
     seccompProfile: {type: RuntimeDefault}
     {{- with $values.user }}
-    {{- /* What the front and the workers share, and the front and the executor. */}}
+    {{- /* Group of the volumes that the front shares with the workers and with the executor. */}}
     fsGroup: {{ . }}
     {{- end }}
   initContainers: {{- toYaml $containers | nindent 4 }}

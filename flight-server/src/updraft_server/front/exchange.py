@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Course of an exchange: opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`) and ended.
+"""Course of an exchange: it is opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`) and ended.
 
 This module decides what a failure on one side means for the other, and how long each step may take. Whatever happens,
 the worker is given back exactly once and the client learns the reason.
@@ -68,7 +68,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, kw_only=True)
 class Exchanges:
-    """Exchanges of one front, each served in the task of its call."""
+    """Exchanges of one front. Each runs in the asyncio task of its call."""
 
     settings: "FrontSettings"
     capabilities: Callable[[], Capabilities]
@@ -111,7 +111,7 @@ class Exchanges:
                 exchange.identity = request.log_context
                 exchange.span.describe(exchange.identity)
                 call.record.describe(**exchange.identity)
-                # Before the caller learns which functions exist.
+                # Check the scope before `resolve`, whose errors list the functions that exist.
                 call.identity.require(*_scope_of(request))
                 request = resolve(request, self.capabilities())
                 structlog.contextvars.bind_contextvars(**exchange.identity)
@@ -123,7 +123,7 @@ class Exchanges:
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
             self.activity.failed(exchange, error)
-            # Before the client gets the error: it may cancel the call then.
+            # Record the error before the client gets it, because the client may then cancel the call.
             exchange.span.fail(error)
             call.record.fail(error)
             if request is not None and not request.plain:
@@ -142,7 +142,7 @@ class Exchanges:
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
                 if request.plain:
-                    # Engines of plain Flight wait only seconds for the headers of a reply; a worker may take longer.
+                    # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.
                     await call.accept()
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
@@ -178,7 +178,10 @@ class Exchanges:
     async def _prepared(
         self, call: Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
-        """Return the request with its payload, and its artifacts. Clients send these only now that there is room."""
+        """Return the request with its payload, and its artifacts.
+
+        Clients send artifacts and deferred payloads only now, when the exchange has a place in the queue.
+        """
         early = self.early_reads.of(call)
         dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
         if request.deferred is not None:
@@ -215,7 +218,8 @@ class Exchanges:
         began = time.monotonic()
         self.metrics.running.inc()
         try:
-            # The front records the worker's span: the span survives the worker, and no exporter runs beside user code.
+            # The front records this span, not the worker. The span therefore survives the worker, and no exporter runs
+            # next to user code.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self.running.watching(relay, share_of(call, owner.tenant)):
@@ -284,7 +288,7 @@ async def _recorded(call: Call, request: Request) -> None:
     if not call.record.is_kept:
         return
     if request.is_session:
-        # Hashing a large payload takes a while.
+        # Hashing a large payload takes a while, so do it in a thread.
         digest = await asyncio.to_thread(hashlib.sha256, request.payload)
         call.record.describe(digest=f"sha256:{digest.hexdigest()}", eval_type=request.command.session.eval_type)
     else:
@@ -296,7 +300,7 @@ def _owner(call: Call, request: Request) -> Owner:
     task = request.command.task
     tenant = tenant_of(call, task)
     if not tenant and request.plain:
-        # Databend always names its own tenant, so its header counts only if nothing else names one.
+        # Databend always sends its own tenant header, so the header counts only if nothing else names a tenant.
         tenant = call.identity.tenant_of([call.header(DATABEND_TENANT_HEADER)])
     return Owner(tenant, task.owner.application_id, task.owner.session_id)
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# Time for exchanges that a drain has ended to give their workers back. The pool then kills workers that are left.
+# How long exchanges that a drain has ended may take to give their workers back. The pool then kills the rest.
 _ENDING_SECONDS = 2.0
 
 
@@ -116,7 +116,8 @@ class Front:
             stack.push_async_callback(asyncio.to_thread, self.audit.close)
             stack.push_async_callback(self.listeners.close)
             stack.push_async_callback(self.pool.close, 0.0)
-            # Listeners first: an address in use fails at once, and probes get answers while the workers start.
+            # Start the listeners first, so that an address in use fails at once and probes get answers while the
+            # workers start.
             await self.listeners.start(self.metrics)
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
@@ -130,7 +131,8 @@ class Front:
         await self.pool.start()
         restricted = self.settings.restricted_functions
         known = {function.name for function in self.pool.functions}
-        # If a module cannot be imported, its functions are unknown. They cannot be called either.
+        # A module that cannot be imported is listed without a version, and its functions are unknown. Skip the check
+        # then: those functions cannot be called anyway.
         are_all_known = all(function.version for function in self.pool.functions)
         if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
@@ -155,7 +157,7 @@ class Front:
         _log.info("draining", running=self.pool.busy, waiting=self.admission.waiting)
         self.admission.drain()
         await self.health.publish()
-        # The listener stays open until running exchanges have ended: it refuses new exchanges and answers probes.
+        # Keep the listener open until running exchanges have ended: it refuses new exchanges and answers probes.
         try:
             async with asyncio.timeout(self.settings.drain_timeout_seconds):
                 await self._idle()
@@ -166,7 +168,7 @@ class Front:
         _log.info("drained")
 
     async def _end_running(self) -> None:
-        """End exchanges that a drain has no more time for; the error tells each client to try another pool."""
+        """End exchanges that still run after the drain timeout; the error tells each client to try another pool."""
         limit_seconds = self.settings.drain_timeout_seconds
         _log.warning("exchanges did not finish within the drain timeout", running=self.pool.busy)
         self.running.end_all(
@@ -190,15 +192,15 @@ def assemble(
     artifacts_directory: Path,
     neighbours_token_file: Path | None = None,
 ) -> Front:
-    """Return a front over a pool, not yet started.
+    """Return the front of a pool, ready to `run`.
 
-    Raises OSError if the directory of artifacts cannot be made, and StartError for files that cannot be read.
+    Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
 
     Args:
         settings: Settings of the front.
         pool: Pool that has not started.
-        artifacts_directory: Directory that only the front writes to. It is emptied.
-        neighbours_token_file: File with the token for processes on this machine that read metrics and status.
+        artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
+        neighbours_token_file: File with the token with which processes on this machine read metrics and status.
     """
     lifecycle, activity = Lifecycle(), Activity()
     metrics = FrontMetrics(activity)
@@ -219,7 +221,7 @@ def assemble(
         client_silence_seconds=settings.client_silence_seconds,
         worker_silence_seconds=settings.worker_silence_seconds,
         limits=lambda: WorkerLimits.effective(
-            # Model processes use the same memory.
+            # Model processes use the same memory, so subtract theirs.
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,
@@ -244,7 +246,7 @@ def assemble(
         return Capabilities.of(pool, settings.session_functions)
 
     def capabilities_once_started() -> Capabilities:
-        # Until then every function would look unknown, which is a final error.
+        # Before the pool has started, every function would look unknown, which is a final error for the client.
         if lifecycle.phase is Phase.STARTING or not pool.functions:
             raise PoolUnavailableError("the pool has not started yet: try again")
         return capabilities()
@@ -316,7 +318,7 @@ def assemble(
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
-    """Return the number of fresh workers; 0 without session functions, since registered functions share one owner."""
+    """Return how many fresh workers to keep; 0 if only registered functions run, because they share their workers."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
@@ -366,7 +368,7 @@ def main() -> None:
     settings = take_over(os.environ[FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
     known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
-    # Unpackers, which this process starts, must not inherit the descriptors.
+    # The unpackers that this process starts must not inherit the descriptors.
     control.set_inheritable(False)
     if known is not None:
         os.set_inheritable(known.descriptor, False)  # noqa: FBT003

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flight service of a pool: lists functions, reports status and drains. `exchange` serves the exchanges."""
+"""Flight service of a pool, which lists functions, reports status and drains. `exchange` serves its exchanges."""
 
 import functools
 import json
@@ -100,7 +100,7 @@ class PoolService(FlightService):
     def status(self) -> PoolStatus:
         """Return the current status of the pool."""
         capabilities = self._capabilities()
-        # Workers that still compute after their exchange, until the pool stops or ends them.
+        # Some workers still compute after their exchange, until the pool stops or ends them. Report them as busy.
         computing = self._pool.resting.computing
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
@@ -121,7 +121,7 @@ class PoolService(FlightService):
         )
 
     async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
-        """Return the stack of the named worker, or those of all busy workers, read one after the other."""
+        """Return as JSON the stack of the worker that the body names, or of every busy worker if it names none."""
         name = body.decode("utf-8", "replace")
         busy = [worker.worker for worker in self._pool.workers if worker.state == "busy"]
         stacks = {worker: await self._pool.stack(worker) for worker in ([name] if name else busy)}

@@ -3,7 +3,7 @@
 
 `needs` reads and checks the artifacts that a command lists. `store` keeps artifacts on disk, per owner and within its
 limit, and `stored` has its records. `arrival` receives one artifact, `originals` detects changes on disk, and
-`file_sets` lays out files under the names that a session gives them. `dialogue` asks a client and reads its answers;
-`collector` decides what to ask for. All of this runs in the front, which never interprets an artifact's contents;
-workers read the files in place.
+`file_sets` lays out files under the names that a session gives them. `collector` decides what to ask a client for;
+`dialogue` sends the requests and reads the answers. All of this runs in the front, which never interprets the contents
+of an artifact. Workers read the files where they are.
 """

@@ -18,7 +18,10 @@ _READ_ONLY = 0o444
 
 
 class Arrival:
-    """Bytes of an artifact, received in order; an asynchronous context manager that removes what was not kept."""
+    """Bytes of an artifact, received in order.
+
+    At its end, this asynchronous context manager removes the artifact unless `keep` was called.
+    """
 
     def __init__(self, key: ArtifactKey, path: Path) -> None:
         self._key = key

@@ -3,9 +3,9 @@
 
 Artifacts come from the exchange's own client or from another client of the same owner:
 
-    ask for what nobody sends -> receive it -> wait for what others send -> ... -> say that nothing more is wanted
+    ask for what no client is sending -> receive it -> wait for what others send -> ... -> say that nothing is missing
 
-An exchange waits for another client only while that client keeps sending; after that it asks its own.
+An exchange waits for another client only while that client keeps sending; then the exchange asks its own client.
 """
 
 import asyncio
@@ -57,10 +57,10 @@ class ArtifactCollector:
     async def collected(
         self, dialogue: ArtifactDialogue, owner: Owner, needs: Needs, *, share: str
     ) -> AsyncIterator[CollectedArtifacts]:
-        """Yield the artifacts, held for the duration of the block and counted against `share`; raise UpdraftError.
+        """Yield the artifacts, hold them for the duration of the block and count them against the tenant `share`.
 
         An owner with an application id gets its directory even without artifacts: its worker is bound to that
-        directory now and may need it in a later exchange.
+        directory now and may need it in a later exchange. Raises UpdraftError.
         """
         if not needs.keys and not owner.application_id:
             yield CollectedArtifacts()
@@ -147,7 +147,7 @@ class ArtifactCollector:
             await arrival.check(self._unpackers, room)
             path = self._store.stored_path(held)
             original = await arrival.move(path)
-            # Another exchange may have stopped waiting for this client and stored the artifact from its own.
+            # Another exchange may have stopped waiting for this client and stored the artifact from its own client.
             if artifact.path is None:
                 room.keep(path, original)
                 arrival.keep()

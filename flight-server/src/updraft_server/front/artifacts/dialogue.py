@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a client before its exchange has a worker: for artifacts, and for a payload that was deferred."""
+"""Requests to a client for artifacts and for a deferred payload, sent before its exchange has a worker."""
 
 import asyncio
 import time
@@ -18,10 +18,11 @@ from updraft.service.exchange import (
 )
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# Time without a byte of an upload after which its client has most likely stopped: a task reads the next part from its
-# own memory or disk. The exchange holds its place in the queue meanwhile.
+# If no byte of an upload arrives for this long, its client has most likely stopped, because a task reads the next part
+# from its own memory or disk. Meanwhile, the exchange holds its place in the queue.
 ARTIFACT_TIMEOUT_SECONDS = 60.0
-# Slower than any network that tasks would run over. A client that trickles bytes must not hold its place for ever.
+# Slowest allowed upload, slower than any network that tasks would use. Without this limit, a client that trickles bytes
+# could hold its place for ever.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
@@ -34,7 +35,7 @@ class ArtifactPart(NamedTuple):
 
 
 class ArtifactDialogue:
-    """Dialogue with one client: requests artifacts by digest and reads the answers."""
+    """Dialogue with one client, which requests artifacts and the payload, and reads the answers."""
 
     def __init__(self, call: Call, limits: MessageLimits, *, timeout_seconds: float) -> None:
         self._call = call
@@ -44,13 +45,13 @@ class ArtifactDialogue:
         self._arrived_bytes = 0
 
     async def ask(self, digests: Iterable[bytes]) -> None:
-        """Ask for the artifacts with these digests; no digests tell the client that nothing more is wanted."""
+        """Ask for the artifacts with these digests. An empty request tells the client that nothing more is wanted."""
         await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def part(self) -> ArtifactPart:
         """Return the next part of an artifact; raise ProtocolError for any other message or if the client is too slow.
 
-        Only time spent in this method counts, for all artifacts of the exchange together.
+        The time limit applies to all artifacts of the exchange together, and only time spent in this method counts.
         """
         allowed_seconds = self._timeout_seconds + self._arrived_bytes / _LEAST_BYTES_PER_SECOND
         began = time.monotonic()

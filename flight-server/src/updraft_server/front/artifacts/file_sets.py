@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directories with the files of a session under the names that it gives them, like Spark's distributed files.
 
-A set never changes: the same name with other bytes gets another directory, so nothing that Python caches by path goes
-stale. A set that a worker managed to change is laid out again.
+A set never changes. If a name gets other bytes, the files go into another directory, so nothing that Python caches by
+path becomes stale. A set that a worker managed to change is laid out again.
 """
 
 import functools

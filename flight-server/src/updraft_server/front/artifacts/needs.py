@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts that a command lists, checked: their names become paths and come from untrusted clients."""
+"""Parser and checks of the artifacts that a command lists. Their names come from untrusted clients and become paths."""
 
 import enum
 import hashlib
@@ -25,7 +25,7 @@ class Form(enum.Enum):
 
 
 class ArtifactKey(NamedTuple):
-    """Identity of an artifact, given by its bytes: equal keys mean the same artifact."""
+    """Identity of an artifact, derived from its bytes and form: artifacts with equal keys are the same."""
 
     sha256: bytes
     size_bytes: int
@@ -51,7 +51,7 @@ class Needs:
 
     @property
     def file_set(self) -> str:
-        """Name of the files as a whole: equal for the same names with the same bytes; empty without files."""
+        """Name of the files as a whole, equal if all names and bytes are equal; empty without files."""
         if not self.files:
             return ""
         lines = (f"{key} {name}\n" for name, key in sorted(self.files.items()))

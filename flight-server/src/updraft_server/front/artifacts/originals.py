@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detection of stored artifacts that have changed since they were checked.
 
-Where the kernel has Landlock, no worker can write to the store. Without it, a worker that runs as the same user can
-make read-only files writable. It cannot reset the time of a file's last status change (ctime), so an unchanged file
-state proves that the file is intact. Links that the front makes change ctime too; then the front compares the bytes.
+If the kernel has Landlock, no worker can write to the store. Otherwise a worker that runs as the same user can make
+read-only files writable. But it cannot reset the time of a file's last status change (ctime), so an unchanged file
+state proves that the file is intact. The front's own links change ctime too, so if a state has changed, the front
+compares the bytes.
 
 An unpacked archive has no digest to compare with, so any change of a file, a link or the tree counts as tampering.
-Checking a whole tree takes milliseconds per thousand files, so it is repeated only after a hundred times as long as the
-last check took. Python's bytecode caches are not part of the archive and are removed.
+Checking a whole tree takes milliseconds per thousand files, so the wait before the next check is a hundred times as
+long as the last check took. Python's bytecode caches are not part of the archive and are removed.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ _CACHE = "__pycache__"
 _GONE = (FileNotFoundError,)
 _READ_BYTES = 1024 * 1024
 _SECONDS_BETWEEN_LOOKS = 100
-"""Seconds until a tree is checked again, for each second that the last check took."""
+"""How many seconds pass before a tree is checked again, for each second that the last check took."""
 
 Clock = Callable[[], float]
 
@@ -39,7 +40,7 @@ class Original(Protocol):
         """Return whether the artifact is unchanged."""
 
     def linked(self, link: Callable[[], None]) -> None:
-        """Call `link`, which links to the artifact, without counting that as a change."""
+        """Call `link`, which makes a link to the artifact, and do not count the link as a change."""
 
 
 def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Original:
@@ -48,7 +49,7 @@ def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Ori
 
 
 class _State(NamedTuple):
-    """State of a file; as long as it stays equal, the bytes are unchanged."""
+    """State of a file. As long as the state stays the same, so do the bytes."""
 
     inode: int
     mode: int
@@ -141,7 +142,7 @@ def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
                     continue
                 cached = in_cache or entry.name == _CACHE
                 waiting.append((entry.path, cached))
-                # Creating or removing a cache changes the times of the directory above it, so they are left out.
+                # Leave out the times of directories, because creating or removing a cache in one changes them.
                 yield entry.path, (found.st_ino, found.st_mode), cached
 
 

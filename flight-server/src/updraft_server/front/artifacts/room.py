@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disk space of one arriving artifact: taken before the disk is used, and corrected to what was measured at the end.
+"""Disk space of one arriving artifact, taken before the disk is used and corrected at the end by a measurement.
 
-An archive takes space as it arrives, then also for its unpacked tree, and for the tree alone once it is removed.
+An archive takes space as it arrives, then also for its unpacked tree. Once the archive is removed, the tree alone takes
+space.
 """
 
 from pathlib import Path
@@ -19,7 +20,7 @@ class RoomGiver(Protocol):
     volume: Volume
 
     def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
-        """Raise LimitError if an artifact of this owner can never have so much space."""
+        """Raise LimitError if an artifact of this owner can never have this much space."""
 
     def take(self, owned: OwnedArtifacts, more_bytes: int) -> None:
         """Take space; raise PoolFullError if there is too little."""
@@ -53,7 +54,10 @@ class Room:
         await self._giver.vacated()
 
     async def unpack_to(self, tree_bytes: int) -> None:
-        """Take this much space beside the archive; raise PoolFullError, or LimitError if it can never be had."""
+        """Take space for the tree in addition to the archive.
+
+        Raises PoolFullError if there is too little, and LimitError if there can never be enough.
+        """
         self._grow_to(self._file_bytes + tree_bytes)
         await self.vacated()
 
@@ -62,10 +66,10 @@ class Room:
         return tree_size(tree, most_files=self._giver.most_entries())
 
     def settle(self, tree: TreeSize) -> None:
-        """Correct the space to that of the tree alone, as measured; raise what `unpack_to` raises.
+        """Correct the space to that of the measured tree alone; raise what `unpack_to` raises.
 
-        The result is never below the size of the archive: some file systems report what a file takes only after they
-        have written it to the disk.
+        The result is never below the size of the archive, because some file systems report how much space a file takes
+        only after they have written it to the disk.
         """
         room_bytes = max(self._file_bytes, self.volume.tree_bytes(tree))
         self._grow_to(room_bytes)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store of artifacts on disk, per owner and within one limit. It evicts artifacts that no exchange holds to make space.
+"""Store of artifacts on disk, per owner and within one limit. To free space, it evicts artifacts not held by exchanges.
 
     <directory>/<owner>/stored   checked artifacts of the owner
     <directory>/<owner>/sets     file sets of the owner: links to artifacts
     <directory>/arriving         unchecked artifacts of all owners
     <directory>/trash            files that are being deleted
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store. Owners
-share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the pool's
-requests for artifacts reveal nothing about other owners. Artifacts take space when their bytes arrive, and unpacked
-archives before they are written; an announcement takes none. Space is measured on the disk, in blocks and inodes
-(`updraft_server.front.artifacts.volume`).
+This is policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store.
+Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
+pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. The artifact
+takes space as its bytes arrive, and an unpacked archive before it is written. Space is measured on the disk, in blocks
+and inodes (`updraft_server.front.artifacts.volume`).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from updraft_server.front.artifacts.threads import remove
 from updraft_server.front.artifacts.volume import Volume
 from updraft_server.pool.leases import Owner
 
-# More than honest sessions need at once. Without a bound, one artifact could fill any number of directories with links.
+# More than honest sessions need at once. Without this bound, any number of directories could link to one artifact.
 _MOST_IDLE_FILE_SETS = 256
 # Each owner costs a few directories and some of the front's memory.
 _MOST_OWNERS = 4096
@@ -73,7 +73,7 @@ class ArtifactStore:
         self._idle_sets: OrderedDict[tuple[bytes, str], OwnedArtifacts] = OrderedDict()
         """File sets that no exchange holds, the least recently used first."""
         self._names = itertools.count()
-        # Makes directory names impossible to guess, yet the same whenever an owner returns.
+        # Makes the name of an owner's directory impossible to guess, yet the same whenever the owner returns.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
         self._trash_bytes = 0
@@ -123,9 +123,10 @@ class ArtifactStore:
             self._release(held)
 
     def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
-        """Return the file set for links to these artifacts, held as long as `held`; it is removed with any of them.
+        """Return the file set that links to these artifacts, held as long as `held`.
 
-        Each key needs a link, even if it is listed twice. Raises PoolFullError if there is no space for the links.
+        The set is removed together with any of its artifacts. An artifact that is listed twice needs two links. Raises
+        PoolFullError if there is no space for the links.
         """
         owned = held.owned
         if name not in owned.file_sets:
@@ -141,7 +142,7 @@ class ArtifactStore:
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
-        """Yield space for an arriving artifact. It grows with the artifact and is given back unless that is kept."""
+        """Yield space for an arriving artifact, which grows as the artifact does. Give it back unless it is kept."""
         room = Room(self, held.owned, artifact)
         try:
             yield room
@@ -149,11 +150,11 @@ class ArtifactStore:
             room.end()
 
     def discard(self, held: Held, artifact: StoredArtifact) -> None:
-        """Remove the bytes of a changed artifact. Exchanges still hold it, and a client has to send it again."""
+        """Remove the bytes of a changed artifact. Exchanges still hold it, so a client has to send the bytes again."""
         self._remove(held.owned, artifact)
 
     def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
-        """Raise LimitError if an artifact of this owner can never have so much space."""
+        """Raise LimitError if an artifact of this owner can never have this much space."""
         if room_bytes > self._limit_bytes:
             raise LimitError(
                 f"artifact {artifact.key.sha256.hex()} of {artifact.key.size_bytes} bytes takes {room_bytes} bytes of "
@@ -167,7 +168,7 @@ class ArtifactStore:
         return self._limit_bytes // self.volume.entry_bytes
 
     async def vacated(self) -> None:
-        """Wait until deletions have made the space that was taken available on the disk."""
+        """Wait until the disk has the space that was taken, which deletions in the background may still use."""
         while self._deletions and self.used_bytes + self._trash_bytes > self._limit_bytes:
             await asyncio.wait(self._deletions, return_when=asyncio.FIRST_COMPLETED)
 
@@ -181,7 +182,7 @@ class ArtifactStore:
         self._charge(owned, -less_bytes)
 
     def _digest(self, *texts: str) -> bytes:
-        """Return a short name for an owner or a tenant, whose own texts may have any length."""
+        """Return a short name for an owner or a tenant, because their own names may have any length."""
         return hmac.digest(self._secret, json.dumps(texts).encode(), hashlib.sha256)
 
     def _enter(self, owner: Owner, share: str) -> OwnedArtifacts:
@@ -226,7 +227,7 @@ class ArtifactStore:
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
-        # Archives are unpacked one at a time, each while its file is still on the disk.
+        # An exchange unpacks its archives one at a time, each while its file is still on the disk.
         unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
         announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
@@ -240,7 +241,7 @@ class ArtifactStore:
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
         tenant = self._digest(share)
         self._tenants.check_cap(tenant, share, lacking_bytes + wanted_idle_bytes, announced_bytes)
-        # Checked only on announcement, so that artifacts that are arriving already can finish.
+        # Check the share only on announcement, so that artifacts that are already arriving can finish.
         self._tenants.check_share(tenant, lacking_bytes + wanted_idle_bytes)
         self._check_room(tenant, lacking_bytes, self._idle_bytes - wanted_idle_bytes)
 
@@ -256,7 +257,7 @@ class ArtifactStore:
         return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
 
     def _make_room(self, owned: OwnedArtifacts, more_bytes: int) -> None:
-        """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then others.
+        """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then those of any tenant.
 
         The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
         """
@@ -310,7 +311,7 @@ class ArtifactStore:
         if len(self._owned) >= _MOST_OWNERS:
             away = [owned for owned in self._owned.values() if not owned.exchanges]
             if away:
-                # The least recently used owner of the tenant that has most owners.
+                # Forget the least recently used owner of the tenant that has most owners.
                 loser = max(away, key=lambda owned: self._tenants[owned.tenant].owners)
                 self._evict_all(loser)
                 self._forget(loser)
@@ -347,24 +348,24 @@ class ArtifactStore:
         self._tenants[owned.tenant].idle_sets += 1
         self._count_idle(owned, file_set.room_bytes)
         if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
-            # The least recently used set of the tenant that has most idle sets.
+            # Remove the least recently used set of the tenant that has most idle sets.
             (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
             self._remove_set(loser, name)
 
     def _forget(self, owned: OwnedArtifacts) -> None:
         """Forget an owner without exchanges, and its artifacts.
 
-        Other owners keep their directories even when empty: a worker that was bound to a directory could not read
-        another one in its place.
+        An owner that is not forgotten keeps its directory even when that is empty, because a worker that is bound to
+        the directory could not read a new one in its place.
         """
         del self._owned[owned.digest]
         self._tenants.leave(owned.tenant)
         self._delete(owned.directory, 0)
 
     def _delete(self, path: Path, room_bytes: int) -> None:
-        """Move the path to the trash and delete it in a thread: a large tree must not block the event loop."""
+        """Move the path to the trash and delete it in a thread, because a large tree must not block the event loop."""
         trash = self._trash_path / str(next(self._names))
-        # The path is missing if laying out the set has failed.
+        # The path of a set is missing if the set could not be laid out.
         with contextlib.suppress(FileNotFoundError):
             path.rename(trash)
         self._trash_bytes += room_bytes

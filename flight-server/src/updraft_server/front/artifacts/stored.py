@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of the store: each artifact of an owner, and the owner's artifacts, file sets and directory as a whole."""
+"""Records of the store, one for each artifact, file set and owner."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,7 +10,7 @@ from updraft_server.front.artifacts.needs import ArtifactKey
 from updraft_server.front.artifacts.originals import Original
 
 DIRECTORY_MODE = 0o750
-"""Mode of the store's directories: workers may run as another user of the same group."""
+"""Mode of the store's directories. The group may read them, because workers may run as another user of the group."""
 
 
 class StoredArtifact:
@@ -26,11 +26,11 @@ class StoredArtifact:
         self.senders = 0
         """Number of exchanges whose clients are sending the artifact now."""
         self.arrived_bytes = 0
-        """Bytes from all senders together; grows as long as one of them makes progress."""
+        """Bytes received from all senders together; the number grows as long as any sender makes progress."""
         self.kept_bytes = 0
         """Space that the artifact takes in the store; 0 until it is stored."""
         self.arriving_bytes = 0
-        """Space that its unfinished copies take, from all senders together."""
+        """Space that unfinished copies of the artifact take, from all senders together."""
         self._changed = asyncio.Event()
 
     def began(self) -> None:

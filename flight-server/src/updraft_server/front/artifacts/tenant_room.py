@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from updraft.errors import LimitError, PoolFullError
 from updraft.service.tenants import Caps, Claims
 
-# Operators cannot set caps for a longer name.
+# Longest name of a tenant for which operators can set caps.
 _MOST_NAME_CHARACTERS = 253
-# When a tenant has had no exchange for longer, any other tenant may evict its artifacts.
+# If a tenant has had no exchange for longer than this, any other tenant may evict its artifacts.
 _AWAY_SECONDS = 60.0
 
 
@@ -37,8 +37,9 @@ class TenantRoom:
 class TenantRooms:
     """Space of all tenants that have anything in the store.
 
-    Any tenant may fill the store as long as no other needs space. Once another tenant was refused, tenants above their
-    share get no more. A tenant above its share may not evict artifacts of active tenants that have less.
+    Any tenant may fill the store as long as no other needs space. If the store has refused a tenant, other tenants get
+    no space above their share until it can retry. A tenant above its share may not evict artifacts of active tenants
+    that have less.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class TenantRooms:
         return room
 
     def leave(self, tenant: bytes) -> None:
-        """Forget one of a tenant's owners, and the tenant with its last one."""
+        """Forget one owner of a tenant. If it was the last one, forget the tenant too."""
         room = self._rooms[tenant]
         room.owners -= 1
         if not room.owners:
@@ -110,7 +111,7 @@ class TenantRooms:
 
     def _is_within_share(self, tenant: bytes, more_bytes: int) -> bool:
         held_bytes = self._held_bytes(tenant)
-        # A single exchange may need more than any share.
+        # A tenant that holds nothing is always within its share, because one exchange may need more than any share.
         return not held_bytes or held_bytes + more_bytes <= self._share_bytes(tenant)
 
     def _share_bytes(self, tenant: bytes) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocking disk operations, run in threads beside the event loop."""
+"""Blocking disk operations, run in threads so that they do not block the event loop."""
 
 import asyncio
 import shutil

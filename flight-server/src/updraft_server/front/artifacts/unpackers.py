@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacking of archives in separate processes (`updraft_server.unpacker`): archives are untrusted bytes.
+"""Unpacking of archives in separate processes (`updraft_server.unpacker`), because archives are untrusted.
 
 An unpacker gets the archive as an open file, an empty working directory and a socket. It asks for disk space before it
 uses any, and reports its verdict at the end. Without a good verdict, the front removes what the unpacker has written.
@@ -41,7 +41,7 @@ _PACKAGES = str(Path(updraft_server.__file__).parent.parent)
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from updraft_server.unpacker.process import main; main()"
 _COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PACKAGES)
 
-# Unpackers that run at once. Together they may take this many times UnpackLimits.memory_bytes.
+# Number of unpackers that may run at once. Together they may take this many times UnpackLimits.memory_bytes.
 _AT_ONCE = 2
 
 
@@ -62,25 +62,28 @@ class TreeRoom(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnpackLimits:
-    """Limits of an archive, well above those of a large Python environment, and of its unpacker."""
+    """Limits of an archive and its unpacker, well above what a large Python environment needs."""
 
     members: int = 250_000
     header_bytes: int = 1024 * 1024
-    """Bytes of headers before the data of one member."""
+    """Limit of the bytes of headers before the data of one member."""
     name_bytes: int = 4096
     names_bytes: int = 64 * 1024 * 1024
     depth: int = 128
     memory_bytes: int = 256 * 1024 * 1024
     base_seconds: float = 60
     least_bytes_per_second: int = 1024 * 1024
-    """Lowest pace: an archive has `base_seconds` plus the time for its bytes at this pace, as wall and as CPU time."""
+    """Lowest pace. An archive may take `base_seconds` plus the time for its bytes at this pace.
+
+    The limit applies to wall time and to CPU time.
+    """
 
     def seconds(self, size_bytes: int) -> float:
         """Return the time limit for an archive of this size."""
         return self.base_seconds + size_bytes / self.least_bytes_per_second
 
     def bounds(self, size_bytes: int, volume: Volume) -> UnpackBounds:
-        """Return the bounds for an archive of this size on this volume; it may not unpack to more bytes than it has."""
+        """Return the bounds for an archive of this size on this volume. It may not unpack to more than its own size."""
         return UnpackBounds(
             total_bytes=size_bytes,
             members=self.members,
@@ -143,7 +146,7 @@ def _size_bytes(archive: Path) -> int:
 
 
 def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start an unpacker with vfork: it blocks the loop until the exec and runs no fork handlers of gRPC or uvloop."""
+    """Start an unpacker with vfork, which blocks the loop until the exec but runs no fork handler of gRPC or uvloop."""
     connection, others_end = socket.socketpair()
     try:
         with archive.open("rb") as file, others_end:

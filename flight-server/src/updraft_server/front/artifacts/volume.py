@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Space that files take on the store's volume, as one number for blocks and inodes.
 
-A volume can run out of either. Therefore an entry (a file, directory or link) takes at least its share of the volume: a
-store that may have a tenth of the volume's bytes gets a tenth of its inodes.
+A volume can run out of either. Therefore an entry (a file, directory or link) counts as at least the volume's bytes per
+inode, so a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
 """
 
 import os
@@ -11,11 +11,12 @@ from typing import NamedTuple, Self
 
 from updraft_server.linux.tree_sizes import TreeSize
 
-# Some file systems create inodes on demand and report none, or so many that each would be nearly free.
+# Least bytes of an entry. Some file systems create inodes on demand and report none, or so many that each would be
+# nearly free.
 _LEAST_ENTRY_BYTES = 4096
-# Small artifacts also cost memory of the front.
+# Least bytes of an artifact, because even a small one costs memory of the front.
 _LEAST_ARTIFACT_BYTES = 64 * 1024
-# Links per directory that are free: the store bounds the number of such directories.
+# Number of links per directory that take no space, because the store bounds the number of such directories.
 _FREE_LINKS = 64
 
 

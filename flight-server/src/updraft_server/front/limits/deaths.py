@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths that functions cause: hold-back of functions that keep killing workers, and health of registered functions.
+"""Worker deaths that functions cause: hold-back of functions that keep killing workers, and health of registered ones.
 
-Policy only, with a clock handed in. A single death proves little: the kernel or an operator may have killed the worker.
-Many deaths in a row without a success are the function's fault.
+This is policy only; the caller provides the clock. A single death proves little, because the kernel or an operator may
+have killed the worker. Many deaths in a row without a success are the function's fault.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.pool.leases import Owner
 
 ALLOWED_DEATHS = 20
-"""Deaths in a row after which a function is held back. Spark tries each task four times, so a few tasks with bad rows
-end a dozen workers; a function that has ended more than that, with no success in between, does little else."""
+"""Number of deaths in a row after which a function is held back. Spark tries each task four times, so a few tasks with
+bad rows kill a dozen workers. A function that has killed more, with no success in between, does little but kill."""
 
 _MAX_FAULT_BYTES = 1024
 
@@ -33,8 +33,8 @@ _FIRST_HOLD_SECONDS = 10.0
 _LONGEST_HOLD_SECONDS = 160.0
 # After this time without a death, a function has a clean record and its hold time starts over.
 _FORGOTTEN_AFTER_SECONDS = 300.0
-# The owner of session functions is held back after this many times the deaths that one function may cause. This
-# catches a function that changes with each exchange.
+# An owner of session functions may cause this many times the deaths that one function may cause before it is held
+# back. This catches a function that changes with each exchange.
 _FUNCTIONS_OF_AN_OWNER = 16
 
 
@@ -48,7 +48,7 @@ class Culprit(NamedTuple):
     killed: str = "workers"
     remedy: str = "correct it, or try again when that time is over"
     is_registered: bool = False
-    """Whether a reload of the pool's functions may fix it."""
+    """Whether reloading the pool's functions may fix the cause."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class HoldBack:
     """Functions of one pool that have killed workers recently."""
 
     def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Hold a function back after this many deaths without a success."""
+        """Create the policy, which holds a function back after `allowed_deaths` deaths without a success."""
         self._allowed_deaths = allowed_deaths
         self._clock = clock
         self._records: dict[Hashable, _Deaths] = {}
@@ -97,7 +97,7 @@ class HoldBack:
         now_seconds = self._clock()
         self._forget_old(now_seconds)
         for culprit in culprits:
-            # Moved to the end: records are ordered by their last death.
+            # Move the record to the end, because records are ordered by their last death.
             record = self._records.pop(culprit.key) if culprit.key in self._records else _Deaths(culprit.is_registered)
             self._records[culprit.key] = record
             record.deaths += 1
@@ -107,7 +107,7 @@ class HoldBack:
                 record.hold_seconds = min(2 * record.hold_seconds, _LONGEST_HOLD_SECONDS)
 
     def succeeded(self, owner: Owner, request: Request) -> None:
-        """Subtract the deaths that lead to hold-back, because an exchange of the function has ended well."""
+        """Subtract `allowed_deaths` from the counts of the function and its owner: one of its exchanges succeeded."""
         if not self._records:
             return
         for culprit in self._culprits(owner, request):
@@ -142,7 +142,7 @@ class HoldBack:
             del self._records[key]
 
     def _rows(self, owner: Owner, request: Request) -> Culprit:
-        """Return the culprit for the rows that a tenant sends to a batched function, or an owner without a tenant.
+        """Return the culprit for rows that this tenant sends to a batched function, or this owner if it has no tenant.
 
         Rows of other senders are not held back.
         """
@@ -157,9 +157,9 @@ class HoldBack:
         )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
-        """Return the function, counted for this owner alone, and for a session function also the owner as a whole.
+        """Return what to count deaths for: the function as this owner calls it, and the owner of a session function.
 
-        The owner counts because it could ship a different function each time.
+        The owner is included because it could ship a different function each time.
         """
         if not request.is_session:
             # Versions are counted separately, because another version may have the fix.
@@ -192,7 +192,7 @@ class FunctionHealth:
         model_faults: Callable[[], Mapping[tuple[str, str], str]] = dict,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start without records.
+        """Regard every function as healthy until an exchange shows otherwise.
 
         Args:
             functions: Return the current functions of the pool.
@@ -232,17 +232,17 @@ class FunctionHealth:
             self._on_change()
 
     def loaded_again(self) -> None:
-        """Clear all records: the code that they are about has been replaced."""
+        """Clear all records, because a reload has replaced the code of all functions."""
         self._records.clear()
 
     def shown(self, functions: Iterable[FunctionDescription]) -> Sequence[FunctionDescription]:
-        """Return the descriptions, with the faults that exchanges have shown."""
+        """Return the descriptions, with the faults that exchanges have shown filled in."""
         return [self._shown(function) for function in functions]
 
     def faults(self) -> dict[str, str]:
-        """Return by name why each function cannot be called, or what is wrong with it; empty for healthy ones.
+        """Return for each function name why it cannot be called, or what is wrong with it; empty if it is healthy.
 
-        If a function has several versions, the last one counts: callers get it if they ask for no version.
+        If a function has several versions, the last one counts, because callers that name no version get that one.
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inference of the function that most likely used up the memory when all workers are lost at once.
 
-The kernel's OOM killer does that, and leaves no process that could report the cause. The front therefore infers it from
-the last measurement of the workers; the error says so.
+The kernel's OOM killer ends all workers together and leaves no process that could report the cause. The front therefore
+infers the cause from the last measurement of the workers, and the error says so.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _LEAST_SHARE = 0.5
 
 class _Held(NamedTuple):
     first_bytes: int
-    """Memory at the first of the latest uninterrupted series of measurements."""
+    """Memory at the first measurement of the current uninterrupted series."""
     last_bytes: int
 
     @property
@@ -33,7 +33,7 @@ class LastMemoryUse:
         self._largest_grower = ""
 
     def measured(self, usage: Mapping[str, WorkerUsage], there_is_bytes: int) -> None:
-        """Take a measurement. An empty one is ignored: nothing can be measured once the workers are lost.
+        """Record a measurement. Ignore an empty one, because nothing can be measured once the workers are lost.
 
         Args:
             usage: Usage of all workers that have an exchange, by worker.

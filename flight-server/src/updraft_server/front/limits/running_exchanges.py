@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running exchanges, which hold a worker: checked at intervals and ended if they exceed a limit.
+"""Running exchanges, each of which holds a worker. They are checked at intervals and ended if they exceed a limit.
 
-The front ends an exchange if one side is silent for too long, if the worker takes more than it may, or if a drain has
-no more time. The same checks measure workers between exchanges. The relay counts messages and knows which side has to
-act next; `updraft.service.silence` decides how much silence is too long.
+The front ends an exchange if one side is silent for too long, if the worker takes more than it may, or if a drain runs
+out of time. The same checks also measure workers between exchanges. The relay counts messages and knows which side has
+to act next; `updraft.service.silence` decides how much silence is too long.
 """
 
 import asyncio
@@ -28,14 +28,16 @@ from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
 
-# A container needs spare memory for what a function can take between two checks: some hundred MiB.
+# A container needs spare memory for what a function can take between two checks, which is some hundred MiB.
 _LIMITS_LOOK_SECONDS = 0.25
-# All workers, those at rest included, are measured at every 40th check: every ten seconds.
+# All workers, including those at rest, are measured at every 40th check, which is every ten seconds.
 _LOOKS_TO_ALL = 40
-# Added to twice the time that a worker's clock allows: on a busy machine that clock starts later than the front's.
+# Added to twice the time that a worker's clock allows, because that clock starts later than the front's on a busy
+# machine. A session function also gets time for its imports, during which the worker's clock does not run.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
-# Tasks compute for minutes between batches. Only a tenant above its share loses a worker, and only if another waits.
+# How long a client may leave its worker unused if others need it. Tasks may compute for minutes between batches, so
+# only a tenant above its share loses a worker, and only if another tenant waits.
 _UNUSED_WORKER_SECONDS = 120.0
 
 
@@ -45,11 +47,11 @@ def longest_processor_seconds() -> float:
 
 
 class WorkTime:
-    """Seconds that a function has worked on one batch.
+    """Counter of the seconds that a function has worked on one batch.
 
-    It counts checks instead of reading a clock, so a front that stood still blames no function. Only a further batch
-    restarts the count. Output of the worker does not, nor does a number of batches that it repeats or lowers. Work
-    after the last batch counts for that batch. `linux.processor_time` counts CPU time.
+    It counts checks instead of reading a clock, so time during which the front itself was stopped does not count.
+    Only a further batch restarts the count: neither output of the worker does, nor a report that it has taken the same
+    number of batches or fewer. Work after the last batch counts for that batch. `linux.processor_time` counts CPU time.
     """
 
     def __init__(self, look_seconds: float) -> None:
@@ -100,15 +102,16 @@ class RunningExchanges:
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_WORK_SECONDS,
     ) -> None:
-        """Start without exchanges. A limit of 0 seconds means no limit.
+        """Create the watcher of a pool's exchanges. A limit of 0 seconds means no limit.
 
         Args:
             pool: Pool that has the workers.
             client_silence_seconds: How long a client may be silent while the pool waits for it.
-            worker_silence_seconds: How long a worker may pass no message and use no CPU time while the client waits.
+            worker_silence_seconds: How long a worker may both pass no message and use no CPU time while the client
+                waits.
             limits: Return the current limits of a worker.
-            giving_way: Take the tenants of workers that their clients do not use, and return the indices of those to
-                give to other tenants.
+            giving_way: Given the tenant of each worker that its client leaves unused, return the indices of the
+                workers to give to other tenants.
             batch_processor_seconds: How much CPU time a function may use for one batch.
             longest_batch_seconds: How long a function may work on one batch if its worker has no clock.
         """
@@ -191,7 +194,7 @@ class RunningExchanges:
         """End exchanges whose function works too long on one batch, if the worker's own clock has not ended it."""
         for watched in self._watched:
             relay = watched.relay
-            # The first batch restarts the count too: before it the worker ran imports.
+            # `has_begun` makes the first batch restart the count too, because the worker ran imports before it.
             seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
             if 0 < _without_its_clock_seconds(relay) <= seconds:
                 relay.end_for(relay.batch_timeout.error(relay.subject))
@@ -216,7 +219,7 @@ class RunningExchanges:
         used_by_running = {worker: usage[worker] for worker in running}
         self.last_memory_use.measured(used_by_running, self._pool.memory_limit_bytes)
         limits = self._limits()
-        # The other workers had an exchange during the measurement: its processes and CPU time are not leftovers.
+        # Skip workers that had an exchange during the measurement: its processes and CPU time are not leftovers.
         resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
         known = resting.usage
         measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
@@ -235,7 +238,7 @@ class RunningExchanges:
                 self._count_once(watched, "pool")
 
     def _count_once(self, watched: _Watched, limit: str) -> None:
-        """Count a worker that ends because of its memory, once: it may still be running at the next check."""
+        """Count a worker that ends because of its memory, but only once, even if it still runs at the next check."""
         self.out_of_memory[limit] += not watched.took_too_much
         watched.took_too_much = True
 
@@ -291,7 +294,7 @@ class RunningExchanges:
 
 
 def _without_its_clock_seconds(relay: Relay) -> float:
-    """Return the work time that proves that a worker has disabled its clock; 0 if it has no clock.
+    """Return how much work time proves that a worker has disabled its clock; 0 if it has no clock.
 
     The clock does not run during imports.
     """

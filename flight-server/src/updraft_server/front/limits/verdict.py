@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict on a failed exchange: the error for its client, and who is to blame.
 
-Several observers each know a part: the relay knows what the worker reported, the zygote how the worker ended, and the
-last measurement how much memory it held. Only `verdict` combines them; it has no state and no clock.
+The relay knows what the worker reported, the zygote knows how the worker ended, and the last measurement says how much
+memory it held. Only `verdict` combines the three; it has no state and no clock.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Verdict:
     worker_died: bool
     """Whether the worker died before it could report the error."""
     blames_function: bool
-    """Whether the function killed its worker, or exceeded a limit: hold-back and health count that."""
+    """Whether the function killed its worker or exceeded a limit, which hold-back and health count."""
     blames_rows: bool
-    """Whether the rows of this exchange alone killed a model process: the tenant's hold-back counts that."""
+    """Whether the rows of this exchange alone killed a model process, which the tenant's hold-back counts."""
     load_failed: bool
-    """Whether a registered function that was admitted could not be loaded: its health shows that."""
+    """Whether a registered function that was admitted could not be loaded, which its health shows."""
     exhausted_container: bool
     """Whether the function most likely used up the memory, so that the kernel killed all workers."""
 
@@ -38,14 +38,14 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     Args:
         error: Error that ended the relay.
         relay: State in which the relay ended.
-        death: How the worker ended; None while it runs.
+        death: How the worker ended; None if it still runs.
         memory: Last measured memory of the workers, for a death with an unknown cause.
     """
     request = relay.request
     if relay.lost_worker and death is not None:
         error = _of_death(relay, death)
     is_worker_error = isinstance(error, WorkerError)
-    # The zygote, which would have reported how the worker ended, is gone as well.
+    # The zygote would have reported how the worker ended, but it is gone too.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
     if is_worker_error and is_unobserved:

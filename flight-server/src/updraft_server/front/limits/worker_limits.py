@@ -12,28 +12,29 @@ from typing import Self
 from updraft.errors import LimitError, WorkerError
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# The rest is for the front, for the image that workers share, and for growth between two checks.
+# Shares of the memory that one worker, and all workers together, may take. The rest is for the front, for the image
+# that workers share, and for growth between two checks.
 _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
 
 
-# OpenMP, BLAS and Arrow each start a thread for each CPU: sixteen for a process on average is far more than they take
-# where the number of processes is near its limit.
+# OpenMP, BLAS and Arrow each start a thread for each CPU. A worker near its limit of processes needs far fewer than
+# sixteen threads per process on average.
 _THREADS_OF_A_PROCESS = 16
-# Files are counted because each takes an inode and a directory entry, however small it is. Caches of libraries have
-# files of a few KiB, so that a small scratch directory is allowed some thousands at least; beyond that measuring it
-# would take too long.
+# Files are limited too, because each takes an inode and a directory entry however small it is. Library caches have
+# files of a few KiB, so even a small scratch directory may have 10,000. With more than a million, measuring would take
+# too long.
 _BYTES_OF_A_FILE = 64 * 1024
 _LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
 
 
 def most_threads(processes: int) -> int:
-    """Return how many threads a worker may have that may be so many processes."""
+    """Return how many threads a worker may have if it may have this many processes."""
     return _THREADS_OF_A_PROCESS * processes
 
 
 def most_scratch_files(scratch_bytes: int) -> int:
-    """Return how many files and directories a worker may have in a scratch directory of so many bytes."""
+    """Return how many files and directories a worker may have in a scratch directory of this size."""
     return min(max(scratch_bytes // _BYTES_OF_A_FILE, _LEAST_FILES), _MOST_FILES)
 
 
@@ -63,7 +64,7 @@ class WorkerLimits:
         scratch_bytes: int,
         there_is_bytes: int,
     ) -> Self:
-        """Return the limits for workers that share `there_is_bytes` of memory, of their container or machine.
+        """Return the limits for workers that share `there_is_bytes` of memory in their container or machine.
 
         A `memory_bytes` of 0 sets the limit of one worker to three quarters of that memory.
         """
@@ -79,7 +80,7 @@ class WorkerLimits:
         )
 
     def excess(self, subject: str, usage: WorkerUsage) -> LimitError | None:
-        """Return why the exchange has to end; None while the worker keeps its limits.
+        """Return why the exchange has to end; None while the worker is within its limits.
 
         `subject` names the function, as `Request.subject` does.
         """
@@ -91,7 +92,7 @@ class WorkerLimits:
         return None
 
     def excess_at_rest(self, usage: WorkerUsage) -> str:
-        """Return the limit that a worker between two exchanges exceeds; empty if it keeps them all."""
+        """Return the limit that a worker between two exchanges exceeds; empty if it exceeds none."""
         for used, limit, took, _ in self._comparisons(usage):
             if used > limit:
                 return f"it {took}, the limit is {limit}"
@@ -134,7 +135,10 @@ class WorkerLimits:
         )
 
     def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
-        """Return the worker to end before the kernel ends the container with all workers; None while there is room."""
+        """Return the largest worker if all workers together take too much memory, else None.
+
+        Ending that worker keeps the kernel from ending the container with all workers.
+        """
         return max(usage, key=lambda worker: usage[worker].own_bytes) if self._missing_bytes(usage) > 0 else None
 
     def too_much_at_rest(
@@ -146,7 +150,7 @@ class WorkerLimits:
             measured: Current usage of all workers that have an exchange, and of some others.
             resting: Last known usage of the workers between exchanges.
         """
-        # Drop the values for the container and the volume: in these older measurements they are out of date.
+        # Drop the container's and the volume's values from these older measurements, because they are out of date.
         before = {
             worker: used._replace(container_bytes=None, scratch_room_bytes=None) for worker, used in resting.items()
         }
@@ -168,7 +172,7 @@ class WorkerLimits:
         """Return the bytes that workers have stored beyond 85 % of the space that they share.
 
         That space is what they have stored plus the free space of the volume, but at most what one worker may store.
-        The chart derives that limit from the size of its volume, because the node's disk is larger.
+        The chart derives the latter limit from the size of its volume, because the node's disk is larger.
         """
         stored_bytes = sum(used.scratch_bytes for used in usage.values())
         free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]
@@ -177,12 +181,15 @@ class WorkerLimits:
 
     def _missing_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         together_bytes = sum(used.own_bytes for used in usage.values())
-        # The container counts pages that forked processes share only once.
+        # The container counts each page that forked processes share only once, so its figure may be lower.
         held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
         return min([together_bytes, *held]) - self.all_memory_bytes
 
     def shortage(self, subject: str, usage: WorkerUsage) -> WorkerError:
-        """Return the client's error. A retry may help: the function kept its limit, and another pool may have room."""
+        """Return the client's error.
+
+        A retry may help, because the function was within its own limit and another pool may have room.
+        """
         return WorkerError(
             f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together; {subject} took "
             f"most, {usage.own_bytes} bytes, and its worker was ended: give the pool more memory or fewer workers, or "
@@ -191,7 +198,7 @@ class WorkerLimits:
 
 
 def _largest(amounts: Mapping[str, int], missing: int) -> Sequence[str]:
-    """Return the fewest workers whose amounts add up to `missing`; none if even all of them do not."""
+    """Return the fewest workers whose amounts add up to at least `missing`; none if all together fall short."""
     if sum(amounts.values()) < missing:
         return ()
     found: list[str] = []

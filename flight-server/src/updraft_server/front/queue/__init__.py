@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places and turns: which exchange gets the next worker."""
+"""Queue of exchanges: their places in it, and the turns that decide which exchange gets the next worker."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of exchanges to workers: a bounded queue that is fair between tenants.
 
-Policy only, without gRPC or sockets. `updraft_server.pool.pool` has the workers. `updraft_server.front.exchange` takes
-a place in the queue before it lets its client send anything large, then waits there for a worker and gives it back.
+This is policy only, without gRPC or sockets; `updraft_server.pool.pool` has the workers.
+`updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, waits there
+for a worker, and gives the worker back at the end.
 
 `updraft_server.front.queue.turns` decides which exchange is next. Only an exchange of a task that already holds a
-worker may overtake: the task's other exchange may be waiting for its results ("Several exchanges of one task" in
-proto/README.md).
+worker may overtake, because the task's running exchange may be waiting for the results of the new one ("Several
+exchanges of one task" in proto/README.md).
 """
 
 import asyncio
@@ -25,27 +26,29 @@ from updraft_server.front.queue.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
-# Places beyond the queue's limits for a task that holds a worker: its exchanges may be waiting for each other.
+# Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. They are let in
+# because exchanges of a task may be waiting for each other.
 _MOST_SIBLINGS = 8
-# Overtakings by one task until it has given all its workers back. Without a limit, a client that always names the same
-# task would keep workers for ever.
+# Most overtakings by one task until it has given all its workers back. Without a limit, a client that always names the
+# same task would keep workers for ever.
 _MOST_OVERTAKING = 64
-# Overtakings in a row, by any tasks, while an exchange whose turn it is could have had the worker. Without a limit, a
+# Most overtakings in a row, by any tasks, that take a worker from an exchange whose turn it is. Without a limit, a
 # tenant that has many tasks with many exchanges each would keep all workers.
 _MOST_PASSING = 8
-# Exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others. They
-# are tried again when the pool's workers change.
+# Most exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others.
+# They are tried again when the pool's workers change.
 _MOST_REFUSED = 32
 
 
 QUEUE_BYTES = 512 * 1024 * 1024
-"""Memory for the commands of all waiting exchanges together, and again for messages that arrive before their exchange
-has a worker: a quarter each of what the chart gives the front. Commands have some KiB, and a few MiB where a function
-carries data, so that --queue-limit is reached first; a client that is refused tries again until its own timeout."""
+"""Memory for the commands of all waiting exchanges together. Messages that arrive before their exchange has a worker
+may take the same amount again. Each amount is a quarter of the memory that the chart gives the front. Commands have
+some KiB, or a few MiB if a function carries data, so --queue-limit is reached first. A refused client tries again until
+its own timeout."""
 
 RETRY_AFTER_MILLISECONDS = 500
-"""Retry hint for refused clients: about the time in which one of some workers comes free, and seldom enough that a
-thousand waiting tasks cost the front little."""
+"""Retry hint for refused clients. One of several workers comes free in about this time, and the hint is long enough
+that retries of a thousand waiting tasks cost the front little."""
 
 
 class WorkerSource(Protocol):
@@ -58,7 +61,7 @@ class WorkerSource(Protocol):
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
         """Return an idle worker, or an extra one for a task that holds one; raise NoIdleWorker or PoolError.
 
-        `leave_fresh` workers that have not served yet are left for others.
+        It does not take the last `leave_fresh` workers that have not served yet.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -105,7 +108,7 @@ class Admission:
         self._overtaken: Counter[TaskKey] = Counter()
         """Number of overtakings by each task, since it began to hold workers."""
         self._passing = 0
-        """Overtakings at the cost of an exchange whose turn it was, since an exchange last got a worker in turn."""
+        """Overtakings that took a worker from an exchange whose turn it was, since one last got a worker in turn."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -127,12 +130,12 @@ class Admission:
 
     @property
     def queue_limit(self) -> int:
-        """Exchanges that may be in the queue."""
+        """Maximum number of exchanges in the queue."""
         return self._limits.queue_limit
 
     @contextmanager
     def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
-        """Yield a place for one exchange, given up at the end of the block.
+        """Yield a place for one exchange, and give it up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
         Raises PoolFullError if the queue is full, LimitError if the exchange alone exceeds its tenant's cap, and
@@ -184,13 +187,14 @@ class Admission:
     async def _lease(self, place: Place, binding: Binding) -> Grant:
         overtakes, waits = self._may_overtake(place), place.binding is not None
         passes = overtakes and self._is_passed_over()
-        # Counted before the wait for the worker, so that another exchange of the task may overtake meanwhile.
+        # Count the task's worker before waiting for it, so that another exchange of the task may overtake meanwhile.
         self._hold(place, +1)
-        # Newcomers may ask at the same time, so they count at once. Waiters are served one at a time and keep their
-        # turn if no worker is free.
+        # Several newcomers may ask at the same time, so count a newcomer's worker at once. Waiters are served one at a
+        # time and keep their turn if no worker is free, so count theirs only once they have it.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
-            # Another owner needs a fresh worker, and a start takes time: tenants that have used little find one ready.
+            # A new owner needs a fresh worker, and starting one takes time. A tenant that has used a turn therefore
+            # leaves one ready for tenants that have used little.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
             lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
@@ -228,7 +232,7 @@ class Admission:
         )
 
     def _is_passed_over(self) -> bool:
-        """Return whether an overtaking exchange would take a worker from one whose turn it is."""
+        """Return whether an overtaking exchange would take a worker from an exchange whose turn it is."""
         return self._pool.idle > 0 and bool(self._turns)
 
     def _is_next(self, place: Place) -> bool:
@@ -251,9 +255,9 @@ class Admission:
             raise self._full(reason) if queue.held_bytes else LimitError(reason)
 
     def _make_memory(self, newcomer: Place) -> None:
-        """Refuse exchanges of the tenants that hold most memory until the newcomer fits; it may be refused itself.
+        """Refuse exchanges of the tenants that hold most memory until the newcomer fits, or refuse the newcomer.
 
-        In an empty queue it always fits.
+        Any newcomer fits in an empty queue.
         """
         missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
         if missing_bytes <= 0 or not self._held_bytes:
@@ -286,15 +290,15 @@ class Admission:
         return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
 
     def _make_room(self, tenant: str) -> None:
-        """Refuse an exchange of the tenant that has the most, possibly `tenant` itself, if the queue is full."""
+        """If the queue is full, refuse an exchange of the tenant that has most places, possibly `tenant` itself."""
         if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         own = self._queues.get(tenant)
         largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
         if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
-            # The tenants have about equally many. A newcomer without a place that has used little still takes one from
-            # a tenant that has used much.
+            # The tenants have about equally many places. Even so, a tenant that has no place and has used little worker
+            # time takes one from a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
             if own is not None or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
@@ -306,7 +310,7 @@ class Admission:
     def _fail(self, place: Place, error: Exception) -> None:
         if not place.granted.done():
             place.granted.set_exception(error)
-            # Retrieve the exception: an exchange that is not ready for a worker may never await it.
+            # Retrieve the exception, so that asyncio does not log it if the exchange never awaits its worker.
             place.granted.exception()
 
     def _remember(self, place: Place) -> None:
@@ -351,7 +355,7 @@ class Admission:
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
     async def _dispatch(self) -> None:
-        """Grant workers until none is left or no exchange waits; one at a time, to keep the order."""
+        """Grant workers until none is left or no exchange waits. Grant one at a time, to keep the order."""
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
             try:
@@ -364,7 +368,8 @@ class Admission:
                 self._fail(place, error)
                 self._forget(place)
                 continue
-            # While an extra worker started, another one may have come back for an exchange that was skipped.
+            # Try the skipped exchanges again: if this lease had to wait for a worker to start, another worker may have
+            # come back meanwhile.
             refused.clear()
             self._forget(place)
             if place.granted.done():
@@ -373,9 +378,10 @@ class Admission:
             place.granted.set_result(grant)
 
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
-        """Return the place to serve next: overtakers first, then by turns; None without one.
+        """Return the place to serve next: overtakers first, then by turns; None if no place can be served.
 
-        After `_MOST_PASSING` overtakings in a row, turns come first. Places like those in `refused` are skipped.
+        After `_MOST_PASSING` overtakings in a row, turns come first. A place is skipped if `refused` has its task and
+        binding.
         """
         # Extra workers may be few, so tenants with the fewest workers come first here too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
@@ -385,7 +391,7 @@ class Admission:
 
     def _overtakers(self) -> Iterator[Place]:
         """Yield the places that are ready and whose task already holds a worker."""
-        # Fewer tasks hold workers than may be waiting.
+        # Go through the tasks that hold workers, because they are fewer than those that may be waiting.
         for task in self._holding:
             yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
 

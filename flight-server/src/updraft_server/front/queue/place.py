@@ -36,11 +36,11 @@ class Place:
     task: TaskKey | None
     held_bytes: int
     binding: Binding | None = None
-    """Binding of the worker that it needs; None while the exchange is not ready for a worker."""
+    """Binding of the worker that the exchange needs; None until the exchange is ready for a worker."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def unless_lost(self, work: Awaitable[Result]) -> Result:
-        """Return the result of work that precedes `Admission.worker`, and cancel the work if the place is lost.
+        """Await work that precedes `Admission.worker` and return its result; cancel the work if the place is lost.
 
         Raises what the work raises, and PoolFullError or PoolUnavailableError if the place is lost.
         """

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns of tenants and owners: the order in which ready exchanges get free workers.
 
-A worker goes to the tenant with the fewest workers. Among equals, the tenant that has used the least worker time
-recently comes first, where a full turn or more counts the same. While a tenant asks for nothing, its share of the
-workers pays off what it has used, so a tenant that asks now and then does not stand behind those that always ask. The
-others take turns of a moment each, not of an exchange each: a worker serves one owner, so each change of turns ends a
-worker.
+A free worker goes to the tenant with the fewest workers. Among tenants with equally many, the one that has used the
+least worker time recently comes first; all that have used a full turn or more are equal. While a tenant asks for
+nothing, its share of the workers is deducted from what it has used, so a tenant that asks only now and then comes
+before those that always ask. Equal tenants take turns. A turn is a short time instead of one exchange, because a worker
+serves only one owner and each change of turns therefore ends a worker.
 
-Policy only, with a clock handed in. The time for a choice does not grow with the number of waiting tenants.
+This is policy only; the caller provides the clock. The time for a choice does not grow with the number of waiting
+tenants.
 """
 
 from collections import Counter, OrderedDict
@@ -18,12 +19,13 @@ from typing import Generic, NamedTuple, TypeVar
 from updraft_server.pool.leases import Owner
 
 TURN_SECONDS = 0.5
-"""Length of a turn: long compared with the start of a worker and its imports, short for a waiting exchange."""
+"""Length of a turn, which is long compared with the start of a worker and its imports, but short for a waiting
+exchange."""
 # Unit in which used worker time is compared; tenants with the same number of steps are equal.
 _STEP_SECONDS = TURN_SECONDS / 8
-# Most used time that counts. Without a bound, a tenant that was alone for a day would be last for days.
+# Cap on the used time of a tenant. Without it, a tenant that was alone for a day would be last for days.
 _MOST_USED_SECONDS = 8 * TURN_SECONDS
-# Most tenants whose used time is remembered.
+# Maximum number of tenants whose used time is remembered.
 _MOST_TENANTS = 4096
 
 Item = TypeVar("Item")
@@ -40,11 +42,11 @@ class Turn(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """Rank of tenants; those with equal ranks share a lane, and the lowest lane goes first."""
+    """Rank of tenants. Tenants with equal ranks share a lane, and the lowest lane goes first."""
 
     at_work: int
     used_steps: int
-    """Recently used worker time, in steps; a full turn or more counts the same."""
+    """Recently used worker time, in steps, capped at a full turn."""
 
     @property
     def has_used_a_turn(self) -> bool:
@@ -80,7 +82,7 @@ class _Lanes:
         return next(iter(self._lanes.get(lane, ())), None)
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """Return the tenant that would be served last, of those that have used a turn; None without one."""
+        """Return the last tenant in the order that has used a full turn; None if there is none."""
         lanes = [lane for lane in self._lanes if lane.has_used_a_turn]
         return next(reversed(self._lanes[max(lanes)])) if lanes else None
 
@@ -105,7 +107,7 @@ class Turns(Generic[Item]):
     def __init__(
         self, *, idle: Callable[[], int], most_workers: Callable[[str], int | None], now: Callable[[], float]
     ) -> None:
-        """Start empty.
+        """Create the turns of one pool, without items.
 
         Args:
             idle: Return the number of idle workers.
@@ -126,7 +128,7 @@ class Turns(Generic[Item]):
         """Turn of the exchange that gave its worker back last."""
 
     def __bool__(self) -> bool:
-        """Return whether an item is ready whose tenant may have a worker."""
+        """Return whether any item is ready and its tenant may have a worker."""
         return bool(self._lanes)
 
     def add(self, tenant: str, owner: Owner | None, item: Item) -> None:
@@ -180,7 +182,7 @@ class Turns(Generic[Item]):
         return self._lane(tenant).has_used_a_turn
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """Return the waiting tenant that would be served last, of those that have used a turn; None without one."""
+        """Return the last waiting tenant in the order that has used a full turn; None if there is none."""
         return self._lanes.last_that_has_used_a_turn()
 
     def candidates(self) -> Iterator[Item]:
@@ -194,10 +196,10 @@ class Turns(Generic[Item]):
                     yield from self._of_tenant(tenant)
 
     def giving_way(self, tenants: Sequence[str]) -> list[int]:
-        """Return the indices of unused workers to take from their tenants for tenants that wait.
+        """Return the indices of unused workers to take from their tenants and give to waiting tenants.
 
-        Each waiting tenant below its share gets one, from the tenant that has the most workers and at least its share.
-        `tenants` lists the tenant of each unused worker.
+        Each waiting tenant below its share gets one worker, from the tenant that has the most, if that tenant has at
+        least its share. `tenants` lists the tenant of each unused worker.
         """
         if self._idle():
             return []
@@ -234,11 +236,11 @@ class Turns(Generic[Item]):
         return last.tenant if waits else None
 
     def _goes_on(self, owner: Owner | None) -> bool:
-        """Return whether the last worker came back from this owner and the owner's turn is not over."""
+        """Return whether the last worker to come back served this owner, and the owner's turn is not over."""
         return self._last.owner == owner and self._now() - self._last.began_seconds < TURN_SECONDS
 
     def _stand(self, tenant: str) -> None:
-        """Put a tenant in the lane where it belongs, or in none if it may not have a worker."""
+        """Put a tenant in the lane where it belongs, or in no lane if it waits for no worker or may not have one."""
         owners = self._ready.get(tenant) or OrderedDict()
         most = self._most_workers(tenant)
         may_have_one = bool(owners) and (most is None or self._at_work[tenant] < most)
@@ -252,7 +254,7 @@ class Turns(Generic[Item]):
         return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
 
     def _comes(self, tenant: str) -> None:
-        """Note that a tenant asks again; its share of the time in which it did not pays off what it had used."""
+        """Deduct a tenant's share of the workers, for the time in which it asked for nothing, from what it has used."""
         use = self._uses.get(tenant)
         if use is None:
             return
@@ -264,7 +266,7 @@ class Turns(Generic[Item]):
             use.quiet_since = None
 
     def _share(self) -> float:
-        """Return the number of workers for each tenant that has or wants any."""
+        """Return how many workers each tenant gets if all that have or want any share them equally."""
         workers = self._at_work.total() + self._idle()
         tenants = len(self._ready) + sum(tenant not in self._ready for tenant in self._at_work)
         return workers / max(1, tenants)

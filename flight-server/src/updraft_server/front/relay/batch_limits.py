@@ -11,9 +11,11 @@ from typing import NamedTuple, Self
 from updraft.errors import DeadlineError
 from updraft_server.pool.worker_events import WorkerDeath
 
-# Memory for arguments, the function's own values and results: 4 GiB are enough for a text of 512 MiB.
+# A batch needs this many times its size in memory, for arguments, the function's own values and results: a text of
+# 512 MiB needs 4 GiB.
 _MEMORY_PER_BATCH = 8
-# The other columns of a row with one large value. Memory is sampled four times a second, so the limit is approximate.
+# Added for the other columns of a row with one large value. Memory is sampled four times a second, so the limit is
+# approximate.
 _BESIDE_BYTES = 16 << 20
 
 
@@ -42,15 +44,15 @@ class BatchTimeout:
     setting: str
     """Setting to raise for more time."""
     excess: str = "worked for more than {:g} seconds on one batch"
-    """Text for the error that says what the function did."""
+    """Error text that says what the function did."""
     batch_seconds: float = 0.0
     """Limit for one batch."""
     idle_seconds: float = 0.0
-    """Limit between taking or returning batches."""
+    """Limit on the time in which the function neither takes nor returns a batch."""
 
     @classmethod
     def effective(cls, batch_seconds: float, idle_milliseconds: int = 0) -> Self:
-        """Return the smaller of the pool's limit and the client's limit for idle functions; zero means none."""
+        """Return the smaller of the pool's limit and the client's limit for idle functions; zero means no limit."""
         idle_seconds = max(idle_milliseconds, 0) / 1000
         if idle_seconds and (not batch_seconds or idle_seconds < batch_seconds):
             return cls(

@@ -12,7 +12,7 @@ from updraft_server.ipc.frames import FrameKind
 
 
 class ClientBatches:
-    """Messages of one exchange's client after the first, checked, counted and passed on to the worker."""
+    """Messages that an exchange's client sends after the first. They are checked, counted and passed to the worker."""
 
     def __init__(
         self, call: Call, sender: FrameSender, request: Request, max_message_bytes: int, transfer: Transfer
@@ -23,10 +23,10 @@ class ClientBatches:
         self._max_message_bytes = max_message_bytes
         self._transfer = transfer
         self.rows = 0
-        """Rows that the client's finish states."""
+        """Number of rows that the client states in its finish message."""
 
     async def relay(self) -> None:
-        """Pass on everything until the client has finished; raises ProtocolError and LimitError."""
+        """Pass on everything until the client has finished; raise ProtocolError or LimitError."""
         if self._request.plain:
             await self._relay_plain()
         else:
@@ -54,11 +54,11 @@ class ClientBatches:
         if not fields.data_header and not self._request.plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
-            # Count a dictionary before its message, like a part: the worker takes it together with the next batch.
+            # Count a dictionary before passing it on, as with a part: the worker takes it together with the next batch.
             self._transfer.dictionaries += self._request.plain and is_dictionary(fields.data_header)
             await self._pass_on(message, fields)
         else:
-            # Plain Flight has no metadata: a message without any data serves as a keepalive.
+            # Plain Flight has no metadata, so a message without any data serves as a keepalive.
             self._transfer.keep_alives += 1
         return False
 
@@ -68,7 +68,7 @@ class ClientBatches:
             self._transfer.keep_alives += 1
             return False
         is_part = metadata.HasField("part")
-        # Count the part before its message, so that it never counts as a batch for which the worker owes a reply.
+        # Count the part before passing it on, so that it never counts as a batch for which the worker owes a reply.
         self._transfer.parts += is_part
         await self._pass_on(message, fields)
         if not metadata.HasField("finish"):

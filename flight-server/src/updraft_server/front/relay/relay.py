@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relay of a running exchange, in two directions: the client's messages to the worker, and its replies to the client.
+"""Relay of a running exchange, in two directions: client messages to the worker, and the worker's replies back.
 
-Bytes pass through unread; only the worker (`updraft_server.worker`) interprets them. Each direction is held back by its
-own receiver. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
+Bytes pass through unread; only the worker (`updraft_server.worker`) interprets them. A slow receiver holds back only
+its own direction. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from updraft_server.pool.worker_events import WorkerDeath
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # Time that sending a message may take before the exchange counts as waiting for the client.
 _PROMPT_SECONDS = 0.1
-# Tells the client that its exchange has a worker: a client holds back large messages until then.
+# Tells the client that its exchange has a worker. Until then, the client holds back large messages.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 
 
@@ -81,7 +81,7 @@ class RelayLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelayEnd:
-    """State in which a relay ended, as far as it shows who is to blame."""
+    """State in which a relay ended: what is needed to tell who is to blame."""
 
     request: Request
     worker: str
@@ -114,7 +114,7 @@ class Relay:
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self.has_begun = not request.is_session
-        """Whether the function works on batches already: a session function first imports its modules."""
+        """Whether the function has begun to work on batches. A session function first imports its modules."""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
@@ -147,7 +147,7 @@ class Relay:
             awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if requests.done() and not replies.done():
-                # The client's side is finished or has failed; a failure must not wait for the worker.
+                # The client's side is finished or has failed. Raise a failure now, without waiting for the worker.
                 requests.result()
                 await asyncio.wait(awaited - {requests}, return_when=asyncio.FIRST_COMPLETED)
             if not replies.done():
@@ -160,16 +160,16 @@ class Relay:
             requests.cancel()
             if not self._writing:
                 replies.cancel()
-            # Both tasks must be done with the worker's socket before the worker is given back.
+            # Both tasks must be done with the worker's socket before `run` returns: its caller gives the worker back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
 
     def end(self, error: UpdraftError) -> None:
-        """End `run` with an error, unless it has ended."""
+        """End `run` with an error, unless it has ended already."""
         if not self._ended.done():
             self._ended.set_result(error)
 
     def end_for(self, excess: UpdraftError) -> None:
-        """End `run` with an error because the function exceeded a limit, unless it has ended."""
+        """End `run` with an error because the function exceeded a limit, unless it has ended already."""
         if not self._ended.done():
             self._end_state = replace(self._end_state, exceeded_limit=True)
             self.end(excess)
@@ -196,7 +196,10 @@ class Relay:
 
     @property
     def batches_at_once(self) -> int:
-        """Most batches that the function may be working on now: the front cannot see how many its worker has joined."""
+        """Most batches that the function may be working on now.
+
+        The front cannot see how many batches the worker has joined for an aggregate.
+        """
         return 1 + self.taken if self._request.joins_batches else 1
 
     @property
@@ -216,7 +219,7 @@ class Relay:
 
     @property
     def turn(self) -> Side | None:
-        """Side that the exchange waits for; None during a load, and for a client whose keepalives cannot reach us.
+        """Side that the exchange waits for; None during a load, or if a client whose keepalives cannot arrive is next.
 
         Keepalives cannot arrive after the client has half-closed, nor while batches wait for the worker, because they
         queue behind those batches.
@@ -230,7 +233,7 @@ class Relay:
 
     @property
     def is_working(self) -> bool:
-        """Whether the function can work: it waits neither for a batch nor for a client that does not read.
+        """Whether the function can work, because it waits neither for a batch nor for a client that does not read.
 
         A function that keeps its client busy with replies is working.
         """
@@ -242,14 +245,14 @@ class Relay:
 
     @property
     def taken(self) -> int:
-        """Batches that the function has taken, as its worker reports, but no more than the front has received."""
+        """Number of batches that the function has taken: what its worker reports, capped at what the front received."""
         return min(self._claimed(), self._transfer.batches)
 
     def _is_workers_turn(self) -> bool:
         if self._phase is not RelayPhase.RELAYING:
             return True
-        # The worker has not taken what still waits for its socket, whatever it reports. A part that waits there does
-        # not count as a batch yet, and everything else that the client sends queues behind it.
+        # The worker cannot have taken what still waits for its socket, whatever it reports. Comparing the counts alone
+        # would miss a waiting part: it does not count as a batch yet, but the client's next messages queue behind it.
         return self._sender.is_held_back or self._transfer.batches > self._claimed()
 
     def _claimed(self) -> int:
@@ -257,15 +260,15 @@ class Relay:
         return self._last_metadata.consumed if self._said_by_worker > 1 else 0
 
     async def settle(self) -> None:
-        """Return once nothing is being sent to the client any more, so that an error can be sent.
+        """Wait until nothing is being sent to the client any more, so that an error can be sent.
 
-        gRPC cannot take back a message that it has begun to send. A client that does not read gets a limited time.
+        gRPC cannot take back a message that it has begun to send. The wait is limited in case the client does not read.
         """
         if self._replies is None:
             return
         await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
         self._replies.cancel()
-        # Retrieve the exception of a failed task too: asyncio would log it otherwise.
+        # Retrieve the exception if the task has failed, because asyncio would log it otherwise.
         await asyncio.gather(self._replies, return_exceptions=True)
 
     def _handle(self, event: RelayEvent) -> None:
@@ -283,7 +286,7 @@ class Relay:
             await self._sender.send(FrameKind.END)
             self._handle(RelayEvent.INPUT_ENDED)
         except PeerClosedError:
-            # The other direction delivers the last messages of the worker and finds out why it is gone.
+            # The other direction delivers the worker's last messages and finds out why the worker is gone.
             return
         except FrameError as error:
             # The header and metadata of a frame have limits that may be lower than --max-message-bytes.
@@ -333,10 +336,11 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     def _begin_load(self, frame: Frame) -> None:
-        """Limit the time of a load. Refuse loads of session functions, which would only gain time for their batches.
+        """Begin a load, with its time limit; raise FrameError if the worker may not announce one now.
 
-        A batched function may be loaded repeatedly: its worker runs none of the author's code and waits for each model
-        process that loads the function.
+        A session function may not announce a load, because that would only gain time for its batches. A batched
+        function may be loaded repeatedly: its worker runs none of the author's code and waits for each model process
+        that loads the function.
         """
         has_begun = self._load.has_been or self._said_by_worker > 0
         if self._request.is_session or (has_begun and not self._request.is_batched):
@@ -344,7 +348,7 @@ class Relay:
         self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:
-        """Pass one message on. Plain Flight has no metadata, so a message that has nothing else is dropped there."""
+        """Pass one message on. Drop a message of metadata alone if the client speaks plain Flight, which has none."""
         if not self._plain:
             await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
         elif frame.data_header or frame.data_body:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """Messages of one exchange, or of many.
+    """Message counts of one exchange, or of many.
 
-    Artifacts, which come before the batches, are not counted; keepalives have a count of their own.
+    Artifacts come before the batches and are not counted. Keepalives have a count of their own.
     """
 
     received_bytes: int = 0
@@ -18,13 +18,13 @@ class Transfer:
     finishes: int = 0
     """Received messages that carry no batch and mark the end of the client's batches."""
     parts: int = 0
-    """Received messages that carry a part of a batch, last parts excluded."""
+    """Received messages that carry a part of a batch, except the last part of each batch."""
     dictionaries: int = 0
     """Received messages that carry a dictionary for later batches, and no rows."""
     keep_alives: int = 0
     """Received messages that only show that the client is still there."""
     rows: int = 0
-    """Rows of exchanges that ended well, as their clients' finishes state; plain Flight states none."""
+    """Rows of exchanges that succeeded, as clients state in their finish messages; plain Flight has no such message."""
 
     @property
     def batches(self) -> int:

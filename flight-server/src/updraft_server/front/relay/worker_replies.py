@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of a worker as the front reads them: the start of a reply's metadata, the load of a function, errors.
+"""Parts of a worker's messages that the front reads: the start of a reply's metadata, loads of a function, and errors.
 
 A worker may send anything. The front parses only what it needs, and passes on only errors that a worker may report.
 """
@@ -28,7 +28,7 @@ from updraft_server.ipc.frames import FrameError
 from updraft_server.ipc.load import Load
 
 _CONSUMED_TAG, _FINISH_TAG = b"\x08", b"\x1a"
-# The whole first field and the tag of the second.
+# Enough for the whole first field and the tag of the second.
 _FIRST_BYTES = 12
 
 # Errors that a worker may report. Only the front can raise the others, which name callers, the queue or worker exits.
@@ -89,7 +89,7 @@ class TimedLoad:
     """
 
     def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:
-        """Start without a load; `on_late` is called with an error when a load exceeds its limit."""
+        """Create it with no load running; `on_late` is called with an error when a load exceeds its limit."""
         self._on_late = on_late
         self._load: Load | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,7 +102,7 @@ class TimedLoad:
         return self._load is not None
 
     def begin(self, load: memoryview | bytes) -> None:
-        """Begin a load, encoded as it travels; raise FrameError if it is malformed or another load is running."""
+        """Begin the load that a frame encodes; raise FrameError if it is malformed or another load is running."""
         if self._load is not None:
             raise FrameError("a load began while another one runs")
         try:
@@ -127,7 +127,7 @@ def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> UpdraftE
     """Return the error that a worker reports, or InternalError for one that only the front may raise.
 
     Args:
-        failed: A serialized Error, as the worker sent it; DecodeError is raised for anything else.
+        failed: Serialized Error that the worker sent. Anything else raises DecodeError.
         is_batched: Whether the worker calls a batched function.
     """
     error = error_from_message(Error.FromString(bytes(failed)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: parsed, and checked against what the pool can run."""
+"""Parser of requests, and checks of what they ask for against what the pool can run."""

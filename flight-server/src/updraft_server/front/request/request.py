@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser and checks of the command that opens an exchange: the function to run, for whom, and whether the pool can.
+"""Parser and checks of the command that opens an exchange: what to run, for whom, and whether the pool can run it.
 
 Everything that can be refused without a worker is refused here. A command is parsed once; only the worker parses its
 payload. `updraft_server.front.exchange` continues with the `Request`.
@@ -25,12 +25,13 @@ from updraft_server.pool.leases import TaskKey
 SERVICE = "pool"
 
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
-"""Limit of an encoded command: a payload that makes it larger has to be deferred."""
+"""Limit of an encoded command. A payload that makes the command larger has to be deferred."""
 
-# Memory that the densest envelopes take once they are parsed: maps and lists of short texts.
+# Memory that a parsed envelope takes per encoded byte in the worst case, which is maps and lists of short texts.
 _MEMORY_BYTES_PER_ENVELOPE_BYTE = 16
 
-# Name of all session functions in metrics: the front does not know their own names, which would be unbounded.
+# Name for all session functions in metrics. The front does not know their own names, and could not use them as labels
+# because their number is unbounded.
 SESSION_LABEL = "session"
 
 
@@ -41,7 +42,7 @@ class Request:
     function: str
     """Name of a registered function, or SESSION_LABEL."""
     version: str
-    """Version of a registered function; empty until it is resolved if the client asked for the newest."""
+    """Version of a registered function. If the client asked for the newest, it is empty until `resolve`."""
     command: ExchangeCommand = field(default_factory=ExchangeCommand)
     """Envelope, without its payload."""
     plain: bool = False
@@ -59,11 +60,11 @@ class Request:
     needs: Needs = NO_NEEDS
     """Artifacts of a session function."""
     modules: str = ""
-    """Name for the files and environment with which the worker's modules are imported; empty without any."""
+    """Name that identifies the files and environment with which the worker imports modules; empty without any."""
     is_batched: bool = False
     """Whether the function runs in model processes; known once it is resolved."""
     joins_batches: bool = False
-    """Whether the function, an aggregate, may work on several batches at once; known once it is resolved."""
+    """Whether the function is an aggregate, which may work on several batches at once; known once it is resolved."""
     resolved: bool = False
     """Whether `resolve` has found that this pool runs the function."""
 
@@ -91,7 +92,10 @@ class Request:
 
     @property
     def task_key(self) -> TaskKey | None:
-        """Task whose exchanges may overtake the queue; None if the client names no task."""
+        """Task of this exchange; while the task holds a worker, this exchange may overtake others in the queue.
+
+        None if the client names no task.
+        """
         task = self.command.task
         if not task.owner.application_id:
             return None
@@ -203,7 +207,7 @@ def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None
 
 
 def _check_numbers(command: ExchangeCommand) -> None:
-    """Raise ProtocolError for a negative limit or size: it would be subtracted from what other exchanges hold."""
+    """Raise ProtocolError for a negative limit or size, which would be subtracted from what other exchanges hold."""
     for limit, value in command.limits.ListFields():
         if value < 0:
             raise ProtocolError(f"{limit.name} is {value} in the limits of the command: expected 0 or more")
@@ -212,9 +216,10 @@ def _check_numbers(command: ExchangeCommand) -> None:
 
 
 def _modules(command: ExchangeCommand, needs: Needs) -> str:
-    """Return a name for the files and environment of a session's modules; empty without any.
+    """Return a name that identifies the files and environment of a session's modules; empty without any.
 
-    Modules stay imported, and they read the environment when they are imported.
+    Modules stay imported, and they read the environment when they are imported. A worker that has imported modules
+    under one name therefore serves only exchanges with that name.
     """
     function = command.session
     if not (needs.files or function.user_environment):

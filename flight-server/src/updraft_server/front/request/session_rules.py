@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for session functions, checked once, before any of their code reaches a worker."""
+"""Rules for session functions. They are checked once, before any code of a function reaches a worker."""
 
 import re
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a driver has signed a session function, for the very exchange that brings it.
+"""Checks that a driver has signed a session function for exactly the exchange that brings it.
 
-A statement is checked once, before anything of the exchange reaches a worker. An exchange that is open when the
-statement expires continues. Revocation of the signer or the function is checked again when the exchange gets its
-worker, because a client can let an exchange wait for as long as it likes. An exchange that runs by then continues.
+A statement is checked once, before anything of the exchange reaches a worker. If it expires later, the open exchange
+continues. Revocation of the signer or the function is checked again when the exchange gets its worker, because a client
+can let an exchange wait for as long as it likes. Revocation does not end an exchange that already runs.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Outcome(enum.StrEnum):
 class Signatures:
     """Checks of a pool's session functions against its file of signers, which is read again when it changes.
 
-    A file that has been missing or unusable for two seconds names no signers: then no signature is valid.
+    A file that has been missing or unusable for two seconds counts as a file without signers, so no signature is valid.
     """
 
     def __init__(self, signers_file: Path | None, *, required: bool, clock: Callable[[], float] = time.time) -> None:
@@ -81,13 +81,13 @@ class Signatures:
         )
 
     async def watch(self) -> None:
-        """Check the file every second, until cancelled; return at once without a file."""
+        """Check the file every second, until cancelled; return at once if there is no file."""
         while self._known is not None:
             self._known.refresh()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def check(self, request: Request, owner: Owner) -> "CheckedFunction":
-        """Return the session function if it matches what its driver signed, payload aside, or needs no signature.
+        """Return the session function if it needs no signature or, apart from its payload, matches what was signed.
 
         Raises FunctionRefusedError. Its message gives details, so check the caller's identity and the request first.
         """
@@ -206,7 +206,7 @@ class SignedBy:
 
 
 class CheckedFunction:
-    """Session function that may run if its payload is the one that was signed."""
+    """Session function that may run if its payload matches the signature, where it has one."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
         """Create the check of one function; `signed_by` is None if the function neither has nor needs a signature."""
@@ -234,7 +234,7 @@ class CheckedFunction:
 
 
 def _revocable(path: Path) -> "Revocable[KnownSigners]":
-    # Its imports take a tenth of a second, so only a pool that checks signatures imports it.
+    # The imports of this module take a tenth of a second, so only a pool that checks signatures imports it.
     from updraft_server.front.signatures.signers_file import parse_signers
 
     return Revocable(path, parse_signers, "signer")

@@ -12,7 +12,7 @@
     max_lifetime_days = 7           # longest time for which a signature may be valid
 
     [revoked]
-    functions = ["sha256:51ab..."]  # pickled functions to refuse whoever signed them, as in the audit log
+    functions = ["sha256:51ab..."]  # pickled functions to refuse, whoever signed them; digests as in the audit log
 
 Removing a signer from the file revokes its key. The file contains no secrets.
 """
@@ -53,7 +53,7 @@ class _File(Table):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Driver, or several drivers that share a key."""
+    """Driver, or several drivers that share one key."""
 
     name: str
     """Name in logs and errors."""
@@ -75,7 +75,7 @@ class KnownSigners:
 
 
 def parse_signers(content: bytes) -> KnownSigners:
-    """Parse the file; raise ValueError, which names the place. Without a signer, no signature is valid."""
+    """Parse the file; raise a ValueError that names the faulty place. Without a signer, no signature is valid."""
     file = parse_toml(_File, content)
     by_key: dict[bytes, Signer] = {}
     for entry in file.signer:

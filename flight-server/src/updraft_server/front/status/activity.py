@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activity of a front: the open exchanges and the last failures.
 
-`front.exchange` records beginnings and ends, and the relay counts in each exchange's own `Transfer`. Metrics and the
-status page read both only on request, so they cost nothing per batch.
+`front.exchange` records when exchanges begin and end, and the relay counts messages in each exchange's own `Transfer`.
+Metrics and the status page read both only on request, so they cost nothing per batch.
 """
 
 import enum
@@ -26,17 +26,17 @@ class ExchangePhase(enum.Enum):
 
     REQUESTING = "requesting"  # the request has not arrived in full
     PREPARING = "preparing"  # the client uploads a large payload and missing artifacts
-    WAITING = "waiting"  # for a worker
-    RUNNING = "running"
+    WAITING = "waiting"  # the exchange waits for a worker
+    RUNNING = "running"  # the exchange has a worker
 
 
 @dataclass(eq=False, slots=True)
 class OpenExchange:
-    """Exchange that is open: from its call to its status."""
+    """Exchange that is open, from the start of its call until its status is sent."""
 
     phase: ExchangePhase = ExchangePhase.REQUESTING
     identity: Mapping[str, str] = field(default_factory=dict)
-    """Function and task, as every log line of the exchange names them."""
+    """Function and task, as named in every log line of the exchange."""
     transfer: Transfer = field(default_factory=Transfer)
     span: Span = UNRECORDED
     began: float = field(default_factory=time.monotonic)
@@ -80,7 +80,7 @@ class Activity:
             return tuple(sorted(self._open, key=lambda exchange: exchange.began))
 
     def transferred(self) -> Transfer:
-        """Return the total since the start. It never decreases: an exchange counts once, open or ended."""
+        """Return the total since the start. It never decreases, because it includes open and ended exchanges."""
         total = Transfer()
         with self._lock:
             for transfer in (self._ended_transfer, *(exchange.transfer for exchange in self._open)):

@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Announcement:
-    """Announcement of one front, kept up to date from when its pool is ready until the front ends."""
+    """Announcement of one front. It is kept up to date from the time the pool is ready until the front ends."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class Announcement:
         ready_file: Path | None,
         on_new_functions: Callable[[], None],
     ) -> None:
-        """Prepare the announcement without making it.
+        """Prepare the announcement; `begin` makes it.
 
         Args:
             pool: Pool to announce.
-            places: Return the names and addresses of what clients and people look for, once the listeners are open.
+            places: Return the addresses and files to announce, by name. Called only once the listeners are open.
             ready_file: File that scripts read; None writes no file.
-            on_new_functions: Called after the functions were loaded again, which replaces the code of all of them.
+            on_new_functions: Called after a reload, which replaces the code of all functions.
         """
         self._pool = pool
         self._places = places
@@ -42,7 +42,7 @@ class Announcement:
         self._reload_fault = ""
 
     def begin(self) -> None:
-        """Announce the ready pool, and from now on its changes; raise StartError if the file cannot be written."""
+        """Announce the ready pool, and its changes from now on; raise StartError if the file cannot be written."""
         functions = self._callable_functions()
         sandbox = in_words(self._pool.sandbox)
         _log.info("pool is ready", **self._places(), front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -60,7 +60,7 @@ class Announcement:
             _log.error("the functions were not reloaded: the previous ones stay in use", reason=self._reload_fault)
 
     def _look_for_new_functions(self) -> None:
-        # Called after each change of the pool, but compares only when a zygote has sent its functions again.
+        # This runs after each change of the pool, but compares functions only if a zygote has sent them again.
         if self._pool.functions is self._functions:
             return
         is_same_code = self._pool.generation == self._generation
@@ -86,7 +86,7 @@ class Announcement:
         try:
             self._ready_file.update()
         except StartError as error:
-            # The pool serves on without the file.
+            # The pool continues to serve, and the file keeps its old content.
             _log.warning("--ready-file is out of date", reason=str(error))
 
     def _content(self) -> dict[str, object]:

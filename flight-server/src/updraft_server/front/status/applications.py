@@ -26,7 +26,10 @@ class _Totals:
 
 
 class Applications(Collector):
-    """Counts for the applications whose exchanges ended last. The front's loop changes them; any thread reads them."""
+    """Counts of the applications whose exchanges ended most recently.
+
+    The front's loop changes the counts, and any thread may read them.
+    """
 
     def __init__(self, in_flight: Callable[[], Sequence[OpenExchange]]) -> None:
         self._in_flight = in_flight
@@ -34,7 +37,7 @@ class Applications(Collector):
         self._totals: OrderedDict[str, _Totals] = OrderedDict()
 
     def ended(self, identity: Mapping[str, str], outcome: str, transfer: Transfer) -> None:
-        """Count an ended exchange, unless it names no application: then it is not Spark's."""
+        """Count an ended exchange if it names an application, as every exchange of Spark does."""
         application = identity.get("application")
         if not application:
             return

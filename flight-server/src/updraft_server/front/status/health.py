@@ -16,7 +16,7 @@ class PoolHealth:
     """Health that one front publishes, kept up to date with the pool, the lifecycle and the functions."""
 
     def __init__(self, pool: WorkerPool, lifecycle: Lifecycle, faults: Callable[[], Mapping[str, str]]) -> None:
-        """Start unpublished; `faults` names the fault of each registered function, empty for healthy ones."""
+        """Create the health, not yet published; `faults` returns each registered function's fault, empty if healthy."""
         self.board = HealthBoard()
         self._pool = pool
         self._lifecycle = lifecycle
@@ -44,6 +44,6 @@ class PoolHealth:
         functions = {f"{_FUNCTION}{name}": fault for name, fault in self._faults().items()}
         for name, fault in functions.items():
             await self.board.publish([name], serving=serving and not fault)
-        # Withdraw functions that are gone since the pool has loaded its functions again.
+        # Withdraw functions that a reload has removed.
         known = [name for name in self.board.published if name.startswith(_FUNCTION)]
         await self.board.withdraw(name for name in known if name not in functions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status page: one report as HTML, complete without JavaScript. With JavaScript the page refreshes itself.
+"""Status page: one report as HTML. It is complete without JavaScript; with JavaScript it refreshes itself.
 
 The page loads nothing from elsewhere, and its content security policy lets a browser run only the page's own script,
 because names and messages come from untrusted clients.
@@ -23,7 +23,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def status_pages(report: Callable[[], Report]) -> WebPages:
-    """Return the pages that are served beside /metrics, made from the current report."""
+    """Return the pages that are served next to /metrics, each made from the report at the time of the request."""
     return {
         "/": lambda: html_page(report()),
         "/status": lambda: html_page(report()),
@@ -48,7 +48,7 @@ def json_page(report: Report) -> WebPage:
 
 @functools.cache
 def _template_and_policy() -> "tuple[Template, str]":
-    # Imported for the first reader of the page, because a front that was killed must serve again at once.
+    # Import on the first request for the page: a front that replaces a killed one must serve again at once.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("updraft_server.front.status")
@@ -70,7 +70,10 @@ def _digest(text: str) -> str:
 
 
 def points(values: Sequence[float], kept: int) -> str:
-    """Return the points of an SVG polyline: `kept` values fill its width, the last at the right, zero at the foot."""
+    """Return the points of an SVG polyline, with zero at the bottom and the last value at the right edge.
+
+    The values fill the whole width if there are `kept` of them; fewer start further to the right.
+    """
     top = max(values, default=0) or 1
     first = kept - len(values)
     step = _CHART_WIDTH / max(kept - 1, 1)

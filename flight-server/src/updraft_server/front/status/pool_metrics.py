@@ -11,7 +11,7 @@ from updraft_server.sandbox_layers import NEEDS
 
 
 class HealingTime:
-    """Observer of how many seconds a pool, once complete, takes to be complete again after it has lost workers."""
+    """Observer of the seconds from when a complete pool loses a worker until it is complete again."""
 
     def __init__(
         self, wanted: int, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic
@@ -23,7 +23,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Report how many workers are warm now, idle or busy."""
+        """Take note of how many workers are warm now, and observe the healing time once there are enough again."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)

@@ -46,7 +46,7 @@ class ExchangeRow:
     """Exchange in flight."""
 
     identity: Mapping[str, str]
-    """Function and task, as log lines name them."""
+    """Function and task, as named in log lines."""
     phase: str
     seconds: float
     batches: int
@@ -68,7 +68,10 @@ class ModelRow:
     batches: int
     rows: int
     wait_seconds: float | None
-    """99th percentile of the waits for a batch, as the bound of a histogram bucket; None beyond the last bucket."""
+    """99th percentile of the waits for a batch, rounded up to the bound of its histogram bucket.
+
+    None if it is above the highest bound.
+    """
 
     @property
     def rows_per_batch(self) -> float:
@@ -98,7 +101,7 @@ class FunctionRow:
     fault: str
     """Why the function cannot be called, or what was wrong with its last calls; empty while it is healthy."""
     fault_is_final: bool
-    """Whether the pool refuses every call because of the fault, until it has loaded its functions again."""
+    """Whether the pool refuses every call because of the fault, until a reload of its functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class Report:
     workers: Workers
     queue: Queue
     reload_fault: str
-    """Why the pool refused the last reload, while the older functions serve on; empty otherwise."""
+    """Why the pool refused the last reload and kept the older functions; empty if it accepted the reload."""
     functions: Sequence[FunctionRow]
     models: Sequence[ModelRow]
     """Batched functions, with their processes."""

@@ -54,7 +54,7 @@ class Sampler:
         self._clock = clock
         self._began = self._last_look = clock()
         self._last_ended = self._last_rows = 0
-        # In each sample: exchanges per second, rows per second, waiting exchanges and busy workers.
+        # Each sample has exchanges per second, rows per second, waiting exchanges and busy workers.
         self._samples: deque[tuple[float, float, int, int]] = deque(maxlen=KEPT_SAMPLES)
         self.report = self._look(status())
 
