@@ -57,6 +57,17 @@ async def test_a_row_group_never_has_more_rows_than_allowed(quota: Quota) -> Non
     assert [group.rows for group in groups] == [7, 7, 7, 7, 2]
 
 
+async def test_row_groups_are_counted_however_small_the_batches_are(
+    quota: Quota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft_writer.row_groups._MAX_CUT_ROW_GROUPS", 3)
+    builder = RowGroupBuilder(max_rows=7)
+    for _ in range(4):
+        await add(builder, quota, batch(6))
+    with pytest.raises(LimitError, match="more than 3 in one file"):
+        await add(builder, quota, batch(6))
+
+
 @pytest.mark.parametrize(
     "column",
     [

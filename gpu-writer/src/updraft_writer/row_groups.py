@@ -72,7 +72,7 @@ class RowGroupBuilder:
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
-        self._cut = 0
+        self._rows = 0
         self._partial: RowGroup | None = None
 
     @property
@@ -95,8 +95,8 @@ class RowGroupBuilder:
         Raises LimitError, before it takes anything over, if the file would get too many row groups or a row would cost
         too much to encode.
         """
-        self._cut += batch.num_rows // self._max_rows
-        if self._cut > _MAX_CUT_ROW_GROUPS:
+        self._rows += batch.num_rows
+        if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:
             raise LimitError(
                 f"row groups of {self._max_rows} rows (row_group_rows) would be more than {_MAX_CUT_ROW_GROUPS} in one "
                 "file, which is the limit: ask for larger row groups, or write more files"

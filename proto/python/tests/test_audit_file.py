@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from updraft.errors import UserError
+from updraft.service.audit import NO_RECORD
 from updraft.service.audit_file import AuditFile
 
 FULL = Path("/dev/full")
@@ -121,6 +123,8 @@ def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
     script = """
 import resource, signal, sys, time
 from pathlib import Path
+from updraft.errors import UserError
+from updraft.service.audit import NO_RECORD
 from updraft.service.audit_file import AuditFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 file = AuditFile(Path(sys.argv[1]), keeps=False)
@@ -164,3 +168,8 @@ def test_what_waits_is_given_up_at_the_end() -> None:
         assert time.monotonic() - began_seconds < 60
         file.write(b"too late")
         assert file.lines["lost"] >= 1
+
+
+def test_without_an_audit_log_no_error_is_kept_alive() -> None:
+    NO_RECORD.fail(UserError("its traceback holds the batch"))
+    assert NO_RECORD._failure is None

@@ -160,7 +160,8 @@ class CallRecord:
 
     def fail(self, error: UpdraftError) -> None:
         """Set the error of the work, which the record keeps even if the call itself ends differently."""
-        self._failure = error
+        if self._audit is not None:
+            self._failure = error
 
     def forget(self) -> None:
         """Drop the record, because the call only reads information."""
