@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -98,3 +99,16 @@ def test_pods_that_have_ended_are_left_out(api_server: ApiServer) -> None:
     pods = [_pod("evicted", "Failed"), _pod("shut-down", "Succeeded"), _pod("new", "Pending"), _pod("old", "Running")]
     api_server.answer = {"items": pods}
     assert [pod.name for pod in Cluster("", "", 5.0).pods("air")] == ["new", "old"]
+
+
+def test_an_api_server_that_has_gone_is_a_reason_and_no_traceback(api_server: ApiServer) -> None:
+    api_server.statuses = [200]
+    api_server.answer = {"items": [_pod("old", "Running")]}
+    found = Cluster("", "", 5.0)
+    (pod,) = found.pods("air")
+    api_server.shutdown()
+    api_server.server_close()
+    assert str(found.status(pod)).startswith("does not answer (")
+    assert str(found.certificate(dataclasses.replace(pod, certificate_secret="tls"))).startswith(
+        "the API server does not answer ("
+    )

@@ -110,7 +110,8 @@ class Cluster:
             return dict(json.loads(answer.data))
         except self._failure as error:
             return "may not get pods/proxy" if error.status == 403 else f"does not answer ({error.status})"
-        except (OSError, ValueError) as error:
+        except Exception as error:
+            # The client's HTTP library raises errors of its own if the API server is silent or gone.
             return f"does not answer ({type(error).__name__})"
 
     def certificate(self, pod: Pod) -> x509.Certificate | str | None:
@@ -125,6 +126,8 @@ class Cluster:
             return f"may not read Secret {secret}" if error.status == 403 else f"no Secret {secret}"
         except (KeyError, TypeError, ValueError):
             return f"no certificate in Secret {secret}"
+        except Exception as error:
+            return f"the API server does not answer ({type(error).__name__})"
 
     def evict(self, name: str) -> None:
         """Evict a pod, as draining its node would, within its disruption budget; raises ClusterError."""
