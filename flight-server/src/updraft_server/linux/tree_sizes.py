@@ -2,7 +2,7 @@
 """Size on disk of a directory tree that hostile code may change meanwhile.
 
 No link is followed, two descriptors are open at a time, and no path is longer than one name, so that neither depth nor
-names can stop the walk. It needs memory in proportion to the entries that it looks at, at most.
+names can stop the walk. Its memory use is bounded by the number of entries that it looks at.
 """
 
 import contextlib

@@ -59,7 +59,7 @@ class FrontStarts:
         self._started_seconds = 0.0
 
     def start(self, descriptors: dict[str, int]) -> Child:
-        """Start a front that inherits `descriptors`; each key is the environment variable that tells the number."""
+        """Start a front that inherits `descriptors`; each key is the environment variable for the number."""
         environment = {
             **os.environ,
             FRONT_SETTINGS_VARIABLE: hand_down(self._settings),

@@ -60,7 +60,7 @@ class Zygotes:
         self._start_successor()
 
     def succeed(self) -> bool:
-        """Let a zygote that has reloaded the functions serve; returns True if one now has to meet the front.
+        """Let a zygote that has reloaded the functions serve; returns True if there was one, which the front must meet.
 
         Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. The
         predecessor goes on serving if the new code has a fault that its own code lacks, so that a typo takes no

@@ -64,7 +64,7 @@ class _StructType:
         raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
 
     def converter(self) -> _Reducer:
-        """Return a new function that makes rows of a struct's values; attributes that a pickle sets stay on it."""
+        """Return a new function that makes rows of a struct's values; attributes set by a pickle stay on this one."""
         return cast("_Reducer", types._create_row_inbound_converter(self._type))
 
 
