@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 READ_ONLY_FILES = "read-only-files"
-"""Layer that makes every file unchangeable except a worker's own, including rights and times."""
+"""Layer that makes all files except a worker's own unchangeable, including their rights and times."""
 SHARED_MEMORY = "shared-memory"
 """Layer that gives each worker a directory of its own for shared memory."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant

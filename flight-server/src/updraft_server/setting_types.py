@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of `updraft-server` settings beside numbers and texts."""
+"""Types of `updraft-server` settings other than numbers and texts."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -285,12 +285,12 @@ class WorkersSettings(CommonSettings):
 
     @property
     def own_directories(self) -> Sequence[Path]:
-        """Directories of the pool, of which workers see only what is their own."""
+        """Directories of the pool; workers see only their own parts of these."""
         raise NotImplementedError
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
-        """Paths that session functions cannot read, beside the pool's own directories."""
+        """Paths that session functions cannot read, in addition to the pool's own directories."""
         return self.hidden_paths
 
 
@@ -315,7 +315,7 @@ class ServeSettings(WorkersSettings, FrontSettings):
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
-        """Paths that session functions cannot read, beside the pool's own directories; with the front's secrets."""
+        """Paths that session functions cannot read, beyond the pool's own directories; includes the front's secrets."""
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
         # The file of signers is not a secret, but whoever could write to it could become a signer.

@@ -17,7 +17,7 @@ from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """Command as its worker needs it, beside the payload: read, checked and decided by the front."""
+    """Everything that a worker needs to know about a command, except for the payload; the front has checked it."""
 
     request_id: str
     """Id of the exchange in logs."""
@@ -40,9 +40,9 @@ class Assignment:
     joined: bool = False
     """Whether the client of a registered table function joins each result to the row that it came from."""
     filtered: bool = False
-    """Whether the column behind the keys says which rows a registered aggregate accumulates."""
+    """Whether the column after the keys says which rows a registered aggregate accumulates."""
     restricted: bool = False
-    """Whether the registered function runs without network and subprocesses; its worker never has them again."""
+    """Whether the registered function runs without network and subprocesses; its worker never gets them back."""
     eval_type: int = 0
     """Eval type of a session function: a value of PySpark's PythonEvalType."""
     python_includes: Sequence[str] = ()
@@ -52,7 +52,7 @@ class Assignment:
     task: TaskIdentity = dataclasses.field(default_factory=TaskIdentity)
     """Task that the exchange serves."""
     limits: Limits = dataclasses.field(default_factory=Limits)
-    """Limits that the client asks for; the time limits that apply are those below."""
+    """Limits that the client asks for. Its time limits are replaced by the two below."""
     batch_timeout_seconds: float = 0.0
     """Time that the function may work on one batch; 0 means no limit."""
     idle_timeout_seconds: float = 0.0
@@ -60,13 +60,14 @@ class Assignment:
     max_batch_bytes: int = 0
     """Largest body of a batch that comes or goes in parts."""
     max_batch_bytes_setting: str = ""
-    """Setting to raise for larger batches, for the error's message."""
+    """Setting that the error message says to raise for larger batches."""
     traceparent: str = ""
     """Span to which the function belongs, in the form of the W3C traceparent header."""
     files_directory: str = ""
     """Directory of the session's files; empty if the function has none."""
     artifacts_directory: str = ""
-    """Directory of all artifacts of the owner, also later ones; empty for an owner of one exchange without any."""
+    """Directory of all artifacts of the owner, including later ones; empty for an owner of one exchange without
+    artifacts."""
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Paths of the pickled values of broadcast variables, by id."""
 

@@ -15,7 +15,7 @@ SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """Histogram: how many values were at most as large as each bound, but larger than the one before."""
+    """Histogram: how many values were at most as large as each bound, but larger than the previous bound."""
 
     bounds: Sequence[float]
     counts: list[int] = dataclasses.field(default_factory=list)

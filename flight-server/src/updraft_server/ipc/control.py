@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 KNOWN_VARIABLE = "UPDRAFT_FRONT_KNOWN"
-"""Environment variable: the front's descriptor of what its supervisor knows of the workers' side (`WorkersSecret`)."""
+"""Environment variable: descriptor of the `WorkersSecret` that the front's supervisor shares with its fronts."""
 CONTROL_VARIABLE = "UPDRAFT_FRONT_CONTROL"
 """Environment variable: the front's descriptor of its control connection, or of the listener that accepts one."""
 MAX_HANDOVER_BYTES = 32
@@ -28,14 +28,14 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) -> None:
-    """Send the two ends of one new connection over `zygote` and `control`, to the zygote and to the front.
+    """Make a new connection between a zygote and a front, and send each of them its end.
 
     If one of them is gone, or does not read, the other finds its end closed, which is handled elsewhere.
 
     Args:
         zygote: Leads to the zygote.
         control: Leads to the front.
-        front_pid: Process id of the front on the zygote's side, or 0 if it means nothing there.
+        front_pid: Process id of the front; 0 if it is in another PID namespace than the zygote.
     """
     front_end, zygote_end = packet_pair()
     with front_end, zygote_end:
@@ -77,7 +77,10 @@ class WorkersSecret:
 
     @classmethod
     def made(cls, *, somebody: bool) -> "WorkersSecret":
-        """Return a new one for a supervisor; with `somebody` it expects a side that an earlier supervisor knew."""
+        """Return a new secret for a supervisor.
+
+        With `somebody`, a side that an earlier supervisor knew may still be there, so none is accepted until `forget`.
+        """
         known = cls(os.memfd_create("updraft-known"))
         if somebody:
             os.pwrite(known.descriptor, new_secret(), 0)
@@ -85,11 +88,11 @@ class WorkersSecret:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether the next side to come is accepted."""
+        """Whether the next side to connect is accepted, whatever its secret."""
         return os.fstat(self.descriptor).st_size == 0
 
     def is_known(self, secret: bytes) -> bool:
-        """Return whether the secret is that of the known side; the first one to come is known from then on."""
+        """Return whether the secret is that of the known side; if no side is known, this one is from then on."""
         if len(secret) != SECRET_BYTES:
             return False
         if self.is_anybody:

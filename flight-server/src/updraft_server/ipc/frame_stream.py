@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, after, decode_header, encode_header
 
-# Enough for many small frames in one system call, small enough to read little of a large frame.
+# Large enough for many small frames in one system call, and small enough to read little of a large frame.
 _READ_AHEAD_BYTES = 64 * 1024
 
 _EMPTY = memoryview(b"")
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
 
 
 class FrameSender:
-    """Sender of frames; a full socket holds the caller back."""
+    """Sender of frames; if the socket is full, the caller waits."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.is_held_back = False
@@ -113,7 +113,7 @@ class FrameReceiver:
         )
 
     async def _have(self, needed: int, wanted: int) -> None:
-        """Return once `needed` bytes stand at `_start`; reads at most `wanted`."""
+        """Return once at least `needed` bytes are buffered from `_start` on; reads at most `wanted`."""
         self._make_room(wanted)
         while self._end - self._start < needed:
             room = memoryview(self._buffer)[self._end : self._start + wanted]

@@ -36,7 +36,7 @@ class FrameKind(enum.IntEnum):
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
     LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
     LOADED = 10  # worker: that load has ended, successfully or not.
-    CRASHED = 11  # worker: like FAILED, and the rows of this exchange alone have ended a model process.
+    CRASHED = 11  # worker: like FAILED; rows of this exchange have killed a model process in which they ran alone.
 
 
 class FrameHeader(NamedTuple):

@@ -14,19 +14,19 @@ from updraft_server.ipc.zygote_packets import Hello, MoreFunctions
 MAX_DESCRIPTION_BYTES = 24 * 1024
 """Largest description of one function. A packet holds it and the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
-"""Most functions of a pool, which bounds what it reports about itself."""
+"""Most functions that a pool may have, so that what it reports about itself stays bounded."""
 UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
-"""Functions for Databend, which calls them by name; they run like any other, but are not shown to anybody."""
+"""Functions for Databend, which calls them by name; they run like any other, but no list shows them."""
 DEATHS_IN_A_ROW = 3
 """Number of deaths of a function's processes, with no success in between, after which it counts as unhealthy.
 
-The kernel may have caused one or two of them.
+One or two deaths may be the kernel's doing.
 """
 _PACKET_BYTES = 40 * 1024
 
 
 def encode_functions(functions: Iterable[FunctionDescription]) -> Sequence[str]:
-    """Return the descriptions as packets have them."""
+    """Return the descriptions in the form in which packets carry them."""
     return [base64.b64encode(function.SerializeToString()).decode() for function in functions]
 
 
@@ -54,7 +54,7 @@ def in_packets(hello: Hello) -> Sequence[Hello | MoreFunctions]:
 
 
 def joined(hello: Hello, packet: MoreFunctions) -> Hello:
-    """Return the greeting with more of its functions, whole once none is missing; raises PacketError."""
+    """Return the greeting with more of its functions added; it is complete once `more` is 0. Raises PacketError."""
     if not 0 < len(packet.functions) <= hello.more:
         raise PacketError(f"{len(packet.functions)} more functions came, and {hello.more} are missing")
     functions = [*hello.functions, *packet.functions]

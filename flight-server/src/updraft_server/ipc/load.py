@@ -5,7 +5,7 @@ import dataclasses
 import json
 
 MOST_BYTES = 64 * 1024
-"""Largest load that travels. Its reader runs no code of authors, and must not be made to parse more."""
+"""Largest encoded load. Its reader runs no code of authors, and such code must not make it parse more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

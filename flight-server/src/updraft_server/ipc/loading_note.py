@@ -24,7 +24,7 @@ class LoadingNote:
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of the memory."""
         self.descriptor = descriptor
-        # Modules of functions may start programs.
+        # Function modules may start programs, which must not inherit it.
         os.set_inheritable(descriptor, False)  # noqa: FBT003
 
     @classmethod

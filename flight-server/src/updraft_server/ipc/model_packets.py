@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MODEL_DESCRIPTORS = 2
-# This many fit into one packet.
+# One packet holds the usage of this many functions.
 FUNCTIONS_PER_PACKET = 8
 MAX_FAULT_BYTES = 500
 
@@ -17,13 +17,13 @@ class ModelReplica(NamedTuple):
     model: str
     """Id, unique among the processes of this zygote."""
     number: int
-    """Number of the replica among those of its function, from 0."""
+    """Index among the replicas of its function, from 0."""
     pid: int
     """Process id on the zygote's side: for people to read, never to act on."""
     state: str
     """State: loading, ready or retiring."""
     memory_bytes: int
-    """Anonymous and shared memory of its processes above the image's, at the last measurement."""
+    """Anonymous and shared memory of its processes beyond that of the image, at the last measurement."""
     connections: int
     """Number of exchanges that are connected to it."""
 
@@ -69,7 +69,7 @@ class LimitModels:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelStarted:
-    """Start of a model process; comes with MODEL_DESCRIPTORS: the reading ends of its output and its stacks."""
+    """Start of a model process; comes with MODEL_DESCRIPTORS: the read ends of its output and its stacks."""
 
     model: str
     name: str
@@ -92,7 +92,7 @@ class ModelEnded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelFault:
-    """Fault of a batched function that cannot be called any more, or its end."""
+    """Notice that a batched function cannot be called any more, or that it can be called again."""
 
     name: str
     version: str
@@ -106,7 +106,7 @@ class MeasureModels:
 
     request: int
     first: int = 0
-    """Number of the first function to report; one answer has FUNCTIONS_PER_PACKET at most."""
+    """Index of the first function to report; one answer has at most FUNCTIONS_PER_PACKET."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

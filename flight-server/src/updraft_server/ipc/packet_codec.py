@@ -9,7 +9,7 @@ Packet = TypeVar("Packet")
 
 
 class PacketError(Exception):
-    """Raised when a packet cannot be read: hostile, or from another installation."""
+    """Raised when a packet cannot be read, because it is hostile or comes from another installation."""
 
 
 class PacketCodec(Generic[Packet]):

@@ -29,7 +29,7 @@ class UnpackBounds(NamedTuple):
     """Bytes of all members together, and so of each one."""
     members: int
     header_bytes: int
-    """Bytes read before the data of one member, whatever headers that takes."""
+    """Bytes that may be read before the data of one member, however many headers they hold."""
     name_bytes: int
     """Bytes of one name or link target."""
     names_bytes: int
@@ -42,7 +42,7 @@ class UnpackBounds(NamedTuple):
     block_bytes: int
     """Size of a block of the disk; a file takes whole blocks."""
     entry_bytes: int
-    """Least room of a file, directory or link."""
+    """Least room that a file, directory or link takes."""
     room_bytes: int
     """Room on the disk that is granted from the start, for all entries together."""
 

@@ -28,7 +28,7 @@ class Survivor(NamedTuple):
 
 
 class WorkerRecords:
-    """Records of one zygote after the other."""
+    """Records that successive zygotes keep of their workers."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -37,7 +37,7 @@ class WorkerRecords:
         """Record a child that has just been forked; raises OSError."""
         # Tools that tidy temporary directories may have removed it.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # The record appears in one step: a zygote may die, or the supervisor may read this, while another zygote forks.
+        # Make the record appear in one step: this zygote may die, or others may read the directory, at any moment.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
         unfinished.write_text(f"{pid} {start_ticks(pid)}")
         unfinished.rename(self._directory / worker)
@@ -58,7 +58,7 @@ class WorkerRecords:
         return pids
 
     def go_on(self) -> None:
-        """Continue workers that an earlier zygote has stopped; without a successor no front can do it."""
+        """Continue workers that an earlier zygote has stopped, because no front can until a new zygote serves."""
         for survivor in self.survivors():
             # The worker may have ended meanwhile.
             with contextlib.suppress(ProcessLookupError):
@@ -79,7 +79,7 @@ class WorkerRecords:
 
 
 def _read(record: Path) -> bytes:
-    """Read at most the size of a record; neither a pipe nor a huge file in its place holds the reader up."""
+    """Read at most the size of a record, without being held up by a pipe or a huge file in its place."""
     descriptor = os.open(record, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         return os.read(descriptor, _MAX_RECORD_BYTES)

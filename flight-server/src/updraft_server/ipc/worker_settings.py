@@ -16,7 +16,7 @@ class WorkerSettings:
     restricted_functions: Sequence[str] = ()
     """Registered functions that run without network and subprocesses.
 
-    The front says so with each exchange; the zygote starts the model processes of batched ones that way.
+    The front restricts each of their exchanges; the zygote restricts the model processes of the batched ones.
     """
     load_timeout_seconds: float = 0.0
     """Time limit of an import, and of the load of a function whose author has set none; 0 means no limit."""
@@ -39,4 +39,4 @@ class WorkerSettings:
     readable_paths: Sequence[str] = ()
     """Paths beneath hidden ones that session functions can read all the same."""
     writable_paths: Sequence[str] = ()
-    """Paths where session functions may write, beside the worker's own scratch directory."""
+    """Paths where session functions may write, in addition to the worker's own scratch directory."""

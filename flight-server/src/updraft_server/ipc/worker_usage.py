@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of a worker with every process that it has started: measured by the zygote, kept by the front."""
+"""Usage of a worker and every process that it has started: measured by the zygote, kept by the front."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ class WorkerUsage(NamedTuple):
     memory_bytes: int
     """Resident memory of its processes; a page that several share counts in each."""
     processor_mark: str
-    """Mark that differs from the one before if a process began, ended or used processor time in between."""
+    """Mark that differs from the previous one if a process began, ended or used CPU time in between."""
     own_bytes: int = 0
     """Anonymous and shared memory of its processes, above that of a freshly forked worker.
 

@@ -2,7 +2,7 @@
 """Packets between the front and the zygote, over a Unix socket of whole packets.
 
 The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over three
-descriptors (the front's end of the worker's socketpair, and the reading ends of its output and its stacks) and reports
+descriptors (the front's end of the worker's socketpair, and the read ends of its output and its stacks) and reports
 exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces.
 
 When a connection closes, its workers end. When a zygote dies, they live on: its successor takes them over, and the
@@ -64,11 +64,11 @@ class ZygoteSettings:
     model_memory_bytes: int = 0
     """Memory that all model processes may hold together; 0 sets no limit."""
     generation: int = 0
-    """Number of times that functions were loaded again before."""
+    """Number of times that functions had been reloaded before."""
     is_successor: bool = False
     """Whether it takes over from a living zygote."""
     broken_loads: Sequence[tuple[Load, str]] = dataclasses.field(default_factory=list)
-    """Loads that it leaves out, with the reasons for those who call the functions."""
+    """Loads that it leaves out, with the reasons to give to callers of the functions."""
 
     def encode(self) -> str:
         """Return the settings as JSON, for the zygote's environment."""
@@ -101,7 +101,7 @@ class Hello:
     more: int = 0
     """Number of functions that follow."""
     generation: int = 0
-    """Generation from ZygoteSettings: workers of another one have loaded other code."""
+    """Generation from ZygoteSettings: workers of another generation have loaded other code."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class MoreFunctions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of the front on workers of an earlier zygote. Exited answers for each that is gone."""
+    """Claim of the front on workers of an earlier zygote. The zygote answers with Exited for each that is gone."""
 
     workers: Sequence[str]
 
@@ -153,7 +153,7 @@ class Kill:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """Request of the front to stop a worker without an exchange until Continue; has no answer."""
+    """Request of the front to stop a worker that has no exchange, until Continue; has no answer."""
 
     worker: str
 
@@ -214,7 +214,7 @@ class Retired:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReloadRefused:
-    """Notice that the supervisor refused a reload; the code that this zygote has loaded serves on."""
+    """Notice that the supervisor refused a reload; the code that this zygote has loaded stays in use."""
 
     fault: str
 

@@ -2,8 +2,9 @@
 """Limits that keep functions from using up the descriptors that their user may have in flight between processes.
 
 A descriptor that was sent over a Unix socket and not received yet is in flight. The kernel counts all of a user's
-together, and does not let a process send another one if its own limit of open files is below that number. A function
-that leaves many in sockets would thus keep the zygote from handing workers over. Root's privileges lift that.
+descriptors in flight together, and does not let a process send another one if that count exceeds the process's own
+limit of open files. A function that leaves many in sockets would thus keep the zygote from handing workers over. Root
+is exempt from this.
 """
 
 import resource
@@ -13,7 +14,7 @@ _RESERVE = 2048
 
 
 def allow_more_than(descriptors_of_workers: int) -> None:
-    """Raise this process's limit of open files, which its children inherit, beyond that of workers if allowed."""
+    """Raise this process's limit of open files, which its children inherit, above the workers' limit if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors_of_workers + _RESERVE
     if hard != resource.RLIM_INFINITY:

@@ -2,8 +2,8 @@
 """Removal of what user code has left in directories, whatever its shape.
 
 No link is followed, no path is longer than two names, and one or two descriptors are open at a time. Directories are
-moved up one after the other and removed there, so that neither depth nor modes nor names stop it. It needs the memory
-of one directory entry.
+moved up one after the other and removed there, so that neither depth nor modes nor names can stop the removal. It needs
+the memory of one directory entry.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def _open_to_owner(name: str, parent: int) -> None:
     with contextlib.suppress(OSError):
         entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            # By descriptor, because the name could refer to something else by now.
+            # Use the descriptor, because the name could refer to something else by now.
             Path(f"/proc/self/fd/{entry}").chmod(0o700)
         finally:
             os.close(entry)

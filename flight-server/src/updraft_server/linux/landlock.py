@@ -14,7 +14,7 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIRECTORY, REMOVE_FILE = 1 << 4, 1 << 5
 MAKE_DIRECTORY, MAKE_FILE, MAKE_SOCKET, MAKE_PIPE, MAKE_LINK = 1 << 7, 1 << 8, 1 << 9, 1 << 10, 1 << 12
 REFER, TRUNCATE = 1 << 13, 1 << 14
-"""Rights over files. REFER moves and links a file from one directory to another."""
+"""Rights over files. REFER is the right to move or link a file from one directory to another."""
 
 TCP_RIGHTS = 0b11
 """Rights to bind and to connect TCP sockets; rules for single ports are not supported here."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of user ids and mounts: they give a process files in memory and terminals of its own, and read-only files.
+"""User and mount namespaces: they give a process its own files in memory and its own terminals, and read-only files.
 
-The maker of a directory in memory can measure from outside how much it holds, which counts in no process until it is
-mapped.
+The process that makes a directory in memory can measure from outside how much the directory holds. Those bytes count in
+no process until they are mapped.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def enter_user_namespace_to_mount() -> bool:
     """Enter a user namespace, so that an ordinary user's process and its children may mount; returns whether they may.
 
-    If the machine does not allow it, nothing changes. From then on, ids of other users than the process's own read as
-    those of nobody; access to their files stays as it was. The process must have one thread, and its memory must not be
-    hidden yet.
+    If the machine does not allow it, nothing changes. From then on, the ids of other users are shown as those of
+    nobody; access to their files stays as it was. The process must have one thread, and its memory must not be hidden
+    yet.
     """
     if holds_capability(SYS_ADMIN):
         return True
@@ -146,7 +146,7 @@ def _enter_user_namespace() -> None:
 def _works_in_a_child() -> bool:
     """Return whether a child can enter a user namespace and mount in it.
 
-    Some machines let anybody make a user namespace and nobody mount in it, and there is no way back.
+    Some machines let anybody make a user namespace but nobody mount in it, and a process cannot leave it again.
     """
     child = os.fork()
     if child == 0:

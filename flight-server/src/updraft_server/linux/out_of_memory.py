@@ -32,12 +32,12 @@ class OutOfMemoryScore:
 
     @contextlib.contextmanager
     def raised(self) -> Iterator[None]:
-        """Let the kernel kill processes forked in the block before this one; the forks may leave the block too."""
+        """Make the kernel kill processes forked in the block before this one; the forks may leave the block too."""
         self._write(min(self._own + _FORKS_ABOVE, _MOST))
         try:
             yield
         finally:
-            # In the child too, this writes the parent's score.
+            # In a forked child too, this writes to the parent's file, which is the open one.
             self._write(self._own)
 
     def _write(self, score: int) -> None:

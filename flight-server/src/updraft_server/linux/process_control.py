@@ -34,7 +34,7 @@ def end_group_with(pipe: int) -> int:
     """Let the kernel kill this process's group when `pipe` has lost its last writer; returns a descriptor to keep.
 
     This needs no thread and no turn of the interpreter, so it also ends a process that is busy in a function. The pipe
-    is opened anew because the receiver of the signal belongs to the open file, which forked processes share.
+    is opened anew because the receiver of the signal is stored in the open file, which forked processes share.
     """
     own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time, memory, threads and number of processes with all that they have started, read from /proc."""
+"""CPU time, memory, threads and number of processes, including everything they have started, read from /proc."""
 
 import contextlib
 import functools
@@ -57,7 +57,7 @@ class _Stat(NamedTuple):
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
-    """Return the tree of each process. Reads some files of each process in them, or of all on old kernels."""
+    """Return the tree of each process. Reads files of each process in the trees; on old kernels, of all processes."""
     children = _Children()
     return {root: _tree(root, children) for root in roots}
 
@@ -73,7 +73,7 @@ def parents() -> Mapping[int, int]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot, or None if it is missing. Pid and start are unique."""
+    """Return when a process started, in clock ticks since boot; None if it is gone. Pid and start identify it."""
     stat = _read(Path(f"/proc/{pid}"))
     return stat.started_ticks if stat is not None else None
 

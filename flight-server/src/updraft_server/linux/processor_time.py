@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time that a process and all that it has started use for one batch; each new batch starts a new count."""
+"""CPU time that a process and everything it has started use for one batch; each new batch starts a new count."""
 
 import math
 
 
 class ProcessorTime:
-    """Counter of the CPU seconds that a worker or model process, with all that it has started, has used for a batch."""
+    """Counter of the CPU seconds that one batch has used in a worker or model process and everything it has started."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -16,8 +16,8 @@ class ProcessorTime:
     def measured(self, taken: int, processor_seconds: float) -> float:
         """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        That total falls for good when a process ends that nobody waits for; its earlier time still counts. It falls
-        until the next measurement when a process ends during one.
+        That total falls for good if a process ends and nobody waits for it; the time that was counted before stays
+        counted. If a process ends during a measurement, the total falls only until the next one.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds
         before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf

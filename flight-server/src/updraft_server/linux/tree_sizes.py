@@ -2,7 +2,7 @@
 """Size on disk of a directory tree that hostile code may change meanwhile.
 
 No link is followed, two descriptors are open at a time, and no path is longer than one name, so that neither depth nor
-names stop it. Its memory is bounded by the number of entries that it looks at.
+names can stop the walk. Its memory use is bounded by the number of entries that it looks at.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class _Level(NamedTuple):
 
 
 def tree_size(path: Path, *, most_files: int) -> TreeSize:
-    """Visit each entry once, and stop beyond `most_files`; returns zeros if there is no such directory."""
+    """Return the size of a tree; stops beyond `most_files` entries, and returns zeros if there is no such directory."""
     # This descriptor refers to one directory after the other.
     current = os.open(path.parent, _OPEN_DIRECTORY)
     try:
@@ -101,7 +101,7 @@ def _open_to_owner(name: str, parent: int) -> None:
     """Let this user open a directory: functions cannot hide files by removing access to it."""
     entry = os.open(name, _OPEN_BY_NAME, dir_fd=parent)
     try:
-        # By descriptor, because the name could refer to something else by now.
+        # Use the descriptor, because the name could refer to something else by now.
         Path(f"/proc/self/fd/{entry}").chmod(0o700)
     finally:
         os.close(entry)

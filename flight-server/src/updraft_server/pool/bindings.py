@@ -54,7 +54,7 @@ Key = TypeVar("Key")
 
 
 def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
-    """Return the worker that has most of what the exchange needs loaded, or None if no worker may serve it.
+    """Return the worker that has already loaded most of what the exchange needs, or None if no worker may serve it.
 
     Among equals the worker used last wins.
     """
@@ -67,9 +67,10 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
 
 
 def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
-    """Return the worker to give up: the least recently used of the owner with most idle workers; None without any.
+    """Return the worker to give up, or None if none is idle.
 
-    An owner with one idle worker keeps it as long as another has two: owners that take turns do not rob each other.
+    This is the least recently used one of the owner with most idle workers. An owner with one idle worker keeps it as
+    long as another has two, so owners that take turns keep their workers.
     """
     owned = Counter(_owner(bound) for _, bound in idle)
     return min(idle, key=lambda each: (-owned[_owner(each[1])], each[1].used))[0] if idle else None

@@ -21,7 +21,7 @@ class WorkerPool(Protocol):
     busy: int
     """Workers that an exchange holds."""
     starting: int
-    """Workers that will be idle, or that a waiting exchange will get."""
+    """Workers being started, which will be idle or go to a waiting exchange."""
     fresh: int
     """Workers that have served nobody, beyond the configured number; the counts above leave them out."""
     functions: Sequence[FunctionDescription]

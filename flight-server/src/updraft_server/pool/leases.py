@@ -85,7 +85,7 @@ class PoolSettings:
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
     model_limits: LimitModels | None = None
-    """Limits of each model process beside memory; None sets no limit."""
+    """Limits of each model process other than memory; None sets no limit."""
 
     @property
     def most_extra_workers(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that owners leave in a /dev/shm shared by all workers: when to sweep it, and which workers must end before.
+"""Files that owners leave in a /dev/shm shared by all workers: when to sweep it, and which workers must end first.
 
 Policy alone. The zygote removes unused files (`updraft_server.zygote.shared_memory`).
 """
@@ -30,7 +30,7 @@ def leaving(
 ) -> Sequence[PooledWorker]:
     """Return the ending workers that an exchange of `binding` has to wait for.
 
-    There are none while another owner is at work, because that one sees the same memory anyway.
+    There are none while another owner's exchange runs, because the two share that memory anyway.
     """
     if any(_is_anothers(worker, binding) for worker in running):
         return ()

@@ -22,7 +22,7 @@ class PooledModels:
         on_drop: Callable[[DroppedOutput], None],
         on_fault: Callable[[], None],
     ) -> None:
-        """Start without processes; the arguments are those of `ZygoteModels`."""
+        """Prepare to track model processes; the arguments are those of `ZygoteModels`."""
         self._make = functools.partial(ZygoteModels, lines_per_second, on_output, on_drop, on_fault)
         self._current = self._make()
         self._retired: list[RetiredZygote] = []
@@ -47,7 +47,7 @@ class PooledModels:
         self._current.take(packet, descriptors)
 
     def measured(self, usage: Sequence[ModelUsage]) -> None:
-        """Take the measurement of the zygote's processes, and ask retired zygotes for theirs, for the next time."""
+        """Record the zygote's measurement, and ask retired zygotes for theirs, which `usage` shows the next time."""
         self._current.usage = usage
         for zygote in self._retired:
             zygote.measure()

@@ -171,7 +171,7 @@ class Pool:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
-        served nobody are left for others, as far as the pool keeps more than that.
+        served nobody are left for others, but at most one fewer than the pool keeps.
         """
         if self._closing:
             raise PoolError("the pool is closing")
@@ -202,7 +202,7 @@ class Pool:
             raise NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
-            # Drop the zero counts: tasks come and go for ever.
+            # Drop zero counts, which would pile up as tasks come and go.
             self._extra_of_tasks += Counter()
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:

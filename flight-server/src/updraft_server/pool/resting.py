@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
-A thread that a function leaves behind escapes every limit of time, fairness and audit. A stopped worker uses no CPU,
-and its next exchange continues it. Policy alone, with a clock handed in: the front measures
-(`updraft_server.front.limits`), and the zygote stops and continues.
+A thread that a function leaves behind escapes every time limit, fair scheduling and the audit. A stopped worker uses no
+CPU, and its next exchange continues it. Policy alone, with a clock handed in: the front measures
+(`updraft_server.front.limits`), and the zygote stops and continues workers.
 """
 
 import enum
@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# Most CPU time of a quiet worker: between two looks, or in total while it is stopped. Ending threads and timers use
-# less.
+# A worker is quiet if it uses at most this much CPU time between two looks, or in total while it is stopped. Threads
+# that are ending, and timers, use less.
 _QUIET_SECONDS = 0.05
 # Libraries that compute with several threads let them spin for some 0.2 seconds before they sleep.
 _MOST_BUSY_LOOKS = 4
@@ -49,9 +49,9 @@ class _Rest(Generic[Worker]):
     looks: int = 0
     """Looks in this phase."""
     busy_looks: int = 0
-    """Looks in a row at which it had computed."""
+    """Number of looks in a row that found that it had used CPU."""
     processor_seconds: float = 0.0
-    """CPU time at the look before; for a stopped worker, at the first look."""
+    """CPU time at the previous look; for a stopped worker, at its first look in this phase."""
 
     def enter(self, phase: Phase) -> None:
         self.phase, self.looks, self.busy_looks = phase, 0, 0
@@ -71,12 +71,12 @@ class RestingWorkers(Generic[Worker]):
         idle_seconds: float,
         clock: Callable[[], float],
     ) -> None:
-        """Start without workers.
+        """Prepare to track resting workers.
 
         Args:
             stop: Stops a worker, which then uses no CPU.
             go_on: Continues a stopped worker.
-            replace: Ends a worker for what its exchanges have left behind, which the text says.
+            replace: Ends a worker because of what its exchanges have left behind, which the text describes.
             expire: Ends a worker that has been idle for too long.
             is_kept: Returns whether a worker stays however long it is idle.
             idle_seconds: How long other workers stay.
@@ -133,7 +133,7 @@ class RestingWorkers(Generic[Worker]):
         self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Forget a worker that is gone or about to be killed; a stopped one is killed as it is. Idempotent."""
+        """Forget a worker that is gone or about to be killed; it is not continued first. Idempotent."""
         self._rests.pop(worker.id, None)
 
     def wake(self, worker: Worker) -> None:
@@ -167,7 +167,7 @@ class RestingWorkers(Generic[Worker]):
                 self._looked(rest)
 
     def replace(self, worker: str, reason: str) -> None:
-        """End a worker between exchanges for what it uses, as `reason` says."""
+        """End a worker between exchanges because of what it uses, which `reason` describes."""
         self._replace(self._rests.pop(worker).worker, reason)
 
     def _looked(self, rest: _Rest[Worker]) -> None:
@@ -180,7 +180,7 @@ class RestingWorkers(Generic[Worker]):
 
 
 def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
-    """Return why a worker is unfit for another exchange, or an empty text; counts its CPU time."""
+    """Return why a worker is unfit for another exchange, or an empty text; also records its CPU time."""
     if used.processes > 1:
         return f"it runs {used.processes} processes"
     seconds = used.processor_seconds - rest.processor_seconds

@@ -33,7 +33,7 @@ class RetiredZygote:
 
         Args:
             connection: Connection to the zygote.
-            models: Its processes.
+            models: The zygote's model processes.
             on_end: Called when the zygote has gone away.
         """
         self._connection = connection

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from updraft_server.ipc.worker_stack import MAX_BYTES
 
 _FIRST_SECONDS = 2.0
-# After the first part the rest comes at once; the text has no end mark.
+# The text has no end mark, but after the first part the rest comes at once.
 _NEXT_SECONDS = 0.1
 
 

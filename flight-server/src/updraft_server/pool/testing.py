@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool without processes, for tests of everything in front of the workers.
 
-`FakePool` is a `WorkerPool` whose workers are coroutines at the other end of real socketpairs: they speak the frames
-that workers speak, and a test can make them misbehave in every way that a process can.
+`FakePool` is a `WorkerPool` whose workers are coroutines at the other end of real socketpairs: they send and receive
+the same frames as workers, and a test can make them misbehave in every way that a process can.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker process as the front's pool holds it: its socket, its output, and what the zygote reports about it."""
+"""Front's record of a worker process: its socket, its output, and what the zygote reports about it."""
 
 import asyncio
 import dataclasses
@@ -17,8 +17,8 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, Worker
 from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ForkedWorker
 
-# The socket shows at once that an idle worker has ended. The zygote reports the status a moment later, unless it is
-# dead.
+# The socket shows at once that an idle worker has ended. The zygote, unless it is dead, reports the status a moment
+# later.
 _STATUS_TIMEOUT_SECONDS = 1.0
 
 
@@ -35,7 +35,7 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# Causes of a worker's end: a signal, an exit of its own, the pool, or the pool because of what an exchange left behind.
+# What ended a worker: a signal, its own exit, the pool, or the pool because of what an exchange left behind.
 EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
@@ -90,7 +90,7 @@ class PooledWorker:
 
     @state.setter
     def state(self, state: WorkerState) -> None:
-        """Set the state, and watch the socket between exchanges, when nothing but its end shows there."""
+        """Set the state. Between exchanges, watch the socket, which becomes readable only when the worker ends."""
         before, self._state = self._state, state
         if self.socket.fileno() < 0:
             return
@@ -111,7 +111,7 @@ class PooledWorker:
 
     @property
     def is_the_operators(self) -> bool:
-        """Whether it stays however long it is idle: it serves no session and belongs to the configured number."""
+        """Whether it is kept however long it is idle: it serves no session and belongs to the configured number."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: dict[str, str]) -> None:
@@ -130,16 +130,16 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Send SIGKILL; whoever reaps the worker ends what it has started."""
+        """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
         self.was_killed = True
         self._kill(self.id)
 
     async def stack(self) -> str:
-        """Return the Python stacks of all its threads; empty if it does not answer, like a stopped worker."""
+        """Return the Python stacks of all its threads; empty if it does not answer, as when it is stopped."""
         return await self._stack.read(lambda: self._show_stack(self.id))
 
     def reason_of(self, death: WorkerDeath) -> str:
-        """Return which of EXIT_REASONS a death has; a worker that crashed first was not ended by the pool's kill."""
+        """Return which of EXIT_REASONS applies; a worker that crashed before the pool killed it counts as crashed."""
         if self.was_killed and death.signal in (None, signal.SIGKILL):
             return "leftover" if self.has_leftovers else "pool"
         return "exit" if death.signal is None else "signal"
@@ -163,7 +163,7 @@ class PooledWorker:
         number = self.socket.fileno()
         if number < 0:
             return
-        # A loop that still watched the number would keep the peer from seeing the end.
+        # If the loop still watched the descriptor, the peer would not see the end.
         self._loop.remove_reader(number)
         self._loop.remove_writer(number)
         self.socket.close()
@@ -195,7 +195,7 @@ class PooledWorker:
             self._ready.set_result(None)
 
     def _stirred(self) -> None:
-        """Kill an idle worker that sends something: it has ended, or is unusable."""
+        """Kill an idle worker whose socket has become readable: it has ended, or is unusable."""
         self._kill(self.id)
         self._ended()
 

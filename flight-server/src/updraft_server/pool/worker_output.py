@@ -63,7 +63,7 @@ class CrashReport:
         return "\n".join(self._lines)
 
     def take(self, lines: bytes) -> None:
-        """Keep those of the whole `lines` that belong to the report; the last report counts."""
+        """Keep the lines that belong to a report, of which only the last counts. `lines` holds whole lines."""
         start = (b"\n" + lines).rfind(b"\n" + _CRASH_START)
         if start >= 0:
             self._lines = []
@@ -76,8 +76,8 @@ class CrashReport:
 class OutputReader:
     """Owner of the reading end of a worker's output pipe, which it closes when the output ends.
 
-    It calls `on_line` with each line that is passed on, and `on_drop` with the numbers of lines and bytes that were
-    not: every ten seconds, and when `report_drops` is called.
+    It calls `on_line` with each line that is passed on, and `on_drop` with the numbers of dropped lines and bytes:
+    every ten seconds, and when `report_drops` is called.
     """
 
     def __init__(

@@ -57,8 +57,8 @@ ModelPacket = ModelStarted | ModelEnded | ModelFault
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
-# Time until a front first logs that it waits for the workers' side, and the interval after that. A supervisor that ends
-# for want of a zygote has logged the reason by then.
+# A front that cannot reach the workers' side logs this after _PATIENCE_SECONDS, and then every _COMPLAINT_SECONDS. If
+# the supervisor ends because it has no zygote, it has logged the reason by then.
 _PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
 # Request number of the zygote's hello, which comes unasked.
@@ -99,7 +99,7 @@ class ZygoteClient:
         on_retirement: Callable[[socket.socket], None],
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start without a connection.
+        """Create the client; `connect` makes the connection.
 
         Args:
             zygotes: Source of connections.
@@ -120,7 +120,7 @@ class ZygoteClient:
         self._greeting: Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False
-        """Whether the zygote greeted last has a successor."""
+        """Whether the zygote that was connected last has a successor."""
         self._zygotes = zygotes
         self._on_exit = on_exit
         self._on_lost = on_lost
@@ -170,7 +170,7 @@ class ZygoteClient:
             connection.enter_context(self._socket)
             self._socket.settimeout(0)
             self._has_retired = False
-            # Before the reader, because the hello may have come already.
+            # Do this before adding the reader, because the hello may have come already.
             greeting = self._answers[_GREETING] = self._loop.create_future()
             connection.callback(self._greeting_ended)
             self._loop.add_reader(self._socket.fileno(), self._readable)
@@ -285,7 +285,7 @@ class ZygoteClient:
         self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
-        """Close the connection, whereupon the zygote ends the workers that it forked for it. Idempotent."""
+        """Close the connection, which makes the zygote end the workers that belong to this front. Idempotent."""
         self.hello = None
         self._unsent.clear()
         self._connection.close()
@@ -361,7 +361,7 @@ class ZygoteClient:
                 os.close(descriptor)
 
     def _answered(self, request: int, answer: Any) -> bool:
-        """Deliver an answer, or an error instead of one, to its waiter; returns False if there is none."""
+        """Deliver an answer, or an error instead of one, to its waiter; returns False if nobody waits for it."""
         waiting = self._answers.get(request)
         if waiting is None or waiting.done():
             return False

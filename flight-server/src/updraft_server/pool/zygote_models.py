@@ -58,7 +58,7 @@ class ZygoteModels:
         on_drop: Callable[[DroppedOutput], None],
         on_fault: Callable[[], None],
     ) -> None:
-        """Start without processes.
+        """Prepare to track model processes.
 
         Args:
             lines_per_second: Lines that each process may print, in the long run.

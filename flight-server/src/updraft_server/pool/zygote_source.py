@@ -2,8 +2,8 @@
 """Source of the front's connections to zygotes: PID 1 of the workers' side hands over one for each zygote.
 
 The front's side owns the address. It takes one control connection at a time; the first is made before any user code
-runs on the workers' side. The front closes any second connection beside it. A later connection, for example to the next
-front, must send the secret that the first one told.
+runs on the workers' side. The front refuses a second connection while it has one. A later connection, for example to
+the next front, must send the same secret as the first.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ _log = structlog.get_logger(__name__)
 _PATIENCE_SECONDS = 0.5
 _GREETING_SECONDS = 1.0
 _MOST_STRANGERS = 16
-# Many times what the workers' side needs to notice that its front is lost, to end what runs there, and to connect.
+# Many times as long as the workers' side needs to notice that its front is lost, to end what runs there, and to
+# connect.
 _KNOWN_SECONDS = 5.0
 
 
@@ -43,7 +44,7 @@ class ControlConnection:
 
         Args:
             inherited: Connection, or listener that accepts it.
-            known: Workers' side that a listener accepts; None for a connection.
+            known: Secret of the workers' side that a listener accepts; None if `inherited` is a connection.
         """
         self._loop = asyncio.get_running_loop()
         self._control: socket.socket | None = None
@@ -54,7 +55,7 @@ class ControlConnection:
         inherited.settimeout(0)
         self._known = known
         self._strangers: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Peers that have connected and not yet sent a secret, with their timeouts."""
+        """Peers that have connected but not yet sent a secret, with their timeouts."""
         self._believing: asyncio.TimerHandle | None = None
         """Timer after which any peer is accepted if the known side does not come; None unless it is running."""
         self._is_listening = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
@@ -94,7 +95,7 @@ class ControlConnection:
 
     def _accept(self, listener: socket.socket) -> None:
         if self._control is not None:
-            # The end of the predecessor may be the second of two events in one turn of the loop.
+            # The previous connection may have ended too, in an event that the loop handles only after this one.
             self._read()
         try:
             connection, _ = listener.accept()
@@ -136,7 +137,7 @@ class ControlConnection:
         stranger.close()
 
     def _wait_for_the_known(self) -> None:
-        """Accept any peer again once the known side has had time to come, and so to end whatever ran beside it."""
+        """Accept any peer again once the known side has had time to end whatever ran beside it and to connect."""
         if self._known is not None and not self._known.is_anybody:
             self._believing = self._loop.call_later(_KNOWN_SECONDS, self._known.forget)
 

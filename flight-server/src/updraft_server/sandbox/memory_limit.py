@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def address_space(limit_bytes: int) -> Iterator[None]:
-    """Hold the limit for the block; 0 means no limit. The hard limit stays: the next exchange may have another."""
+    """Apply the limit in the block; 0 means no limit. The hard limit stays, so the next exchange may have another."""
     soft, hard = before = resource.getrlimit(resource.RLIMIT_AS)
     tighter = soft == resource.RLIM_INFINITY or limit_bytes < soft
     if limit_bytes <= 0 or not tighter:

@@ -2,12 +2,13 @@
 """Files that a worker can use once it runs session code: Landlock rules, set once and for good.
 
 Everything stays readable except what the pool hides: models and data lie anywhere, and functions read them as in
-Spark's own worker. Writable are the scratch directory, which is also the working directory (like an executor's
-directory for Spark's workers), the operator's `writable_paths`, /dev/shm and devices. /tmp is not writable, although it
-is on stock: everybody uses it, so owners would meet there. An operator who accepts that can name it. A worker's
-terminals are its own or none, because somebody may be typing at those of the pool's user.
+Spark's own worker. Functions can write to the scratch directory, which is also the working directory (like an
+executor's directory for Spark's workers), to the operator's `writable_paths`, to /dev/shm and to devices. Unlike on
+stock Spark, /tmp is not writable: everybody uses it, so owners would meet there. An operator who accepts that can add
+it to `writable_paths`. A worker has its own terminals or none, because somebody may be typing at those of the pool's
+user.
 
-Rules allow and never forbid, so everything around a hidden path is allowed piece by piece, as it is when the worker is
+Rules allow and never forbid, so everything around a hidden path is allowed piece by piece, as found when the worker is
 bound. The directories above a hidden path cannot be listed, and files put into them later cannot be read.
 """
 
@@ -60,11 +61,12 @@ _REFUSED_MAJORS = frozenset({4, 7, 13})
 _REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
 # /dev/ptmx, which makes terminals.
 _NEW_TERMINALS = os.makedev(5, 2)
-# Watchdogs, which restart the machine, made-up keyboards, page faults and virtual machines. Devices that functions use,
-# such as GPUs, have major numbers of their own; beneath a directory of its own (RDMA) this number is allowed.
+# Major number of watchdogs (which restart the machine), simulated keyboards, page faults and virtual machines. Devices
+# that functions use, such as GPUs, have other major numbers. In a subdirectory of /dev (RDMA), this number is allowed.
 _MISCELLANEOUS_MAJOR = 10
 _PROJECTED = "..data"
-"""Link in each Kubernetes volume of a secret: its neighbours are the secret too, under its next name."""
+"""Link in each Kubernetes volume of a secret. Entries beside it also hold the secret, so the whole directory is
+hidden."""
 
 
 class SharedMemoryUse(enum.Enum):
@@ -104,9 +106,9 @@ class OwnerFiles:
     def confine(self, scratch: Path, artifacts: str = "", tenant: str = "") -> bool:
         """Confine this process for good, with `scratch` as its working directory; returns False without Landlock.
 
-        `artifacts` is readable although the pool hides it; a directory that takes its place later is not. This needs no
-        right. It raises OSError if the process has more than one thread, since the others would stay free. If the
-        kernel can do it (version 6 of Landlock), the process's signals and abstract sockets reach only its own
+        `artifacts` is readable although the pool hides it; a directory that replaces it later is not. This needs no
+        privilege. It raises OSError if the process has more than one thread, since the others would not be confined. If
+        the kernel can do it (version 6 of Landlock), the process's signals and abstract sockets reach only its own
         descendants.
         """
         _keep_relative_imports()
@@ -178,7 +180,7 @@ def _whole_secret(path: str) -> str:
 
 
 def _usable_devices() -> Iterator[tuple[str, os.stat_result]]:
-    """Yield null, random numbers, terminals, GPUs and the like, but no disks, whose bytes are other users' files."""
+    """Yield devices such as null, random numbers, terminals and GPUs, but no disks, which hold other users' files."""
     for path, found in _found_in(_DEVICES):
         if path != SHARED_MEMORY_PATH and _is_usable(path, found):
             yield path, found
@@ -205,7 +207,7 @@ def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _allow(rules: Ruleset, path: str, rights: int) -> None:
-    # The path is gone since it was seen, out of this user's reach anyway, or a mount that does not answer.
+    # The path may have gone since it was seen, be out of this user's reach anyway, or be a mount that does not answer.
     with contextlib.suppress(OSError):
         rules.allow(path, rights)
 

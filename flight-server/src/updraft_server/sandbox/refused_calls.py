@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that the kernel refuses to workers and all that functions start, with the reason for each group.
+"""System calls that the kernel refuses to workers and everything that functions start, with the reason for each group.
 
 Honest functions keep what they need: processes and threads of their own and signals to them, sockets to anywhere,
 shared memory and semaphores in /dev/shm (where `shared_mappings` lets `mmap.mmap` take it), their own priority and
 limits. EPERM is the kernel's own answer to a process without privileges. ENOSYS makes libraries try an older call,
 EINVAL makes them copy instead, and EAFNOSUPPORT makes them do without a socket.
 
-Limits of a filter: it sees the number of a process, not whose process that is. It refuses signals to the processes of
-the pool that are known when a worker is forked. A worker could still signal other processes of the same user, a pool's
+A filter has limits: it sees a process id, but not whose process that is. It refuses signals to the processes of the
+pool that are known when a worker is forked. A worker could still signal other processes of the same user, a pool's
 front by the number of one of its threads, and other workers; Landlock's scopes (Linux 6.12) or separate containers
-prevent that. A filter cannot tell own threads from strangers either, so a worker can set processor affinity and
+prevent that. A filter cannot tell a worker's own threads from others either, so a worker can set processor affinity and
 scheduling only with the number 0 or its own.
 """
 
@@ -22,18 +22,18 @@ from collections.abc import Iterator
 from updraft_server.linux.seccomp import Refused, Rule, differs, equals, has_any_bit, is_pointer, lacks_bits
 
 OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_pid", "zygote_pid", "supervisor", "group"
-"""Values that `updraft_server.linux.seccomp.Filter.filled` needs; the group is negative, as `kill` names it."""
+"""Values that `updraft_server.linux.seccomp.Filter.filled` needs; the group is negative, as `kill` expects it."""
 
 _ALWAYS = {
     # Memory and descriptors of other processes, however well those protect themselves.
     "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp": errno.EPERM,
-    # Files that a container's mount table hides. Handles open files by their number, past all directories.
+    # Files that a container's mount table hides. Handles open files by number, whatever directories they are in.
     "mount umount2 pivot_root chroot open_by_handle_at quotactl quotactl_fd acct swapon swapoff": errno.EPERM,
     "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr": errno.EPERM,
     # Namespaces of other processes. New ones are handled below.
     "setns": errno.EPERM,
-    # Parts of the kernel with a history of holes that functions do not need: programs in the kernel, page faults
-    # handled in user space, and calls made past this filter.
+    # Parts of the kernel that functions do not need and that have a history of security holes: programs in the kernel,
+    # page faults handled in user space, and calls made past this filter.
     "bpf perf_event_open userfaultfd": errno.EPERM,
     "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
     # Keys belong to the user: the next function would have this one's Kerberos ticket.
@@ -46,7 +46,8 @@ _ALWAYS = {
     "sendfile splice tee vmsplice": errno.EINVAL,
     # Events of other users' files, including their names: Landlock does not cover them.
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
-    # Extended attributes and rights of other users' files, which Landlock does not cover. Copying a file works without.
+    # Extended attributes and rights of other users' files, which Landlock does not cover. Copying a file works without
+    # them.
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.ENOTSUP,
     "file_setattr": errno.ENOTSUP,
     # Objects with numbers that all containers of a pod can guess, and that outlive their maker.
@@ -56,11 +57,12 @@ _ALWAYS = {
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
     # A filter cannot see whose process a pidfd is. Programs that know this call also know the older one.
     "pidfd_send_signal": errno.ENOSYS,
-    # Its flags lie in memory, which a filter cannot read: the C library then falls back to clone.
+    # The flags of clone3 are in memory, which a filter cannot read. After ENOSYS the C library falls back to clone.
     "clone3": errno.ENOSYS,
 }
 
-# CLONE_NEW*. clone has a signal where unshare has CLONE_NEWTIME. A child with CLONE_PARENT would be the zygote's.
+# CLONE_NEW* flags. The bit of CLONE_NEWTIME has that meaning only in unshare; in clone it is part of a signal number. A
+# child that clone makes with CLONE_PARENT would be the zygote's child.
 _NAMESPACES, _TIME_NAMESPACE, _CLONE_PARENT = 0x7E020000, 0x80, 0x8000
 
 _PRIO_PROCESS, _PRIO_PROCESS_GROUP = 0, 1
@@ -72,7 +74,7 @@ _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _F_SETOWN, _F_SETOWN_EX = fcntl.F_SETOWN, 15
 _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = fcntl.F_SETLEASE, fcntl.F_NOTIFY, 1040
-# FIOSETOWN and SIOCSPGRP; TIOCSTI and TIOCLINUX type into a terminal.
+# FIOSETOWN and SIOCSPGRP choose the process that gets signals; TIOCSTI and TIOCLINUX type into a terminal.
 _OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
 
 # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION and ext4's variant of that, FS_IOC_ENABLE_VERITY and
@@ -188,7 +190,7 @@ def _signals_to_the_pool() -> Iterator[Rule]:
 
 
 def _own_protection() -> Iterator[Rule]:
-    """Keep a worker hidden, and the parent of daemons that its functions start."""
+    """Keep a worker's memory hidden, and keep the worker the parent of daemons that its functions start."""
     yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_DUMPABLE), differs(1, 0)])
     yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_CHILD_SUBREAPER), equals(1, 0)])
     for number in _TYPING_IOCTLS:
@@ -196,13 +198,13 @@ def _own_protection() -> Iterator[Rule]:
 
 
 def _claims_on_files() -> Iterator[Rule]:
-    """Refuse leases: each lets others wait 45 seconds to open a file, even one that is only readable here."""
+    """Refuse leases: each makes others wait 45 seconds to open a file, even a file that is only readable here."""
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
         yield Rule("fcntl", errno.EPERM, [equals(1, command)])
 
 
 def _attributes_of_files() -> Iterator[Rule]:
-    """Return the rules for flags and the like, which a file's user may change by a descriptor that only reads."""
+    """Return the rules for file flags and the like, which a file's owner may change through a read-only descriptor."""
     for number in _FILE_IOCTLS:
         yield Rule("ioctl", errno.EPERM, [equals(1, number)])
     copying = [differs(1, number) for number in _COPYING_IOCTLS]
@@ -220,8 +222,8 @@ def _sockets() -> Iterator[Rule]:
     for family in _INTERNET:
         for kind in (socket.SOCK_RAW, _SOCK_PACKET):
             yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
-    # Data that waits in a socket counts in no process either. The kernel itself silently sets another size if one is
-    # too large.
+    # Data that waits in a socket counts in no process either. Ignoring the call is safe, because the kernel itself
+    # silently sets another size if one is too large.
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         yield Rule("setsockopt", _IGNORED, [equals(1, socket.SOL_SOCKET), equals(2, option)])
     # Like `sendfile`: an unsent message would hold the sender's pages.

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that the kernel holds for a worker and all that it starts, and that none of them can raise again.
+"""Limits that the kernel enforces on a worker and everything it starts, and that none of these can raise again.
 
-Memory is not among them. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB for 49 in use after
-importing pandas, 1192 for 295 after freeing a table of ten million rows, 2797 for 298 with 200 threads, and 5288 for
-295 with an untouched `np.zeros` of 4 GiB. A limit that lets these pass exceeds the memory of a container. It also
-applies to each process by itself and does not count shared memory (`mmap`, `memfd_create`), so it cannot limit a
-worker.
+Memory is not among them. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB (49 in use) after
+importing pandas, 1192 (295 in use) after freeing a table of ten million rows, 2797 (298 in use) with 200 threads, and
+5288 (295 in use) with an untouched `np.zeros` of 4 GiB. A limit that lets these pass exceeds the memory of a container.
+It also applies to each process by itself and does not count shared memory (`mmap`, `memfd_create`), so it cannot limit
+a worker.
 
 Data that waits in sockets has no limit either. The kernel reports what all sockets of a network namespace hold
-(NETLINK_SOCK_DIAG) and what they take of a container (`sock` in memory.stat), but not whose a socket is: descriptors of
-a hidden process cannot be listed, and one in flight is in no table, so that the sizes of those tables (`FDSize`) bound
-nothing. If each worker were charged for what its table could hold, one function could have its neighbours ended.
+(NETLINK_SOCK_DIAG) and what they take of a container (`sock` in memory.stat), but not whose a socket is. The
+descriptors of a hidden process cannot be listed, and a descriptor in flight is in no process's table, so the sizes of
+these tables (`FDSize`) are no bound. If each worker were charged for what its table could hold, one function could get
+its neighbours killed.
 """
 
 import resource

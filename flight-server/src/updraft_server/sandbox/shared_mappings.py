@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacement of `mmap.mmap` that can share memory in workers, whose filter refuses shared memory without a file.
+"""Replacement for `mmap.mmap` that can share memory in workers, whose filter refuses shared memory without a file.
 
-After a process unmaps such memory, it stays and counts in no process. A file without a name in /dev/shm does the same
-for a function and the children that it forks, and counts there. Other programs, including children of multiprocessing's
-`spawn`, have Python's own class, which fails there unless it is told MAP_PRIVATE.
+After a process unmaps such memory, the memory stays and counts in no process. An unnamed file in /dev/shm serves a
+function and the children that it forks just as well, and is counted. Other programs, including children of
+multiprocessing's `spawn`, have Python's own class, which fails in workers unless it is given MAP_PRIVATE.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ def keep_private() -> None:
 def _file_in(directory: str, length: int) -> Iterator[IO[bytes]]:
     room = os.statvfs(directory)
     if length > room.f_bavail * room.f_frsize:
-        # A page that finds no room when it is touched would end the process.
+        # The process would die if a page had no room when it is touched.
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         file.truncate(length)

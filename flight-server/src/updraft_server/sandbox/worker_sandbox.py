@@ -2,7 +2,8 @@
 """Sandbox that every worker enters in its first moments: it gives up new privileges, capabilities, and system calls.
 
 The zygote makes it once and lets a child try it, since kernels, container runtimes and their own sandboxes differ in
-ways that no version tells. A layer that worked in the trial is applied in every worker, which ends if it fails.
+ways that no version number tells. A layer that worked in the trial is applied in every worker; if it fails there, the
+worker ends.
 """
 
 import ctypes
@@ -65,7 +66,7 @@ class WorkerSandbox:
         Args:
             restricted: Whether workers have neither network nor subprocesses.
             shared_memory: Which /dev/shm workers have, as the setting of that name says.
-            writable_paths: Paths that workers may change, beside their own; None allows all.
+            writable_paths: Paths that workers may change, in addition to their own; None allows all.
         """
         self._pool = pool_processes()
         self._shared_memory = shared_memory
@@ -119,7 +120,7 @@ class WorkerSandbox:
         """Confine this process, a worker that was just forked, for good; raises OSError.
 
         Args:
-            front_pid: Process id of the worker's front, or 0 if it means nothing here.
+            front_pid: Process id of the worker's front; 0 if it is in another PID namespace.
             shared_memory: Descriptor from `new_shared_memory`.
             scratch: The worker's own directory.
         """
@@ -134,11 +135,11 @@ class WorkerSandbox:
                 keep_in_files()
 
     def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
-        """Apply one layer. Landlock is missing here: a worker confines itself when it gets its owner (`owner_files`).
+        """Apply one layer, except Landlock: a worker confines itself when it gets its owner (`owner_files`).
 
         The restricted profile is a part of the filter.
         """
-        # Mounts come first, since they take a capability. Among them, writable mounts go over read-only ones.
+        # Mounts come first, since mounting takes a capability. Among them, writable mounts go over read-only ones.
         if layer == READ_ONLY_FILES:
             writable = [*(self._writable_paths or ()), SHARED_MEMORY_PATH]
             mount_read_only(writable if scratch is None else [*writable, str(scratch)])
@@ -184,7 +185,7 @@ class WorkerSandbox:
 
 
 def restrict() -> None:
-    """Take network and subprocesses from this process, which has one thread, for good; raises OSError."""
+    """Take network and subprocesses from this single-threaded process for good; raises OSError."""
     seccomp.install(seccomp.Filter(restricted_calls()).filled())
     if problem := _restriction_problem():
         raise OSError(errno.ENOSYS, f"{problem}: it needs {NEEDS[RESTRICTED]}")
@@ -195,7 +196,7 @@ def _calls_problem() -> str:
         return "the kernel accepted the filter but does not use it"
     number = call_number("pidfd_send_signal")
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without a filter the error is a bad descriptor, or a call that this kernel does not know.
+    # Without a filter the error would be a bad descriptor, or a call that this kernel does not know.
     libc.syscall(number, -1, 0, None, 0)
     return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel accepted the filter but does not enforce it"
 

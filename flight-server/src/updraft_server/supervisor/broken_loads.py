@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from updraft.service.child import describe_exit
 from updraft_server.ipc.load import Load
 
-# A kill may come from outside, for want of memory, although the zygote did nothing wrong, but not twice at the same
-# place.
+# A kill may come from outside, because memory ran out, although the zygote did nothing wrong; but not twice during the
+# same load.
 _OTHERS_KILL = -signal.SIGKILL
-# A zygote gets the faults in its environment, where a variable holds 128 KiB. Further deaths count like any others.
+# A zygote gets the faults in an environment variable, which holds at most 128 KiB. Beyond this size, a load that ends
+# the zygote is not left out, and its death counts like any other.
 _MOST_BYTES = 64 * 1024
 
 
@@ -33,7 +34,7 @@ class BrokenLoads:
         return self._faults
 
     def exceeded(self, load: Load, reason: str) -> None:
-        """Leave out, from now on, a load that takes more time or memory than it may."""
+        """Leave out a load from now on, because it has exceeded its time or memory."""
         self._leave_out(load, reason)
 
     def ended(self, load: Load | None, code: int) -> str:
@@ -52,7 +53,7 @@ class BrokenLoads:
         return fault
 
     def forget(self) -> None:
-        """Forget all faults, because functions are loaded as they are now."""
+        """Forget all faults, because the functions are being reloaded."""
         self._faults.clear()
         self._ended.clear()
         self._size_bytes = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of a pool's processes: the environment of each, and the pipe whose end ends workers with their supervisor."""
+"""Start of a pool's processes: their environment, and the pipe that makes workers end with their supervisor."""
 
 import functools
 import os
@@ -42,7 +42,7 @@ _GROUP_MAY_CONNECT = 0o660
 
 
 def control_listener(path: Path) -> socket.socket:
-    """Return the socket at which the workers' side reaches every front, one after the other; it outlives them."""
+    """Return the socket at which the workers' side reaches one front after the other; it outlives all of them."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A predecessor that was killed has left its socket behind.
     path.unlink(missing_ok=True)
@@ -66,11 +66,11 @@ def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> Zygo
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the reading end of a pipe that nobody writes to. It ends with this process, and the workers end with it.
+    """Return the read end of a pipe that nobody writes to. It ends with this process, and the workers end with it.
 
-    The death of a worker's parent cannot end the worker, because it outlives its zygote. Whoever could write to the
-    pipe would end all workers at once. An unnamed pipe can be opened for writing by any holder of its reading end
-    (/proc/self/fd), past Landlock; one that was made in a directory hidden from workers cannot.
+    Workers outlive the zygote, their parent, so its death must not end them. Anybody who could write to the pipe would
+    end all workers at once. Any holder of the read end of an unnamed pipe can open it for writing (/proc/self/fd), past
+    Landlock. That is impossible for a pipe made in a directory that is hidden from workers.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ class FrontCall:
     """Connection to the front that serves now. A supervisor looks at it now and then, and on every SIGIO."""
 
     def __init__(self, path: Path) -> None:
-        """Start without a connection; fronts listen at `path`."""
+        """Prepare to connect to the fronts that listen at `path`."""
         self.control: socket.socket | None = None
         """Connection to the front; None until the front has taken it."""
         self._path = path
@@ -65,6 +65,7 @@ class FrontCall:
         if self._calling is None:
             return
         self._next_complaint_seconds = max(self._next_complaint_seconds, time.monotonic() + _MOMENT_SECONDS)
-        # Its events, including its end, come as SIGIO, so that user code that could connect meanwhile is ended at once.
+        # Have its events, including its end, signalled by SIGIO, so that user code, which could connect to the next
+        # front, is ended at once.
         fcntl.fcntl(self._calling, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._calling, fcntl.F_SETFL, fcntl.fcntl(self._calling, fcntl.F_GETFL) | os.O_ASYNC)

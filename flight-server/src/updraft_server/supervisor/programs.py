@@ -45,7 +45,7 @@ class FrontStarts:
     """Starts of a front, and what the end of one means."""
 
     def __init__(self, settings: FrontSettings, directory: Path, neighbours_token_file: Path | None) -> None:
-        """Start nothing yet.
+        """Prepare to start fronts.
 
         Args:
             settings: Settings of each front.
@@ -53,13 +53,13 @@ class FrontStarts:
             neighbours_token_file: Token by which this machine's users read metrics and status; None if they need none.
         """
         self._settings = settings
-        # Workers have working directories of their own.
+        # Make the path absolute, because workers have other working directories.
         self._artifacts_path = directory.absolute() / _ARTIFACTS
         self._neighbours_token_file = neighbours_token_file
         self._started_seconds = 0.0
 
     def start(self, descriptors: dict[str, int]) -> Child:
-        """Start a front that inherits `descriptors`; each key names the environment variable with that number."""
+        """Start a front that inherits `descriptors`; each key is the environment variable for the number."""
         environment = {
             **os.environ,
             FRONT_SETTINGS_VARIABLE: hand_down(self._settings),
@@ -82,7 +82,7 @@ class FrontStarts:
         return EXIT_REFUSED if code > 0 and is_young else None
 
     def starter_has_gone(self) -> bool:
-        """Return whether the program follows its standard input, which has ended."""
+        """Return whether the program is set to end with its standard input, and that has ended."""
         return self._settings.end_with_stdin and stdin_has_ended()
 
 
@@ -101,7 +101,8 @@ class FrontSupervisor(Supervisor):
         try:
             return super().run()
         finally:
-            # A successor of this program need not know the workers' side again: it has ended, or ends with this socket.
+            # A successor of this program need not recognise the workers' side, which has ended or ends with this
+            # socket.
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:
@@ -118,7 +119,7 @@ class FrontSupervisor(Supervisor):
         return status
 
     def _advance(self) -> None:
-        """Wait for nothing: workers come to the listener by themselves."""
+        """Do nothing: the workers' side connects to the listener by itself."""
 
     def _reload(self) -> None:
         say("the workers' side loads the functions: send the signal there")
@@ -131,7 +132,7 @@ class _WithWorkers(Supervisor):
     """Supervisor of zygotes and their workers, which meet a front that runs here or elsewhere."""
 
     def __init__(self, settings: WorkersSettings, directory: Path, hidden: Sequence[Path]) -> None:
-        """Start without a zygote.
+        """Prepare to start zygotes.
 
         Args:
             settings: Settings of the zygotes and workers.
@@ -141,7 +142,7 @@ class _WithWorkers(Supervisor):
         super().__init__(settings.drain_timeout_seconds)
         self._zygotes = Zygotes(zygote_settings(settings, directory, {*hidden}), self._children)
         self._clearing_deadline_seconds: float | None = None
-        """Set while the workers' processes end because their front was lost: how long to wait for them."""
+        """Deadline for the workers' processes to end after their front was lost; None at other times."""
 
     @abstractmethod
     def _connect_both(self) -> None:
@@ -198,7 +199,8 @@ class _WithWorkers(Supervisor):
         return None
 
     def _adopt_workers(self) -> None:
-        # Read once, when all of them have just become children of this process: a later record saves nobody.
+        # Read the records once, when the workers have just become children of this process, because a record that
+        # appears later must not protect a process from being killed.
         self._adopted_workers = WorkerRecords(Path(self._zygotes.settings.workers_directory)).living()
 
     def _abandon_workers(self) -> None:
@@ -217,7 +219,7 @@ class _WithWorkers(Supervisor):
         self._kill_leftovers()
 
     def _advance(self) -> None:
-        """Start anew once the workers' processes have ended, or have not ended although they were killed."""
+        """Start anew once the workers' processes have ended, or have had enough time to end after being killed."""
         if self._clearing_deadline_seconds is None:
             return
         left = set(children()) - {child.pid for child in self._children.values()}

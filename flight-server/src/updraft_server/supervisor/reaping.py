@@ -30,7 +30,7 @@ def kill(pids: Iterable[int]) -> None:
     """Kill children, each with its group."""
     for pid in pids:
         kill_group(pid)
-        # A daemon is in a group whose leader is gone.
+        # Kill the child itself too, because a daemon may be in a group whose leader is gone.
         kill_child(pid)
 
 

@@ -24,7 +24,7 @@ from updraft_server.supervisor.zygotes import FRONT, ZYGOTE
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
-"""Exit status of a program that cannot do what it was asked; the line before says what to change."""
+"""Exit status of a program that cannot do what it was asked; the line that it printed says what to change."""
 
 RELOAD = signal.SIGUSR2
 # SIGALRM comes from this process's own timer, every INTERVAL_SECONDS.
@@ -47,7 +47,7 @@ class Supervisor(ABC):
 
     def __init__(self, drain_timeout_seconds: float) -> None:
         self._children: dict[str, Child] = {}
-        """By name: FRONT, ZYGOTE, and the names of further zygotes (`Zygotes`)."""
+        """Children by name: FRONT, ZYGOTE, and the names of further zygotes (`Zygotes`)."""
         self._adopted_workers: set[int] = set()
         """Workers whose zygote has died; its successor reports their ends."""
         self._phase = Phase.RUNNING
@@ -57,7 +57,7 @@ class Supervisor(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Start the children, or begin to look for the front to start them for."""
+        """Start the children, or begin to look for a front that needs them."""
 
     @abstractmethod
     def _ended(self, name: str, code: int) -> int | None:
@@ -69,7 +69,7 @@ class Supervisor(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Go on with what waits for a front, or for the end of processes, if that has come."""
+        """Continue what was waiting for a front to come or for processes to end, if that has happened."""
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""
@@ -84,7 +84,8 @@ class Supervisor(ABC):
             self._end_children()
 
     def _step(self) -> int | None:
-        # sigtimedwait returns noise in Python if this process is stopped for longer than the wait (SIGSTOP, SIGCONT).
+        # Not sigtimedwait: in Python it returns garbage if this process is stopped for longer than the wait (SIGSTOP,
+        # SIGCONT).
         match signal.sigwait(SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
@@ -122,7 +123,10 @@ class Supervisor(ABC):
         child.kill()
 
     def _stop(self) -> int | None:
-        """Ask the front to drain, or else the zygote to wait for the front; a second request ends the program."""
+        """Ask the front to drain; a second request ends the program.
+
+        If the front runs elsewhere, ask the zygote to end after it.
+        """
         if self._phase is Phase.DRAINING:
             say("stopping at once: running exchanges are lost")
             return EXIT_FAILURE
@@ -167,11 +171,13 @@ class Supervisor(ABC):
     def _kill_leftovers(self) -> None:
         """Kill what functions of adopted workers, or a dead zygote, have left behind.
 
-        A killed process hands its own children up to this one, and its SIGCHLD brings the supervisor back here.
+        The children of a killed process become children of this one, and its SIGCHLD makes the supervisor call this
+        again.
         """
         wanted = self._adopted_workers | {child.pid for child in self._children.values()}
         found = [pid for pid in children() if pid not in wanted]
-        # Checked last: if a zygote has ended meanwhile, its living workers are among the found. Its end comes next.
+        # Check this last: if a zygote has ended meanwhile, `found` includes its living workers, which must not be
+        # killed. The zygote's end is handled next.
         if found and not self._a_zygote_has_ended():
             kill(found)
 
@@ -182,7 +188,7 @@ class Supervisor(ABC):
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + LAST_DEATHS_SECONDS
-        # Repeated, because what a killed process had started becomes a child of this one.
+        # Repeat this, because whatever a killed process had started becomes a child of this one.
         while (left := children()) and time.monotonic() < give_up_seconds:
             kill(left)
             signal.sigwait(SIGNALS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote as its supervisor holds it: while it loads an author's code, that load's own limits apply."""
+"""Supervisor's record of a zygote: while the zygote loads an author's code, the limits of that load apply."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
 from updraft_server.linux.process_trees import process_trees
 
-# Share of all memory. If a zygote takes more than all, the kernel may end the whole container.
+# Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.
 _MOST_MEMORY = 0.9
-# Number of loads that are remembered, those that took the most memory: only one of these is ever at fault.
+# Number of loads that are remembered. They are the ones that took the most memory, one of which is at fault.
 _MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
@@ -27,7 +27,7 @@ class Excess(NamedTuple):
 
 
 class LoadWatch:
-    """Watch over the time and memory of a zygote's load, in looks that come every `heartbeat.INTERVAL_SECONDS`.
+    """Watch over the time and memory of a zygote's load; it looks every `heartbeat.INTERVAL_SECONDS`.
 
     It counts looks and reads no clock, so time in which the supervisor itself stood still does not count.
     """
@@ -37,7 +37,7 @@ class LoadWatch:
 
         Args:
             note: Note in which the zygote records its load.
-            memory_bytes: Returns the memory that the zygote uses now, with the processes that it has started.
+            memory_bytes: Returns the memory that the zygote and the processes that it has started use now.
             all_bytes: Memory of the container or machine.
         """
         self._note = note
@@ -46,7 +46,7 @@ class LoadWatch:
         self.load: Load | None = None
         """Load at the last look; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, as of the last look; None if it need not."""
+        """Why the zygote has to end, according to the last look; None if it need not."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
@@ -60,7 +60,7 @@ class LoadWatch:
 
     @property
     def patience(self) -> str:
-        """Message for an operator who waits, at this look; usually empty."""
+        """Message to print at this look for an operator who waits; usually empty."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"
@@ -108,17 +108,17 @@ class ZygoteChild(Child):
 
     @property
     def patience(self) -> str:
-        """Message for an operator who waits for it, at this look; usually empty."""
+        """Message to print at this look for an operator who waits for it; usually empty."""
         return self._watch.patience
 
     @property
     def excess(self) -> Excess | None:
-        """Why it has to end, as of the last look; None if it need not."""
+        """Why it has to end, according to the last look; None if it need not."""
         return self._watch.excess
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """Faults by the names of modules and functions, once it has started and as long as it lives."""
+        """Faults by the names of modules and functions; valid from when it has started until it ends."""
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:

@@ -19,7 +19,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
     Args:
         settings: Settings of the workers' side.
         directory: Directory in which the others are made.
-        own_directories: The pool's directories, of which workers see only what is their own.
+        own_directories: The pool's directories; workers see only their own parts of these.
     """
     directory = directory.absolute()
     files = directory / "files"

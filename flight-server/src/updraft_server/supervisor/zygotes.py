@@ -26,7 +26,7 @@ class Zygotes:
     """Zygotes, of which one serves; a successor takes its place once it has loaded the functions."""
 
     def __init__(self, settings: ZygoteSettings, children: dict[str, Child]) -> None:
-        """Start without a zygote.
+        """Prepare to start zygotes.
 
         Args:
             settings: Settings of each zygote.
@@ -38,7 +38,7 @@ class Zygotes:
         self._children = children
         self._successors_socket: socket.socket | None = None
         self._generation = 0
-        """Number of times that functions were loaded again."""
+        """Number of times that functions have been reloaded."""
         self._broken_loads = BrokenLoads()
 
     def start(self) -> None:
@@ -60,10 +60,10 @@ class Zygotes:
         self._start_successor()
 
     def succeed(self) -> bool:
-        """Let a zygote that has loaded the functions again serve; returns True if there was one, to meet the front now.
+        """Let a zygote that has reloaded the functions serve; returns True if there was one, which the front must meet.
 
         Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. The
-        predecessor serves on if the new code has a fault that its own code lacks, so that a typing mistake takes no
+        predecessor goes on serving if the new code has a fault that its own code lacks, so that a typo takes no
         function away.
         """
         successor = self._children.get(_SUCCESSOR)
@@ -83,7 +83,7 @@ class Zygotes:
         return True
 
     def kill_excessive(self, name: str, child: Child) -> bool:
-        """Kill a zygote whose load exceeds a limit, and leave out that load from now on; returns False for others."""
+        """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns False for others."""
         excess = child.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
@@ -107,7 +107,7 @@ class Zygotes:
         Args:
             name: Name of the zygote.
             code: Exit code, or minus the signal.
-            is_wanted: Whether functions are still to be loaded again.
+            is_wanted: Whether the reload is still wanted.
         """
         zygote = self._children.pop(name)
         if name != _SUCCESSOR:

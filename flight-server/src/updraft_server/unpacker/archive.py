@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpacking of one tar archive, within bounds that are checked before the library allocates what a header asks for.
 
-`tarfile` reads long names, pax headers and sparse maps into memory, by the sizes that their headers claim, before its
-caller sees a member. `_BoundedFile` stands between the two and counts what each member's headers read.
+`tarfile` reads long names, pax headers and sparse maps into memory, in the sizes that their headers claim, before its
+caller sees a member. `_BoundedFile` stands between the archive and `tarfile`, and counts the bytes that are read for
+each member's headers.
 """
 
 import errno
@@ -19,12 +20,13 @@ _MAX_DATA_READ_BYTES = 1024 * 1024
 _FAULTS_OF_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
 )
-# Landlock's error for a path that leads out, and that of RLIMIT_FSIZE for a file that grows beyond the archive.
+# Landlock's errors for a path that leads out, and the error of RLIMIT_FSIZE for a file that grows beyond the bound.
 _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
 # Readable for the workers' side too, which may be another user.
 _READABLE = 0o444
 _EXECUTABLE = 0o555
-# Extra room in each request, as a part of what is needed: an archive of any size then asks a few dozen times.
+# Extra room in each request, as a fraction of what is needed, so that an archive of any size asks only a few dozen
+# times.
 _MORE_ROOM = 1 / 16
 
 AskForRoom = Callable[[int], None]
@@ -75,7 +77,7 @@ def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds, ask: AskForRo
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) -> None:
-    # For a missing target the library would search all headers that follow, at once.
+    # If the target were missing, the library would search all headers that follow, in one go.
     if member.islnk() and not os.path.exists(os.path.join(directory, member.linkname)):
         raise _no_archive(f"linkname {member.linkname!r} not found")
     archive.extract(member, directory, filter="data")
@@ -136,8 +138,8 @@ class _Counts:
 class _Room:
     """Disk room of the entries, requested before they are made.
 
-    It counts the most that they can take: a hole as bytes, a name that comes again as another entry. The front measures
-    the tree afterwards.
+    It counts the most that they can take: a hole counts as bytes, and a repeated name as another entry. The front
+    measures the tree afterwards.
     """
 
     def __init__(self, directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:

@@ -49,7 +49,7 @@ def _give_up(bounds: UnpackBounds) -> None:
         hard = resource.getrlimit(kind)[1]
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (allowed, allowed))
-    # SIGXCPU comes between the two limits, and tells this end from others.
+    # SIGXCPU comes at the lower of the two limits, and tells this end from others.
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
     # Python's library imports a codec now and then.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))

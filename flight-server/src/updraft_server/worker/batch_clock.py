@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time limits of a function's work: for each batch, and between taking or giving batches.
+"""Time limits of a function's work: one for each batch, and one for the time between taking or giving batches.
 
 The kernel's timer ends the process through the default action of SIGALRM. This needs no thread and also ends a function
 that never returns from C code. The front (`updraft_server.front.relay`) tells the client what the death means.
@@ -22,12 +22,12 @@ class BatchClock:
         self._armed_seconds = 0.0
 
     def limit(self, batch_seconds: float, idle_seconds: float = 0.0) -> None:
-        """Set the limits for each batch and between giving or taking batches; 0 means no limit."""
+        """Set the limits for each batch, and for the time between taking or giving batches; 0 means no limit."""
         self._batch_seconds = batch_seconds or math.inf
         self._idle_seconds = idle_seconds or math.inf
 
     def start(self) -> None:
-        """Start the time of the next batch, which the function has just received."""
+        """Start timing the next batch, which the function has just received."""
         self._left_seconds = self._batch_seconds
         self.resume()
 
@@ -39,11 +39,11 @@ class BatchClock:
             self._armed_seconds = 0.0
 
     def resume(self) -> None:
-        """Continue the time of the current batch after the function has given a result."""
+        """Continue timing the current batch after the function has given a result."""
         self._arm(min(self._left_seconds, self._idle_seconds))
 
     def allow_for(self, batches: int) -> None:
-        """Add the time of `batches` earlier batches, which the function took but only stored until now."""
+        """Add the time for `batches` earlier batches, which the function has only stored so far."""
         if not batches:
             return
         self.pause()

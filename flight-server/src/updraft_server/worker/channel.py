@@ -96,7 +96,7 @@ class Channel:
             self.leave()
 
     def discard_until_closed(self) -> None:
-        """Read and discard: after a failure the front may still be writing, and it decides when this worker ends."""
+        """Read and discard: after a failure the front may still be writing, and decides when this worker ends."""
         scratch = bytearray(1 << 16)
         try:
             while self._socket.recv_into(scratch):

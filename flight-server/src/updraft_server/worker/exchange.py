@@ -56,7 +56,7 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        """First error of our own. It takes precedence over anything that a function made of it or raised itself."""
+        """First error that the worker itself raised. It takes precedence over whatever the function made of it."""
         self.consumed = 0
         """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
@@ -109,7 +109,7 @@ class Exchange:
 
     @property
     def _text(self) -> Text:
-        """Text check: UTF-8 for registered functions, which declare text to any client; any bytes for Spark's."""
+        """Text check: UTF-8 for registered functions, which declare text to any client; any bytes for Spark."""
         return Text.UTF_8 if self._assignment.function_name else Text.BYTES
 
     @property
@@ -124,13 +124,13 @@ class Exchange:
             self._add_input(pa.py_buffer(second_input_schema), "second_input_schema")
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Record and raise an error of ours. A function's own errors, even of the same class, are not recorded."""
+        """Record and raise an error of the worker. A function's errors, even of the same class, are not recorded."""
         self.failure = self.failure or error
         raise error
 
     @contextlib.contextmanager
     def loading(self, load: Load) -> Iterator[None]:
-        """Let the front limit the time of the block, in which the function is loaded; no batch limit counts it."""
+        """Let the front limit the time of the block, which loads the function; batch limits do not count this time."""
         self._channel.send(FrameKind.LOADING, load.encode())
         try:
             with self.clock.paused():
@@ -221,7 +221,7 @@ class Exchange:
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, log_lines=lines))
 
     def finish(self, report: exchange_pb2.Report) -> None:
-        """Send the counts of all replies; first raises any input error, which the function may have hidden."""
+        """Raise any input error, which the function may have hidden; otherwise send the counts of all replies."""
         self.clock.stop()
         if self.failure is not None:
             raise self.failure
@@ -273,7 +273,7 @@ class Exchange:
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
-            # Acknowledge the first batch at once: if it ends the worker, the client must know that it was taken. Later
+            # Acknowledge the first batch at once: if it kills the worker, the client must know that it was taken. Later
             # batches follow a reply.
             self._send_credit()
             # Send the credit again when the function asks for another batch, because the worker then waits for the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard against a child that an author's code forks and that returns from that code into ours."""
+"""Guard against forks in an author's code: a child process must not return from that code into ours."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """End any child that is forked in the block and leaves it; only the parent goes on."""
+    """End any child process that is forked in the block and leaves the block; only the parent goes on."""
     pid = os.getpid()
     try:
         yield

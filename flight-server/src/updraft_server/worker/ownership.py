@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owner that a worker is bound to. The front sends a worker exchanges of one owner only; the worker checks it.
+"""Owner that a worker is bound to. The front sends a worker exchanges of only one owner, and the worker checks that.
 
-Otherwise a mistake of the front would show one owner what another one has left in the process.
+Without this check, a mistake of the front would show one owner what another one has left in the process.
 """
 
 from updraft.errors import InternalError
@@ -19,7 +19,8 @@ class Ownership:
     def is_lasting(self) -> bool:
         """Whether the worker may serve another exchange.
 
-        It may not after a client that names no application: nothing tells which other exchanges belong to that client.
+        After a client that names no application it may not, because nothing tells which other exchanges are that
+        client's.
         """
         return self._may_go_on
 

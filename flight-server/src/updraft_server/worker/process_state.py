@@ -87,8 +87,8 @@ def reseed() -> None:
 def _end_children() -> bool:
     """Kill all live children of this process; return whether there were any.
 
-    A daemon whose parents have ended is a child of this process. The zygote kills children that outlive this call, or
-    that a function hides from it, when it has the worker ended.
+    A daemon whose parents have ended is a child of this process. If a child outlives this call, or a function hides it
+    from this call, the zygote kills it when the worker ends.
     """
     give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
     found = False

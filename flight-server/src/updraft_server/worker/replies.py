@@ -98,7 +98,7 @@ class JoinedReplies(FreeRunningReplies):
 
 
 class OutputReplies(JoinedReplies):
-    """Replies for a function whose batches are each the output of one input row; they say where outputs end."""
+    """Replies for a function whose batches are each the output of one input row; the replies say where outputs end."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -131,8 +131,8 @@ class TableReplies(FreeRunningReplies):
 class OneToOneReplies:
     """One reply for each request, with as many rows, however the function divides its results into batches.
 
-    The worker slices requests to what a function may see at once, and an iterator function may yield batches of any
-    size and read ahead. Requests therefore wait in order until their rows are complete. Up to `ahead` rows may come
+    The worker cuts requests into slices that a function may see at once, and an iterator function may yield batches of
+    any size and read ahead. Requests therefore wait in order until their rows are complete. Up to `ahead` rows may come
     early: PySpark returns the value of a group even if the function has not read all its rows.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slices of a batch that reveal nothing about the rows beside them.
 
-When pyarrow converts a map for pandas, the result depends on the whole array, including rows outside a slice: beside a
-neighbour's null, a function would see floats where stock shows it integers.
+When pyarrow converts a map for pandas, the result depends on the whole array, including rows outside a slice: if a
+neighbouring row had a null, a function would see floats where stock PySpark shows it integers.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparation of a fork, and the first steps of the child, which keeps only the zygote's memory."""
+"""Preparation of a fork, and the child's first steps: of what it inherits from the zygote, it keeps only the memory."""
 
 import contextlib
 import faulthandler
@@ -37,16 +37,16 @@ def become_worker(
     name: str = "updraft-worker",
     model_channel: socket.socket | None = None,
 ) -> NoReturn:
-    """Turn this process, which was forked for it, into a worker that has these descriptors and no others.
+    """Turn this freshly forked process into a worker that has these descriptors and no others.
 
-    `close_others` closes objects rather than numbers: an object collected later would close a number that user code
-    holds. `model_channel` leads to models and becomes descriptor MODEL_CHANNEL.
+    `close_others` closes Python objects, not just their descriptors: an object that is garbage-collected later would
+    close a descriptor that user code has opened under the same number. `model_channel` leads to models and becomes
+    descriptor MODEL_CHANNEL.
     """
     try:
         os.setsid()
         name_process(name)
-        # Daemons that its functions start stay its descendants, so that the worker finds them at the end of an
-        # exchange.
+        # Daemons that functions start stay descendants of the worker, so that it finds them at the end of an exchange.
         adopt_orphans()
         no_core_dumps()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -84,22 +84,22 @@ def become_worker(
 
 
 def socketpair() -> tuple[socket.socket, socket.socket]:
-    """Return the front's end and the worker's, with room for large frames."""
+    """Return connected sockets for the front and the worker, with buffers for large frames."""
     ends = socket.socketpair()
     for end in ends:
         try:
             end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
         except PermissionError:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-    # The worker must not pass descriptors to the front: whoever closes the last copy of one may have to wait
-    # (SO_LINGER). Needs Linux 6.16.
+    # Keep the worker from passing descriptors to the front, which might block when it closes the last copy of one
+    # (SO_LINGER). This needs Linux 6.16.
     with contextlib.suppress(OSError):
         ends[0].setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
     return ends
 
 
 def pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    """Return the reading and the writing end, which `descriptors` closes."""
+    """Return the read end and the write end of a new pipe; `descriptors` will close both."""
     ends = os.pipe()
     for end in ends:
         descriptors.callback(os.close, end)

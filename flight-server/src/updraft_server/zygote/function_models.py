@@ -13,7 +13,7 @@ from updraft_server.zygote.model_replica import Replica, ReplicaState
 
 
 class FunctionModels:
-    """State of one function; `models` acts on it."""
+    """State of one batched function; the module `models` acts on it."""
 
     def __init__(self, function: BatchedFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self.function = function
@@ -23,17 +23,17 @@ class FunctionModels:
         self.is_wanted = False
         """Whether missing processes are started even if no worker waits for one."""
         self.waiting: dict[str, float] = {}
-        """Workers that want a connection, in order of arrival, with the times of their arrival."""
+        """Workers that wait for a connection, in order of arrival, with their arrival times."""
         self.backoff = Backoff(clock)
         self.fault = ""
         """Why the function cannot be called; empty if it can."""
         self.cannot_load = False
         """Whether the fault is that the function does not load, so that a retry will hardly succeed soon."""
         self.deaths_in_a_row = 0
-        """Deaths of processes that had loaded the function, with no batch survived in between."""
+        """Deaths of processes that had loaded the function, counted since a process last finished a batch."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
-        """Memory of one process that had loaded the function; 0 before the first."""
+        """Last measured memory of a process that has loaded the function; 0 before the first measurement."""
         self._past = BatchRecord()
         """Batches of processes that have ended."""
 
@@ -54,7 +54,7 @@ class FunctionModels:
 
     @property
     def waiting_since_seconds(self) -> float:
-        """Time when the first waiting worker came; infinite if none waits."""
+        """Arrival time of the worker that has waited longest; infinite if none waits."""
         return next(iter(self.waiting.values()), math.inf)
 
     @property
@@ -81,7 +81,7 @@ class FunctionModels:
         self._past.add(BatchRecord.from_plain(replica.told.record))
 
     def usage(self) -> ModelUsage:
-        """Return the usage that a front is told."""
+        """Return the usage to report to a front."""
         record = BatchRecord()
         record.add(self._past)
         for replica in self.replicas.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker as the zygote holds it: one that it has forked itself, or has taken over from another zygote."""
+"""Zygote's record of a worker that it has forked, or has taken over from an earlier zygote."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ class HeldWorker:
     """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote made it."""
 
     def kill(self) -> None:
-        """Send SIGKILL; whoever reaps the worker ends what it has started."""
+        """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
@@ -44,10 +44,10 @@ class HeldWorker:
         scratch: TreeSize,
         scratch_room_bytes: int | None,
     ) -> WorkerUsage:
-        """Return what the worker uses, with all that it has started.
+        """Return what the worker uses, including everything it has started.
 
         Args:
-            tree: Its processes, as measured now.
+            tree: The worker's processes, as just measured.
             image_bytes: Memory that every worker starts with.
             container_bytes: Memory that the whole container holds; None if unknown.
             scratch: Size of its scratch directory.
@@ -56,7 +56,7 @@ class HeldWorker:
         # A hash, because fronts only compare two measurements and need not see process ids.
         mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
         shared_files_bytes = 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
-        # Files in /dev/shm also count for the tree as far as its processes have mapped them.
+        # The tree's own bytes already include mapped files in /dev/shm, so add only the unmapped ones.
         own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
         if container_bytes is not None:
             own_bytes = min(own_bytes, container_bytes)

@@ -85,12 +85,12 @@ class Image:
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """Return why modules and functions cannot be called, by their names."""
+        """Return why modules and functions cannot be called, keyed by name."""
         modules = {fault.module: fault.fault for fault in self._functions.module_faults}
         return modules | {f"{each.name}@{each.version}": each.fault for each in self._functions if each.fault}
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
-        """Return what a front is told about this process and its workers."""
+        """Return the message that tells a front about this process and its workers."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
@@ -101,7 +101,7 @@ class Image:
         return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
 
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
-        """Run as a worker in this process, which was forked for it, with a directory of its own; never returns.
+        """Run as a worker in this freshly forked process, with its own scratch directory; never returns.
 
         If there are models, descriptor MODEL_CHANNEL leads to them.
         """
@@ -114,7 +114,7 @@ class Image:
     def run_model(
         self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket
     ) -> NoReturn:
-        """Run as the function's replica `number` in this process, which was forked for it; never returns."""
+        """Run as the function's replica `number` in this freshly forked process; never returns."""
         self._begin(scratch)
         if function.name in self._settings.restricted_functions:
             restrict()
@@ -125,7 +125,7 @@ class Image:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
-        # A crash in C code writes its place to the log; the pool reports the death itself.
+        # If C code crashes, this logs where. The pool reports the death itself.
         faulthandler.enable()
 
 

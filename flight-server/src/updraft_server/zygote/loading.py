@@ -35,34 +35,34 @@ from updraft_server.zygote.zygote import Zygote
 
 
 def load_and_serve(score: OutOfMemoryScore) -> None:
-    """Load the image and serve; exits with the reason if it cannot be loaded, or if a required layer is off."""
-    # Modules of functions may print while they are imported.
+    """Load the image and serve. If it cannot be loaded, or a required layer is off, print the reason and exit."""
+    # Function modules may print while they are imported.
     protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(ZYGOTE_SETTINGS_VARIABLE))
     name_process("updraft-zygote")
     supervisor = socket.socket(fileno=int(os.environ.pop(SUPERVISOR_VARIABLE)))
-    # Modules of functions may start processes.
+    # Function modules may start processes, which must not inherit this socket.
     supervisor.set_inheritable(False)
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     note = LoadingNote.inherited()
     records = WorkerRecords(Path(settings.workers_directory))
     if not settings.is_successor:
-        # Loading the image may take minutes, and exchanges must not wait for stopped workers until then.
+        # Continue stopped workers now: loading the image may take minutes, and their exchanges must not wait that long.
         records.go_on()
     # Ctrl-C in a terminal signals the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Ignored until a worker that was just forked can answer.
+    # New workers inherit this, so they ignore the signal until they can answer it.
     signal.signal(worker_stack.SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
     # Workers inherit the bounding set: closing it once is cheaper than in each of them.
     close_bounding_set()
-    # Made before the image, whose modules may affect what forks do.
+    # Made before the image is loaded, because function modules may change how forked processes behave.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
         shared_memory=settings.shared_memory,
-        # Deployed functions are as free as the operator. If session functions run too, the zygote cannot tell which
-        # kind a worker will have.
+        # Deployed functions may do what the operator may. If session functions run too, all workers are confined,
+        # because the zygote cannot tell which kind a worker will run.
         writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
     )
     _require(settings.required_layers, sandbox)
@@ -85,7 +85,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     note.close()
     _check_threads()
     gc.collect()
-    # Workers share these objects' pages until a garbage collector writes to them.
+    # Keep garbage collectors from writing to these objects, because workers share their pages only until one does.
     gc.freeze()
     scratch_directory = Path(settings.scratch_directory)
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
@@ -103,7 +103,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         generation=settings.generation,
         is_successor=settings.is_successor,
     )
-    # Its workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
+    # Workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of the model processes that end to make room for another, and of when a dead one is started again.
+"""Policy for model processes: which ones end to make room for another, and when a dead one is restarted.
 
-Policy alone: `models` acts on it.
+The module `models` carries these decisions out.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# A process with exchanges keeps its memory for at least this time, so that two functions that want the same room take
-# turns.
+# A process with exchanges is left alone for this time after it has loaded, so that two functions that compete for
+# memory take turns.
 RESIDENT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-# After this much service, a death counts as the first one.
+# If a process has served for this long, its death counts as the first one.
 _FORGIVEN_SECONDS = 60.0
 
 
@@ -59,7 +59,7 @@ class Backoff:
 
     @property
     def pause_seconds(self) -> float:
-        """Time until a process may be started; 0 for now."""
+        """Time until a process may be started; 0 means now."""
         return max(0.0, self._next_start_seconds - self._clock())
 
     def died(self, ready_seconds: float | None) -> None:
@@ -67,7 +67,7 @@ class Backoff:
         now = self._clock()
         if ready_seconds is not None and now - ready_seconds >= _FORGIVEN_SECONDS:
             self._deaths = 0
-        # A process that could not load will hardly do better at once, so it counts twice.
+        # A retry right after a failed load would probably fail too, so such a first death counts twice.
         self._deaths += 1 if ready_seconds is not None or self._deaths else 2
         pause_seconds = _FIRST_PAUSE_SECONDS * 2 ** (self._deaths - 2) if self._deaths > 1 else 0.0
         self._next_start_seconds = now + min(pause_seconds, _LONGEST_PAUSE_SECONDS)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote's ends of the model channels over which workers ask for connections to model processes, one for each worker.
+"""Zygote's ends of the model channels. Each worker has one, over which it asks for connections to model processes.
 
-Workers are not trusted. The zygote reads their packets without descriptors and never waits for them; a worker that asks
-again before it has its answer loses its model channel.
+Workers are not trusted. The zygote takes no descriptors from them and never waits for them. A worker that asks again
+before it has its answer loses its model channel.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from updraft_server.zygote.model_replica import Replica
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
 Unwatch = Callable[[socket.socket | int], None]
 
-# A connection may end a moment before its process does.
+# How long a worker waits for the fate of a process: the connection may end a moment before the process does.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
 _SO_SNDBUFFORCE = 32
@@ -46,12 +46,12 @@ class ModelChannels:
         watch: Watch,
         unwatch: Unwatch,
     ) -> None:
-        """Start without model channels.
+        """Prepare to open model channels.
 
         Args:
-            on_connect: Called for a worker that wants a connection to a function by name and version; `connect` or
-                `refuse` answers it.
-            on_close: Called for a worker that wants nothing more.
+            on_connect: Called with the id of a worker and the name and version of the function that it wants to call;
+                `connect` or `refuse` answers.
+            on_close: Called with the id of a worker whose channel was closed.
             watch: Makes the zygote's loop call a function whenever there is something to read.
             unwatch: The inverse; idempotent.
         """
@@ -63,9 +63,10 @@ class ModelChannels:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """Ends of the last processes, by id."""
+        """How the most recently ended processes ended, by id."""
         self._curious: dict[str, tuple[str, float]] = {}
-        """Workers that want to know the fate of a process, and the latest time for an answer."""
+        """Workers that have asked for the fate of a process, each with that process's id and the deadline for the
+        answer."""
 
     @property
     def wait_seconds(self) -> Sequence[float]:
@@ -74,11 +75,11 @@ class ModelChannels:
         return [max(0.0, until_seconds - now) for _, until_seconds in self._curious.values()]
 
     def open(self, worker: str) -> socket.socket:
-        """Open a model channel and return the end of a worker that is about to be forked; raises OSError."""
+        """Open a model channel for a worker that is about to be forked, and return the worker's end; raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
-        # The worker must not pass descriptors: whoever closes the last copy of one may have to wait (SO_LINGER). Needs
-        # Linux 6.16.
+        # Keep the worker from passing descriptors: the zygote might block when it closes the last copy of one
+        # (SO_LINGER). This needs Linux 6.16.
         with contextlib.suppress(OSError):
             ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
         self._doors[worker] = ours
@@ -96,7 +97,7 @@ class ModelChannels:
         self._on_close(worker)
 
     def close(self) -> None:
-        """Close the model channels in a forked process; the zygote keeps its own."""
+        """Close a forked process's copies of the model channels; the zygote's stay open."""
         for ours in self._doors.values():
             ours.close()
 
@@ -116,7 +117,7 @@ class ModelChannels:
             return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
-        """Tell a worker why there is no connection; the reason follows the name of the function."""
+        """Tell a worker why there is no connection; `reason` follows the function's name in a sentence."""
         self._say(worker, Refused(reason, may_retry))
 
     def tell_fate(self, model: str, how: str) -> None:
@@ -173,7 +174,7 @@ class ModelChannels:
 
 
 def _enlarge(end: socket.socket) -> None:
-    """Make room for a batch or two, so that neither side waits for the other in the middle of one."""
+    """Let the socket buffer a batch or two, so that neither side waits for the other in the middle of one."""
     try:
         end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
     except PermissionError:

@@ -25,7 +25,7 @@ Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
 
 
 class ZygoteModelHost:
-    """Services of a zygote for its models."""
+    """Services that a zygote offers its models."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ZygoteModelHost:
             sandbox: Entered in each process.
             score: Makes the kernel kill forked processes before the zygote when memory runs out.
             lifeline: Lifeline to the supervisor.
-            front_pid: Returns the front's process id, or 0 if that means nothing here.
+            front_pid: Returns the front's process id; 0 if it is in another PID namespace.
             close_others: Closes descriptors that a forked process must not have.
             tell: Sends a packet to the fronts, with descriptors for the one that reads output.
         """
@@ -99,20 +99,20 @@ class ZygoteModelHost:
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
-        # It is not reaped yet, so its number still names its own group: what its function started ends with it.
+        # Until the process is reaped, its id still names its own group: kill what its function has started.
         kill_group(process.pid)
         _, wait_status = os.waitpid(process.pid, 0)
         self._scratch.discard(model)
         return os.waitstatus_to_exitcode(wait_status)
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
-        """Return what each of these processes uses, with all that it has started."""
+        """Return what each of these processes uses, including everything it has started."""
         trees = process_trees(process.pid for process in models.values())
         take = {}
         for model, process in models.items():
             tree = trees[process.pid]
             files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
-            # Files in /dev/shm also count for the tree as far as its processes have mapped them.
+            # The tree's own bytes already include mapped files in /dev/shm, so add only the unmapped ones.
             held_bytes = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
             take[model] = ModelProcessUsage(
                 held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model), tree.processor_seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource usage of a model process with all that it has started, and its comparison with the front's limits."""
+"""Resource usage of a model process and everything it has started, and the check against the front's limits."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ class ModelProcessUsage(NamedTuple):
     """One measurement of a model process."""
 
     memory_bytes: int
-    """Anonymous and shared memory above the image's."""
+    """Anonymous and shared memory beyond that of the image."""
     processes: int = 1
     """Number of processes: the model process itself, and what it has started."""
     threads: int = 1
@@ -21,7 +21,7 @@ class ModelProcessUsage(NamedTuple):
     """CPU time of all its processes since it was forked."""
 
     def excess(self, limits: LimitModels, batch_processor_seconds: float) -> str:
-        """Return how a process that exceeds a limit was ended; empty if it keeps all limits.
+        """Return why a process that exceeds a limit was ended, as a verb phrase; empty if it is within all limits.
 
         `batch_processor_seconds` is the CPU time used for the current batch.
         """

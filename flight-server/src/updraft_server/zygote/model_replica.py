@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model process as the zygote holds it."""
+"""Zygote's record of a model process."""
 
 import dataclasses
 import enum
@@ -41,7 +41,7 @@ class Replica:
     id: str
     """Name, unique among the processes of this zygote."""
     number: int
-    """Number of the replica among those of its function, from 0."""
+    """Index among the replicas of its function, from 0."""
     process: ForkedModel
     load_deadline_seconds: float
     state: ReplicaState = ReplicaState.LOADING
@@ -52,13 +52,14 @@ class Replica:
     told: State = State(0, 0, 0.0, BatchRecord().to_plain())  # noqa: RUF009 - a frozen value
     """Its last report."""
     has_suspect: bool = False
-    """Whether its function is working on suspect rows alone, which may have ended another process."""
+    """Whether its function is working on suspect rows, which may have killed another process and therefore run
+    alone."""
     memory_bytes: int = 0
     """Memory at the last measurement."""
     processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)
     """CPU time since the last batch."""
     reason: str = ""
-    """Why it was ended from outside, worded like `how` of its end; empty otherwise."""
+    """Why it ended, if that is known before it is reaped; worded like `ModelEnded.how`. Empty otherwise."""
 
     def __post_init__(self) -> None:
         """Make the control socket non-blocking: the zygote must not wait for a process that works on a batch."""
@@ -85,7 +86,7 @@ class Replica:
         return self.processor.measured(self.batches, processor_seconds)
 
     def attach(self, connection: socket.socket) -> bool:
-        """Send it a connection; returns False if it accepts none now because it has too much unread."""
+        """Send it a connection; returns False if it cannot take one now because it has too much unread."""
         try:
             socket.send_fds(self.process.control, [encode(Attach())], [connection.fileno()])
         except OSError:
@@ -94,7 +95,7 @@ class Replica:
         return True
 
     def retire(self) -> bool:
-        """Let it answer what it has read, and end; returns False if it cannot be told now."""
+        """Tell it to answer what it has read and then end; returns False if it cannot be told now."""
         try:
             self.process.control.send(encode(Retire()))
         except OSError:
@@ -103,7 +104,7 @@ class Replica:
         return True
 
     def kill(self, reason: str) -> None:
-        """Kill the process. The first reason counts."""
+        """Kill the process. Only the first reason is kept."""
         self.reason = self.reason or reason
         self.signal(signal.SIGKILL)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes of a pool, as its zygote keeps them.
+"""Model processes of a pool, which its zygote starts, limits and replaces.
 
-A function has its processes as long as there is a front. If all functions share a memory budget, it has them from its
-first call until others need the room. A process that dies is replaced. If a function's processes die again and again,
-or cannot load it, there are pauses between them, in which only this function is at fault.
+A function's processes run as long as there is a front. If all functions share a memory budget, they run from the
+function's first call until other functions need the memory. A process that dies is replaced. If a function's processes
+die again and again, or cannot load it, there are pauses between the starts, in which only this function cannot be
+called.
 """
 
 import secrets
@@ -37,12 +38,12 @@ from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaSta
 
 _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
-# Workers wait for the end of a pause that is at most this long.
+# If a pause is at most this long, workers wait for it to end.
 _SHORT_PAUSE_SECONDS = 4.0
 
 
 class ModelHost(Protocol):
-    """Services of the zygote for its models."""
+    """Services that the zygote offers its models."""
 
     def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
         """Fork a process that loads the function, and tell the fronts about it; raises OSError."""
@@ -51,14 +52,14 @@ class ModelHost(Protocol):
         """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
-        """Return what each of these processes uses, with all that it has started."""
+        """Return what each of these processes uses, including everything it has started."""
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         """Send the packet to every front."""
 
 
 class Models:
-    """All model processes of a zygote. Used from its loop."""
+    """All model processes of a zygote; used only from the zygote's loop."""
 
     def __init__(
         self,
@@ -70,12 +71,12 @@ class Models:
         budget_bytes: int,
         most_bytes: int,
     ) -> None:
-        """Start without processes.
+        """Prepare the models; `start` starts the first processes.
 
         Args:
             functions: All batched functions.
             host: The zygote's services.
-            watch: Makes its loop call a function whenever there is something to read.
+            watch: Makes the zygote's loop call a function whenever there is something to read.
             unwatch: The inverse; idempotent.
             budget_bytes: Memory that all processes may hold together; 0 sets no limit.
             most_bytes: Memory that one process may hold.
@@ -87,7 +88,7 @@ class Models:
         self._budget_bytes = budget_bytes
         self._most_bytes = most_bytes
         self.limits: LimitModels | None = None
-        """Limits of each process beside memory; None until a front has sent them."""
+        """Limits of each process other than memory; None until a front has sent them."""
         self.model_channels = ModelChannels(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
         self._next_look_seconds = 0.0
@@ -130,7 +131,7 @@ class Models:
             replica.kill(how)
 
     def turn(self) -> None:
-        """Do what is due: measure, answer workers, start missing processes, serve waiting workers."""
+        """Do whatever is due: measure, answer workers, start missing processes, serve waiting workers."""
         now = time.monotonic()
         if now >= self._next_look_seconds:
             self._look(now)
@@ -140,7 +141,7 @@ class Models:
             self._serve_waiting(each)
 
     def close(self) -> None:
-        """Close the sockets in a forked process; the zygote keeps its own."""
+        """Close a forked process's copies of the sockets; the zygote's stay open."""
         self.model_channels.close()
         for _, replica in self._living():
             replica.process.control.close()
@@ -174,7 +175,7 @@ class Models:
         self._serve_waiting(each)
 
     def forget_worker(self, worker: str) -> None:
-        """Remove a worker that has ended from those that wait."""
+        """Stop keeping a place for a waiting worker that has ended."""
         for each in self._functions.values():
             each.wait_no_longer(worker)
 
@@ -200,7 +201,7 @@ class Models:
         return True
 
     def _start_missing(self) -> None:
-        """Start missing processes; if memory is short, the one with the longest wait comes first and keeps its room."""
+        """Start missing processes; if memory is short, reserve it for the function that has waited longest."""
         if not self._is_running:
             return
         promised_bytes: int | None = None
@@ -255,7 +256,7 @@ class Models:
                 replica.state = ReplicaState.READY
                 replica.ready_seconds = time.monotonic()
                 each.loads += 1
-                # Measure at once: its memory decides on the room of others.
+                # Measure at once: its memory decides how much is left for other functions.
                 self._next_look_seconds = 0.0
                 each.cannot_load = False
                 if each.deaths_in_a_row < DEATHS_IN_A_ROW:
@@ -289,7 +290,7 @@ class Models:
         if not is_expected:
             each.deaths += 1
             if not replica.has_suspect:
-                # Deaths by suspect rows are left out: other callers do not wait because of them.
+                # Deaths caused by suspect rows add no pause, because other callers would have to wait.
                 each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
             each.deaths_in_a_row += replica.state is ReplicaState.READY
@@ -338,10 +339,10 @@ class Models:
             self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
 
     def _has_room_for(self, each: FunctionModels, promised_bytes: int | None) -> bool:
-        """Return whether a process of this function fits beside the others now; if not, tell others to end.
+        """Return whether another process of this function fits into the budget now; if not, tell others to end.
 
-        If room is promised to functions that come first, no process is ended, and this one has to fit beside those
-        functions too.
+        If memory is promised to functions that come first, no process is told to end, and the promised memory counts as
+        used.
         """
         if not self._budget_bytes or not any(self._living()):
             return True
@@ -353,7 +354,7 @@ class Models:
         return excess_bytes <= 0 or not any(self._living())
 
     def _held_bytes(self) -> int:
-        """Return the memory of all processes; one that loads counts at least as much as the one before it."""
+        """Return the memory of all processes; a loading one counts at least as much as its function's last one."""
         return sum(
             max(replica.memory_bytes, each.last_memory_bytes if replica.state is ReplicaState.LOADING else 0)
             for each, replica in self._living()

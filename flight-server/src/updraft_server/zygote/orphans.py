@@ -12,8 +12,8 @@ _Watch = Callable[[int, Callable[[], None]], None]
 class Orphans:
     """Children of this process that it did not fork.
 
-    When an orphan ends, its own children come here, so `end` has to be called after each turn of the loop; the end of a
-    orphan makes the loop turn.
+    When an orphan ends, its own children become children of this process. Call `end` after each turn of the loop to
+    find them; the end of an orphan makes the loop turn.
     """
 
     def __init__(self, watch: _Watch, unwatch: Callable[[int], None]) -> None:
@@ -22,7 +22,7 @@ class Orphans:
         self._dying: set[int] = set()
 
     def end(self, *, known: Collection[int]) -> bool:
-        """Kill every child except those `known`; returns False if there were none."""
+        """Kill every child that is not in `known`; returns False if there was none to kill."""
         found = [pid for pid in children() if pid not in known]
         for pid in found:
             kill_child(pid)
@@ -34,7 +34,7 @@ class Orphans:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # There are too many at once for our descriptors: the next turn handles the rest.
+            # There are more orphans than free descriptors: the next turn handles the rest.
             return
         self._dying.add(pid)
         self._watch(pidfd, lambda: self._reap(pid, pidfd))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote process, from which workers are forked: it has loaded what they need, and runs neither threads nor gRPC.
+"""Zygote process, from which workers are forked: it has loaded what they need, and uses neither threads nor gRPC.
 
 `updraft_server.supervisor.supervisor` starts it as `python -m updraft_server.zygote.process`. It serves any number of
 fronts, in practice one after the other, and ends the workers of a front that goes away. It takes over the workers of a
@@ -16,13 +16,13 @@ def main() -> None:
     """Isolate this process from its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
-    # Done before memory is hidden, because it opens files of /proc/self.
+    # Do this before hiding the memory, because it opens files in /proc/self.
     enter_user_namespace_to_mount()
-    # Workers of an earlier zygote run user code beside this one. Processes forked here are hidden from their first
-    # instruction.
+    # Hide it from workers of an earlier zygote, which run user code at the same time. Processes forked here are hidden
+    # from their first instruction.
     hide_memory()
     adopt_orphans()
-    # Slow imports come after that.
+    # Import this only now, because it is slow.
     from updraft_server.zygote.loading import load_and_serve
 
     load_and_serve(score)

@@ -66,7 +66,7 @@ class ScratchDirectories:
         return path
 
     def discard(self, worker: str) -> None:
-        """Remove the directory of a worker that has ended, soon."""
+        """Start to remove the directory of a worker that has ended."""
         self._meter.forget(worker)
         path = self._directory / worker
         with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ class ScratchDirectories:
                 self._remove()
 
     def stop(self) -> None:
-        """End both processes for good; the zygote reaps them as orphans, and the supervisor removes what is left."""
+        """End the remover and the meter for good; the zygote reaps both, and the supervisor removes what is left."""
         self._is_stopped = True
         self._meter.stop()
         if self._remover is not None:
@@ -139,7 +139,7 @@ class ScratchDirectories:
             end_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             name_process("updraft-remover")
-            # The front must see its connection close when the zygote dies.
+            # Keep no copy of a front's connection: the front must see it close when the zygote dies.
             self._close_others()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             forbid_new_privileges()

@@ -21,10 +21,10 @@ from updraft_server.linux.process_control import end_with_parent, forbid_new_pri
 from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 MOST_FILES = 4_000_000
-"""Most files that are counted in one scratch directory."""
+"""Counting stops at this many files in one scratch directory."""
 
 _Watch = Callable[[int, Callable[[], None]], None]
-# Rest between two walks: at least this time, and this many times as long as the walk took.
+# The meter rests after each walk for _REST_FACTOR times as long as the walk took, and for at least _REST_SECONDS.
 _REST_SECONDS = 1.0
 _REST_FACTOR = 9.0
 _NICENESS = 10
@@ -115,7 +115,7 @@ class ScratchMeter:
             end_with_parent()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             name_process("updraft-meter")
-            # The front must see its connection close when the zygote dies.
+            # Keep no copy of a front's connection: the front must see it close when the zygote dies.
             self._close_others()
             reports = os.dup2(told.detach(), 3, inheritable=False)
             os.closerange(reports + 1, os.sysconf("SC_OPEN_MAX"))

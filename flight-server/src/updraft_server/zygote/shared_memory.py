@@ -2,8 +2,8 @@
 """Removal of files that session functions have left in a /dev/shm shared by all workers of a pool.
 
 The kernel does not say who made a file. A file that no process has mapped or open for writing counts as left behind,
-since processes that share memory have it mapped. Files of registered functions' workers, and of processes that function
-modules started, stay for the same reason.
+since processes that share memory have it mapped. So files stay while workers of registered functions, or processes that
+function modules have started, use them.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker exits not yet reported to the front: processes that the worker left behind have to end first.
 
-A front gives the place of an ended worker to another exchange, which must not meet processes of the one before.
+A front gives the place of an ended worker to another exchange, which must not meet processes of the previous one.
 """
 
 import math
@@ -9,8 +9,8 @@ import socket
 import time
 from typing import NamedTuple
 
-# Killed processes end in milliseconds. Those that fork without end, or wait for a disk, delay the report by this time
-# at most.
+# Killed processes normally end within milliseconds. Processes that keep forking, or that wait for a disk, delay the
+# report by at most this time.
 _MOST_SECONDS = 0.5
 
 
@@ -23,7 +23,7 @@ class WorkerEnd(NamedTuple):
     status: int | None
     """Exit code, or minus the signal that ended the worker; None if unknown."""
     tell_seconds: float
-    """When the front is told even if processes are left, on the machine's clock."""
+    """Monotonic time at which the front is told even if processes are left."""
 
 
 class WorkerEnds:
@@ -42,13 +42,13 @@ class WorkerEnds:
         return max(0.0, self._untold[0].tell_seconds - time.monotonic()) if self._untold else math.inf
 
     def add(self, front: socket.socket | None, worker: str, status: int | None) -> None:
-        """Add the end of a worker; `front` is None if it belonged to none."""
+        """Add the exit of a worker; `front` is None if the worker had no front."""
         self._untold.append(WorkerEnd(front, worker, status, time.monotonic() + _MOST_SECONDS))
 
     def take(self, *, is_anything_left: bool) -> list[WorkerEnd]:
         """Return and drop the exits to report now.
 
-        While processes are left behind (`is_anything_left`), these are only the exits whose time has come.
+        While processes are left behind (`is_anything_left`), return only the exits that can wait no longer.
         """
         now = time.monotonic()
         count = sum(end.tell_seconds <= now for end in self._untold) if is_anything_left else len(self._untold)

@@ -98,10 +98,10 @@ class Zygote:
         self._sweeps_shared_memory = sweeps_shared_memory
         self._generation = generation
         self._is_successor = is_successor
-        # poll instead of epoll, whose watches the kernel limits per user: a function could use them up.
+        # Use poll, not epoll: the kernel limits the number of epoll watches per user, and a function could use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
-        """Fronts with their process ids, which are 0 if they mean nothing here."""
+        """Fronts and their process ids; 0 for a front in another PID namespace."""
         self._workers: dict[str, HeldWorker] = {}
         self._orphans = Orphans(self._watch, self._unwatch)
         self._ends = WorkerEnds()
@@ -126,11 +126,11 @@ class Zygote:
         )
         # Processes that function modules have started serve all workers, and stay.
         self._image_processes = frozenset(children())
-        # Memory that every worker starts with, and shares until it writes there.
+        # Memory that every worker starts with, and shares until it writes to it.
         self._image_bytes = own_bytes()
         # Ids must not repeat, because workers of an earlier zygote may still use theirs. They must not be guessable,
-        # because they name scratch directories, and Landlock does not cover chmod: another worker could take away the
-        # rights to one.
+        # because they name scratch directories, and Landlock does not cover chmod: another worker could make one
+        # inaccessible.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._refused: ReloadRefused | None = None
@@ -143,16 +143,18 @@ class Zygote:
         self._is_ending = True
 
     def run(self) -> None:
-        """Serve until killed, or as long as there are fronts and a supervisor; then end all that was started here."""
-        # Only this process knows what has to end with the supervisor, so it must outlive it to do that.
+        """Serve, then end everything that was started here.
+
+        Serving stops once this zygote is ending and has no front, or is retired and has no workers.
+        """
+        # This process must outlive the supervisor, because only this process knows what has to end with it.
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
             self._turn()
-            # Done on every turn, not only after the death of a worker: its functions may have disowned a process
-            # before.
+            # Do this on every turn, not only after a worker has died: functions may disown processes at any time.
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
 
@@ -174,7 +176,7 @@ class Zygote:
         self._is_ending = True
         self._unwatch(self._lifeline)
         self._close_door()
-        # The front that has the models comes last, so that they are not started for another one.
+        # The front that has the models comes last, so that the models are not restarted for another front.
         for front in reversed(list(self._fronts)):
             self._let_go(front)
 
@@ -192,7 +194,7 @@ class Zygote:
             if time.monotonic() >= give_up_seconds:
                 return
             self._turn()
-            # Fronts are gone, but shared memory is swept all the same.
+            # Fronts are gone, but this also sweeps shared memory.
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
@@ -243,7 +245,7 @@ class Zygote:
             self._supervisor.close()
 
     def _meet(self) -> None:
-        """Handle a message of the supervisor: a front, a refused reload, or the end, which retires this zygote."""
+        """Handle a message of the supervisor: a front, a refused reload, or end of file, which retires this zygote."""
         if self._supervisor.fileno() < 0:
             # The socket was closed in the same turn.
             return
@@ -271,7 +273,7 @@ class Zygote:
             self._models.start()
 
     def _retire(self) -> None:
-        """Leave front and workers to a successor, and serve models to these workers until they have ended.
+        """Leave the front and the workers to a successor, but serve models to these workers until they have ended.
 
         Workers of an earlier zygote use that zygote's models or none, so this one need not wait for their end.
         """
@@ -280,7 +282,7 @@ class Zygote:
         self._tell_ends(is_anything_left=False)
         self._claims_end_seconds = math.inf
         for worker in list(self._workers.values()):
-            # A stopped worker would not notice the end of a front that dies before it claims anything.
+            # Continue stopped workers: if their front died before it claims them, they would not notice.
             worker.signal(signal.SIGCONT)
             worker.front = None
             if not worker.is_child:
@@ -324,10 +326,11 @@ class Zygote:
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
         if self._is_retired:
-            # The front did not know of the retirement yet: it claims them from the successor.
+            # The front did not know of the retirement yet; it will claim its workers from the successor.
             return
         if self._is_successor and not self._workers.keys() >= set(packet.workers):
-            # The predecessor retired before the front came here, so it forks nothing more.
+            # The predecessor retired before the front came here, so it forks no more workers: adopt all that it has
+            # left.
             self._adopt()
         for name in packet.workers:
             worker = self._workers.get(name)
@@ -417,7 +420,7 @@ class Zygote:
     def _tell_ends(self, *, is_anything_left: bool) -> None:
         ends = self._ends.take(is_anything_left=is_anything_left)
         if ends and self._sweeps_shared_memory:
-            # Sweep before telling: a front may be waiting for this end only.
+            # Sweep before telling: the front may be waiting for this very exit.
             remove_unused_files()
         for end in ends:
             if end.front in self._fronts:
@@ -430,7 +433,7 @@ class Zygote:
             os.close(worker.shared_memory)
         status = None
         if worker.is_child:
-            # It is not reaped yet, so its number still names its own group: what its functions started ends with it.
+            # Until the worker is reaped, its id still names its own group: kill what its functions have started.
             kill_group(worker.pid)
             _, wait_status = os.waitpid(worker.pid, 0)
             status = os.waitstatus_to_exitcode(wait_status)
@@ -440,7 +443,7 @@ class Zygote:
         return status
 
     def _forget(self, worker: HeldWorker) -> None:
-        """Stop holding a worker; a living one goes on."""
+        """Stop tracking a worker; if it is alive, it goes on running."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
         os.close(worker.pidfd)
@@ -455,7 +458,7 @@ class Zygote:
         self._selector.unregister(front)
         front.close()
         if has_models:
-            # Only this front reads what they print.
+            # Only this front reads what the models print.
             self._models.stop()
             if self._fronts:
                 self._models.start()
@@ -464,14 +467,15 @@ class Zygote:
         for front in list(self._fronts):
             self._send(front, packet, list(descriptors))
             if isinstance(packet, ModelStarted):
-                # Only one front reads what it prints.
+                # Only one front reads what the model prints.
                 return
 
     def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
         try:
             socket.send_fds(front, [encode(packet)], descriptors or [])
         except OSError:
-            # The front is gone or stuck. Its end of file comes next, and then its workers end.
+            # The front is gone or stuck. Shut its socket down, so that `_receive` reads end of file and ends its
+            # workers.
             if front in self._fronts:
                 with contextlib.suppress(OSError):
                     front.shutdown(socket.SHUT_RDWR)

@@ -91,7 +91,7 @@ class ModelChannel:
             self._socket = None
 
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
-        """Ask the zygote and return its answer, with the connection that comes with Connected; raises DoorError."""
+        """Ask the zygote; return its answer, and the connection if that is Connected. Raises ModelChannelError."""
         if self._socket is None:
             raise ModelChannelError("this worker has no connection to the zygote")
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker's end of a connection to a model process: sends one batch at a time and receives its result or error.
 
-A process that sends GOODBYE has run nothing that it has not answered, so the batch goes to the next process. If the
-process dies, the batch of a deterministic function goes to the next one too, but is called alone there: if it kills
-that process as well, it is to blame.
+A process that sends GOODBYE has answered everything that it ran, so an unanswered batch goes to the next process. If
+the process dies, the batch of a deterministic function also goes to the next process, which runs it alone: if it kills
+that process as well, the batch is to blame.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from updraft_server.worker.model.messages import (
     encode_header,
 )
 
-# Number of processes that may die under a batch although none of them was working on it.
+# A batch fails if more processes than this die while they have it, even if none was working on it.
 _MOST_DEATHS = 5
 
 
@@ -46,7 +46,7 @@ class _ConnectionLostError(Exception):
 
 
 class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
-    """Raised when the rows of this exchange alone have ended a model process."""
+    """Raised when rows of this exchange have killed a model process in which they ran alone."""
 
 
 class ModelClient:
@@ -66,7 +66,8 @@ class ModelClient:
             function: Function to call.
             model_channel: Channel to the zygote.
             max_batch_rows: Most rows that a result may have.
-            waiting: Context that is entered while a process has to load the function; no batch limit counts that time.
+            waiting: Context that is entered while a process may have to load the function; batch limits do not count
+                that time.
         """
         self._function = function
         self._waiting = waiting
@@ -168,7 +169,7 @@ class ModelClient:
             while pieces:
                 pieces = after(pieces, connection.sendmsg(pieces))
         except OSError:
-            # A last message may still be readable: GOODBYE says that the process has run nothing of this.
+            # A last message may still be readable: GOODBYE means that the process has not run this batch.
             return
 
     def _receive(self, connection: socket.socket) -> tuple[Message, pa.Buffer]:

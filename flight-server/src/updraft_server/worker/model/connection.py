@@ -21,7 +21,7 @@ from updraft_server.worker.model.messages import (
     encode_header,
 )
 
-# Limit for sending a goodbye, which workers read at once.
+# Time limit for sending a goodbye; workers read it at once.
 _LAST_WORDS_SECONDS = 5.0
 
 

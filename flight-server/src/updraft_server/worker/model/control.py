@@ -48,7 +48,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """Process to zygote: the function starts or has finished a batch of rows that may have ended a process before."""
+    """Process to zygote: the function starts, or has finished, a batch of rows that may have killed another process."""
 
     is_running: bool
 

@@ -16,7 +16,7 @@ _MAX_DEVICES = 64
 
 
 def take_share(batching: Batching, number: int) -> None:
-    """Prepare this process, which is replica `number`, for libraries that it loads from now on."""
+    """Set the environment of this process, replica `number`, for the libraries that it loads from now on."""
     if batching.device == "cuda":
         os.environ[VISIBLE_DEVICES] = _device(number)
     threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
@@ -32,5 +32,5 @@ def _device(number: int) -> str:
 
 
 def _installed() -> int:
-    """Return the number of the driver's devices in this container or machine; CUDA numbers them from 0."""
+    """Return how many GPUs the driver has in this container or machine; CUDA numbers them from 0."""
     return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))

@@ -20,10 +20,10 @@ class MessageKind(enum.IntEnum):
 
     ROWS = 1  # worker: a batch of arguments, as an encapsulated IPC message.
     SUSPECT_ROWS = 2  # worker: like ROWS, for a request that was in a batch when a model process died.
-    STARTED = 3  # model process: the function now gets the suspect's rows, alone; empty.
+    STARTED = 3  # model process: the function now gets the suspect rows, alone; no payload.
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
     FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
-    GOODBYE = 6  # model process: it ends, and has answered everything that it read; empty.
+    GOODBYE = 6  # model process: it ends, and has answered everything that it read; no payload.
 
 
 class Message(NamedTuple):

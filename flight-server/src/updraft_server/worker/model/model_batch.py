@@ -48,7 +48,7 @@ class ModelRequest:
     def take(self, results: pa.RecordBatch) -> None:
         """Add the results of the next rows."""
         self._rows += results.num_rows
-        # Results that wait for more are copied: the function may own their memory and reuse it for other values.
+        # Copy results that wait for the rest: the function may own their memory and reuse it for other values.
         self._results.append(results if self.is_complete else pa.concat_batches([results]))
 
     def result(self) -> pa.Buffer:
@@ -69,7 +69,7 @@ class ModelBatch:
 
     @property
     def started(self) -> ModelRequest | None:
-        """Suspect request whose first rows these are, or None; its worker is told of the start once."""
+        """Suspect request if this batch has its first rows, else None. Its worker is told of the start once."""
         first = self._pieces[0]
         return first.request if first.request.is_suspect and first.start == 0 else None
 

@@ -39,13 +39,13 @@ from updraft_server.worker.model.row_queue import RowQueue
 from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 
 _HELD_BYTES = 256 * 1024 * 1024
-# Resolution of poll: rather run a batch a moment early than late.
+# Resolution of poll. It is better to run a batch a moment early than a moment late.
 _POLL_SECONDS = 0.001
 # A process that waits for rows still has to show the watchdog that it is alive.
 _MOST_WAIT_SECONDS = TURN_SECONDS / 3
-# POLLNVAL stands for a socket that the function has closed: poll would otherwise return at once, again and again.
+# POLLNVAL means that the function has closed the socket. If this were ignored, poll would keep returning at once.
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
-# Delay after which the zygote is told of changes.
+# The zygote is told of changes after this delay, so that quick ones share one packet.
 _STATE_SECONDS = 0.25
 EXIT_NOT_LOADED = 76
 
@@ -203,7 +203,7 @@ class ModelProcess:
         for connection in connections:
             with contextlib.suppress(ConnectionEndedError):
                 connection.send(MessageKind.GOODBYE)
-        # All goodbyes are sent first, so that a worker that does not read delays no other.
+        # Send all goodbyes first, so that a worker that does not read delays none of the others.
         for connection in connections:
             self._watchdog.turned()
             with contextlib.suppress(ConnectionEndedError):

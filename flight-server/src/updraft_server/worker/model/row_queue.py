@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy for a model's batches: which rows of which exchanges form the next batch, and when.
 
-A batch is due when there are rows for a full one, when the first rows in the queue have waited for others for as long
-as the author allows, or when every exchange has rows in the queue, so that waiting brings no more. This wait starts
-only once the model is free: otherwise exchanges that were late once would go on alternating with the others, each with
-a part of the rows. Exchanges take turns of a part of a batch, so that one that sends large batches does not keep others
-waiting. The rows of an exchange keep their order.
+A batch is due when there are enough rows for a full one, when the first rows in the queue have waited for as long as
+the author allows, or when every exchange has rows in the queue, so that waiting would bring no more. The wait starts
+only once the model is free: otherwise exchanges that were late once would keep alternating with the others, and each
+batch would have only a part of the rows. Exchanges take turns, each for a fraction of a batch, so that an exchange with
+large batches does not keep the others waiting. The rows of an exchange keep their order.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from updraft_server.ipc.batch_record import BatchRecord
 ExchangeT = TypeVar("ExchangeT", bound=Hashable)
 RequestT = TypeVar("RequestT")
 
-# A turn is this fraction of a full batch.
+# A full batch is divided into this many turns.
 _TURNS_PER_BATCH = 8
 _LONGEST_WAIT_SECONDS = 3600.0
 
@@ -89,9 +89,9 @@ class RowQueue(Generic[ExchangeT, RequestT]):
     def add(
         self, exchange: ExchangeT, request: RequestT, rows: int, sent_seconds: float, *, is_alone: bool = False
     ) -> None:
-        """Put rows, at least one, behind the others of their exchange.
+        """Add rows, at least one, behind the waiting ones of their exchange.
 
-        `is_alone` keeps them apart from all other rows, because their last batch has ended a model process.
+        `is_alone` keeps them apart from all other rows, because a model process has died while it had them.
         """
         waiting = self._waiting[exchange]
         if not waiting:
@@ -116,7 +116,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         self._free_seconds = self._clock()
 
     def due_in_seconds(self) -> float | None:
-        """Return the time until the next batch should be taken, zero for now; None if nothing waits."""
+        """Return the time until the next batch should be taken: 0 means now, and None that nothing waits."""
         if not self._turns:
             return None
         heads = [self._waiting[exchange][0] for exchange in self._turns]
@@ -127,7 +127,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return max(0.0, first_seconds + self._wait_seconds - self._clock())
 
     def take(self) -> Sequence[Piece[RequestT]]:
-        """Return the rows of the next batch, those of a request together; empty if nothing waits."""
+        """Return the rows of the next batch, with the rows of each request together; empty if nothing waits."""
         if not self._turns:
             return ()
         granted = self._grant()
@@ -153,7 +153,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         while room and any(left.values()):
             exchange = self._turns[0]
             if not left[exchange] and granted[exchange] == 0:
-                # This exchange's next rows have to be alone: they make the next batch.
+                # This exchange's next rows have to be alone, so they make up the batch after this one.
                 break
             rows = min(self._turn_rows, left[exchange], room)
             granted[exchange] += rows

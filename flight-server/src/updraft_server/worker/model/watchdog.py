@@ -37,14 +37,14 @@ class Watchdog:
         self._expect_within(TURN_SECONDS, 0.0)
 
     def hung_up(self) -> None:
-        """Record that the process has closed its connection, as one that ran another program, and has to end.
+        """Record that the process has closed its connection, perhaps by running another program, and has to end.
 
         Called in the zygote.
         """
         self._has_hung_up = True
 
     def broken(self) -> str:
-        """Return how a late process was ended; empty if it is not late. Called in the zygote, at each check.
+        """Return the reason to end a late process; empty if it is not late. Called in the zygote, at each check.
 
         Being late at a single check proves nothing: the whole machine may have stood still, or the process may be
         ending.

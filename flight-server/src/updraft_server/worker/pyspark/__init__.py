@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session functions: code that a Spark session ships, run by PySpark's own worker code with exactly stock's behaviour.
+"""Session functions: code that a Spark session ships, run by PySpark's own worker code exactly as on stock PySpark.
 
 `runner` checks and drives; `init_message` writes what PySpark's worker reads first; `arrow_stream` and `pickled_stream`
 replace its data streams; `trailer` reads what it writes last; `tracebacks` catches the exceptions that it reports;

@@ -2,9 +2,9 @@
 """Replacement for the socket of PySpark's worker, for functions over Arrow batches.
 
 Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
-`install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches through, validated
-and not copied; for any other stream they call PySpark's own. The init message and the trailer still travel as bytes
-through `read` and `write`.
+`install` replaces these two methods. The new ones recognise an `ArrowStream` and pass validated record batches through
+without copying them; for any other stream they call PySpark's methods. The init message and the trailer still travel as
+bytes through `read` and `write`.
 """
 
 import functools
@@ -42,7 +42,7 @@ class ArrowStream(WorkerInput):
         self._replies.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the arguments, in slices of what the function may see at once."""
+        """Return the arguments, in slices of at most as many rows as the function may see at once."""
         return iter(self._batches)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class BroadcastChanges(NamedTuple):
-    """Changes of the broadcast variables, for PySpark's worker."""
+    """Changes to the broadcast variables, for PySpark's worker."""
 
     added: Mapping[int, str]
     """Path of each new variable's pickled value, by id."""

@@ -35,7 +35,7 @@ class RequestSource(Protocol):
 
 
 class AnsweredRequests:
-    """Source of the exchange's batches that tells the replies what each batch is owed."""
+    """Source of the exchange's batches, which also tells the replies how many rows each batch is owed."""
 
     def __init__(self, exchange: Exchange, replies: Replies, answers: ReplyForm) -> None:
         self._exchange = exchange
@@ -44,12 +44,12 @@ class AnsweredRequests:
         self.max_records_per_batch = exchange.max_records_per_batch
 
     def slices(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in slices of what the function may see at once."""
+        """Yield all rows, in slices of at most as many as the function may see at once."""
         while (request := self.take()) is not None:
             yield from slice_by_rows(request.batch, self.max_records_per_batch)
 
     def take(self) -> RequestBatch | None:
-        """Return the next batch; send the replies that were held back before waiting for it."""
+        """Send the replies that were held back, then wait for the next batch and return it."""
         self._replies.flush()
         request = self._exchange.take()
         if request is not None:
@@ -64,7 +64,7 @@ class AnsweredRequests:
 
 
 class GroupReader:
-    """Groups of one input. Only the newest can be read; the next step skips what is left of it."""
+    """Groups of one input. Only the newest group can be read; the next step skips what is left of it."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -148,7 +148,7 @@ def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the batch in pieces, each with whether its group ends there; rows after the last end come last."""
+    """Yield the batch cut at its group ends, each piece with whether its group ends there; an open group comes last."""
     rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
         yield rows_from(start, end - start), True

@@ -47,12 +47,12 @@ def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around
 
 
 def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
-    """Return the task's split and the Python that the functions need: this one, as the front has checked."""
+    """Return the task's split and the Python version that functions need: this one, which the front has checked."""
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def artifacts(assignment: Assignment, around: Surroundings) -> bytes:
-    """Return the directory of the files, the modules among them, and the broadcasts."""
+    """Return the directory of the files, the names of files to import from, and the broadcasts."""
     includes = b"".join(map(text, assignment.python_includes))
     included = INT.pack(len(assignment.python_includes)) + includes
     return text(around.files_directory) + included + _broadcasts(around.broadcasts)
@@ -66,7 +66,7 @@ def settings(values: Mapping[str, str]) -> bytes:
 def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
     """Return the number of UDFs, then each one's arguments, commands and result id.
 
-    Each argument has a flag for its name if the kind has names.
+    With `argument_names`, each argument has a flag that says whether its name follows.
     """
     written = [
         _arguments(udf, names=argument_names)

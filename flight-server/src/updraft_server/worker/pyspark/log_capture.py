@@ -3,7 +3,7 @@
 
 With `spark.sql.pyspark.worker.logging.enabled` PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
 read them. Here they go into the exchange's replies, and everything else goes to the pool's log as usual. Each line
-names the function that has logged: the outermost one that a module of PySpark has called. `install` makes PySpark count
+names the function that has logged: the outermost one that a module of PySpark has called. `install` makes PySpark treat
 the pool's modules, which replace its own, as modules of PySpark.
 """
 

@@ -70,7 +70,7 @@ class PickledStream(PickledInput):
         self._owed.append((self._exchange.consumed, values))
 
     def write(self, data: Buffer) -> int:
-        """Take a result's length or its bytes, each whole; after a negative length, the trailer."""
+        """Take a whole length or a whole result; from a negative length on, everything belongs to the trailer."""
         if self.trailer:
             self.trailer += data
         elif self._result_bytes is None:

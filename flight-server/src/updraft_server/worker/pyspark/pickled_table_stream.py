@@ -38,7 +38,7 @@ class PickledTableStream(PickledInput):
         return self._outputs.trailer
 
     def read(self, size: int) -> bytes:
-        """Read input as pickled UDFs do; after the outputs return the end mark, however much input is left."""
+        """Read input as pickled UDFs do; after the outputs, return the end mark even if input is left."""
         return _LAST_MARK if self.trailer else super().read(size)
 
     def flush(self) -> None:
@@ -52,7 +52,7 @@ class PickledTableStream(PickledInput):
 
 
 class _Outputs(io.RawIOBase):
-    """Parser of the outputs in the bytes that PySpark's worker writes, cut anywhere; sends many outputs at once."""
+    """Parser of the outputs in the bytes of PySpark's worker, which may be cut anywhere; sends many outputs at once."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -68,7 +68,7 @@ class _Outputs(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Take lengths and outputs; after a negative length, the trailer."""
+        """Take lengths and outputs; from a negative length on, everything belongs to the trailer."""
         if self.trailer:
             self.trailer += data
             return len(data)

@@ -2,9 +2,9 @@
 """Fast conversion between Arrow and pandas for columns of plain numbers.
 
 PySpark checks every column of every batch for categories, time zones, nulls and names, and copies when it selects
-columns by name: for a small group that takes longer than most functions. A column whose numbers have exactly the
-declared width needs none of this. `install` puts the fast path before PySpark's own, which gives the same results and
-handles everything else.
+columns by name. For a small group, that takes longer than most functions. A column whose numbers have exactly the
+declared width needs none of this. `install` puts a fast path with the same results in front of PySpark's own
+conversion, which handles everything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def _precede(converter: Any, name: str, short: Callable[..., Any]) -> None:
 def batch_of_numbers(
     data: pd.DataFrame | Sequence[pd.Series], schema: types.StructType, **_options: Any
 ) -> pa.RecordBatch | None:
-    """Return the columns as Arrow, NaN as null; None unless all are plain numbers of their declared types."""
+    """Return the columns as Arrow, with NaN as null; None unless all are plain numbers of their declared types."""
     columns = _columns(data, schema.names) if isinstance(data, pd.DataFrame) else data
     if not columns or len(columns) != len(schema.fields):
         return None

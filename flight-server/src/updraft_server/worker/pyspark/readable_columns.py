@@ -3,7 +3,7 @@
 
 - Text and binary views become large text and binary, list views become lists. A slice of views is sent with all bytes
   of the whole column, so a large result could not be split into replies.
-- Dictionaries become their indices: that is what the JVM reads of them on stock.
+- Dictionaries become their indices, which is what the JVM reads of them on stock PySpark.
 - Extension types become their storage, as the JVM reads them.
 
 Spark reads views since 4.3. On older versions they stay views, and Spark refuses them as on stock.

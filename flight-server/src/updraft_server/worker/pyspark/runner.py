@@ -55,7 +55,7 @@ class SessionRunner:
         pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
-        # PySpark adds it for each task that lacks it, and then drops every cache of the import system.
+        # Otherwise PySpark would add the directory for each task, and drop every cache of the import system each time.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
         log_capture.install(pyspark.worker)

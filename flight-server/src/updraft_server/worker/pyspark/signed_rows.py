@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpickling of rows without running code that their sender chooses.
 
-Where only drivers may introduce code, executors still pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`, and a
+Even where only drivers may introduce code, executors pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`, and a
 pickle can call any function. This unpickler allows only the callables that Spark's own pickler names for values, and
 replaces them by stateless functions, so that nothing a row does to them lasts.
 """
@@ -64,7 +64,7 @@ class _StructType:
         raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
 
     def converter(self) -> _Reducer:
-        """Return a new function that makes rows of a struct's values, so that attributes set by a pickle stay on it."""
+        """Return a new function that makes rows of a struct's values; attributes set by a pickle stay on this one."""
         return cast("_Reducer", types._create_row_inbound_converter(self._type))
 
 

@@ -2,8 +2,8 @@
 """Capture of the exception that PySpark's worker reports, with this package's frames removed from its traceback.
 
 PySpark formats the traceback itself, so that its settings to hide or simplify it apply. The package's own frames are
-removed before, as if PySpark's serializers had been running, because "simplified" stops at the first frame outside
-PySpark.
+removed first, as if PySpark's serializers had been running, because a "simplified" traceback stops at the first frame
+outside PySpark.
 """
 
 import functools

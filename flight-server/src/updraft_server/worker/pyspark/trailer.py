@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trailer that PySpark's worker writes beside its results: timings, spills, accumulator updates, or a traceback."""
+"""Trailer that PySpark's worker writes besides its results: timings, spills, accumulator updates, or a traceback."""
 
 import dataclasses
 import io

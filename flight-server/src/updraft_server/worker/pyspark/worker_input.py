@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class WorkerInput:
-    """Preface, then pieces, each made when the worker reads on. No read goes beyond a piece."""
+    """Preface followed by pieces, each of which is made when the worker wants to read it. No read spans two pieces."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -17,7 +17,7 @@ class WorkerInput:
         self._unread = data
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes like a file: empty at the end."""
+        """Read up to `size` bytes, like a file; the result is empty at the end."""
         if size and self._position >= len(self._unread):
             self._unread, self._position = next(self._pieces, b""), 0
         start, self._position = self._position, self._position + size

@@ -21,7 +21,7 @@ from updraft_server.worker.model.function import BatchedFunction
 AnyFunction: TypeAlias = Function[Any, Any]
 
 Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
-"""Context manager entered with a load while that runs."""
+"""Function that returns a context manager for a load, which is entered while the load runs."""
 
 _MAX_FAULT_BYTES = 1024
 
@@ -42,7 +42,7 @@ class RegisteredFunction:
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # The zygote limits the load itself, and the worker also waits for its turn.
+            # The zygote limits the load itself; this limit also covers the worker's wait for its turn.
             limit_seconds = LONGEST_WORK_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Load of the constructor, if the function is a class."""

@@ -17,7 +17,7 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
-    """Return the schema, with the argument's own type for each column whose type is another name for it."""
+    """Return `given` with the argument's own type for each column whose type is another name for that type."""
     fields = [
         field.with_type(wanted.type)
         if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)

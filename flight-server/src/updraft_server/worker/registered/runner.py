@@ -29,7 +29,7 @@ def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchan
     """Send one reply for each request; raises UpdraftError."""
     function.check(requests.schema)
     with contextlib.closing(client):
-        # Connect now, so that others who fill a batch wait for these rows.
+        # Connect now, so that batches of other exchanges wait for these rows.
         client.connect()
         if exchange.plain:
             # A plain client asks for the schema before it looks for a batch, and there may be no batch.
@@ -56,7 +56,7 @@ def run_registered(
 ) -> exchange_pb2.Report:
     """Serve the exchange to its end; raises UpdraftError.
 
-    `model_channel` leads to model processes, whose results may have `max_batch_rows` rows.
+    `model_channel` leads to model processes, whose results may have at most `max_batch_rows` rows.
     """
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
@@ -114,7 +114,7 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
 
 
 def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
-    """Send results with row numbers in them, for clients that receive nothing beside the results."""
+    """Send results with row numbers in them, for clients that receive nothing but the results."""
     numbered = NumberedResults(results)
     exchange.announce(numbered.schema)
     replies = FreeRunningReplies(exchange)
@@ -135,7 +135,7 @@ def _run_aggregate(
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
-        # The batches that it holds have used none of their own time yet.
+        # The batches that the aggregation holds have used none of their own time yet.
         exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
     exchange.clock.allow_for(aggregation.held)
