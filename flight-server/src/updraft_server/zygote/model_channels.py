@@ -59,7 +59,7 @@ class ModelChannels:
         self._on_close = on_close
         self._watch = watch
         self._unwatch = unwatch
-        self._doors: dict[str, socket.socket] = {}
+        self._channels: dict[str, socket.socket] = {}
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
@@ -82,13 +82,13 @@ class ModelChannels:
         # (SO_LINGER). This needs Linux 6.16.
         with contextlib.suppress(OSError):
             ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
-        self._doors[worker] = ours
+        self._channels[worker] = ours
         self._watch(ours, lambda: self._answer(worker))
         return theirs
 
     def shut(self, worker: str) -> None:
         """Close the model channel of a worker that has ended, or that loses it. Idempotent."""
-        ours = self._doors.pop(worker, None)
+        ours = self._channels.pop(worker, None)
         if ours is not None:
             self._unwatch(ours)
             ours.close()
@@ -98,7 +98,7 @@ class ModelChannels:
 
     def close(self) -> None:
         """Close a forked process's copies of the model channels; the zygote's stay open."""
-        for ours in self._doors.values():
+        for ours in self._channels.values():
             ours.close()
 
     def connect(self, worker: str, replica: Replica) -> bool:
@@ -140,10 +140,10 @@ class ModelChannels:
         self._say(worker, Fate(self._fates.get(model, "has hung up")))
 
     def _answer(self, worker: str) -> None:
-        if worker not in self._doors:
+        if worker not in self._channels:
             return
         try:
-            data = self._doors[worker].recv(MAX_PACKET_BYTES)
+            data = self._channels[worker].recv(MAX_PACKET_BYTES)
             question = decode(data) if data and worker not in self._asking else None
         except BlockingIOError:
             return
@@ -163,7 +163,7 @@ class ModelChannels:
 
     def _say(self, worker: str, packet: Packet, descriptors: Sequence[int] = ()) -> None:
         self._asking.discard(worker)
-        ours = self._doors.get(worker)
+        ours = self._channels.get(worker)
         if ours is None:
             return
         try:

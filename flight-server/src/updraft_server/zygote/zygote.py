@@ -75,7 +75,7 @@ class Zygote:
     def __init__(
         self,
         image: Image,
-        model_channel: socket.socket,
+        supervisor: socket.socket,
         lifeline: int,
         heartbeat: Heartbeat,
         records: WorkerRecords,
@@ -90,7 +90,7 @@ class Zygote:
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
-        self._supervisor = model_channel
+        self._supervisor = supervisor
         self._lifeline = lifeline
         self._records = records
         self._score = score
@@ -175,14 +175,14 @@ class Zygote:
         """End everything that was started here: without a supervisor nothing can replace what dies."""
         self._is_ending = True
         self._unwatch(self._lifeline)
-        self._close_door()
+        self._close_supervisor()
         # The front that has the models comes last, so that the models are not restarted for another front.
         for front in reversed(list(self._fronts)):
             self._let_go(front)
 
     def _end_everything(self) -> None:
         """End what is left: unclaimed workers, and processes that functions and their modules have started."""
-        self._close_door()
+        self._close_supervisor()
         if self._is_retired:
             self._models.stop("made way for its successor")
         self._models.stop()
@@ -239,7 +239,7 @@ class Zygote:
             if worker.front is None:
                 worker.kill()
 
-    def _close_door(self) -> None:
+    def _close_supervisor(self) -> None:
         if self._supervisor.fileno() >= 0:
             self._unwatch(self._supervisor)
             self._supervisor.close()
@@ -277,7 +277,7 @@ class Zygote:
 
         Workers of an earlier zygote use that zygote's models or none, so this one need not wait for their end.
         """
-        self._close_door()
+        self._close_supervisor()
         self._is_retired = True
         self._tell_ends(is_anything_left=False)
         self._claims_end_seconds = math.inf
