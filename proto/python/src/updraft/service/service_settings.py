@@ -138,7 +138,7 @@ class ServiceSettings(Settings):
     max_message_bytes: int = setting(
         "Maximum size of a Flight message. Raise it if an error names it: for clients without parts, such as "
         "pyarrow.flight, that send larger batches, or for functions that carry more data. Larger batches of Updraft's "
-        "own clients come in parts.",
+        "own clients come in parts; Spark sessions need at least 34 MiB.",
         default=64 * MIB,
         unit="bytes",
         ge=MIB,
