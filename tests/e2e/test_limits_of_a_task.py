@@ -101,7 +101,7 @@ def test_a_task_that_is_turned_away_for_another_reason_is_not_told_of_a_small_po
     with _pool("--audit-file", "/dev/full") as pool:
         error = _error(spark, pool, lambda x: x, acquireTimeout="1s")
     assert f"gave no worker within 1.0 s ({_PREFIX}.acquireTimeout); it took no work in that time" in error
-    assert "its audit log cannot be written (No space left on device)" in error
+    assert "it cannot write its audit log (No space left on device)" in error
 
 
 def test_a_task_in_the_queue_waits_for_longer_than_the_acquire_timeout(spark: SparkSession) -> None:
