@@ -98,7 +98,7 @@ def _enter(current: int, name: str) -> bool:
 
 
 def _open_to_owner(name: str, parent: int) -> None:
-    """Let this user open a directory: functions cannot hide files by removing access to it."""
+    """Restore this user's access to a directory, so that a function cannot hide files by removing it."""
     entry = os.open(name, _OPEN_BY_NAME, dir_fd=parent)
     try:
         # Use the descriptor, because the name could refer to something else by now.

@@ -66,7 +66,7 @@ class WorkerStarts:
 
     @property
     def unasked(self) -> int:
-        """Number of starts under way that restore the configured numbers."""
+        """How many of the starts under way bring the pool back to its configured number of workers."""
         return len(self._tasks)
 
     @property

@@ -118,7 +118,7 @@ def refused_calls() -> Iterator[Rule]:
 
 
 def shared_mappings() -> Iterator[Rule]:
-    """Refuse shared memory that has no file: after a process unmaps it, it stays and counts nowhere.
+    """Refuse shared memory without a file: it still exists after a process unmaps it, but counts for no process.
 
     MAP_SHARED_VALIDATE has the bit of MAP_SHARED; other types of mapping do not. The error is not ENOMEM, which would
     suggest a lack of memory.

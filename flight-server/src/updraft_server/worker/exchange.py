@@ -142,7 +142,7 @@ class Exchange:
         """Return the next batch, checked and valid, or None once the client has finished. Raises UpdraftError."""
         self.clock.pause()
         batch = self._next()
-        # The function's work after its last batch is limited like one more batch.
+        # The function's work after its last batch has the same limits as a batch.
         self.clock.start()
         return batch
 

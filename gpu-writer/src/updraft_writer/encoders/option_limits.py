@@ -72,7 +72,7 @@ def check_footer_names(row_groups: int, names_bytes: int) -> None:
 
 
 def bloom_bytes(options: ParquetOptions) -> int:
-    """Return the memory of the bloom filters of one row group, which the library keeps until the file ends."""
+    """Return the memory of one row group's bloom filters; the library keeps these filters until the file ends."""
     return sum(
         _filter_bytes(
             bloom.distinct_values or DEFAULT_BLOOM_DISTINCT_VALUES,

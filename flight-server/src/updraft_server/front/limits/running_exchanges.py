@@ -110,8 +110,8 @@ class RunningExchanges:
             worker_silence_seconds: How long a worker may both pass no message and use no CPU time while the client
                 waits.
             limits: Return the current limits of a worker.
-            giving_way: Given the tenant of each worker that its client leaves unused, return the indices of the
-                workers to give to other tenants.
+            giving_way: Takes the tenants of workers that their clients leave idle, one for each worker; returns the
+                indices of the workers to give to other tenants.
             batch_processor_seconds: How much CPU time a function may use for one batch.
             longest_batch_seconds: How long a function may work on one batch if its worker has no clock.
         """

@@ -162,7 +162,7 @@ class LogOutput:
                 except BlockingIOError:
                     self._room.poll(_POLL_MILLISECONDS)
         except OSError:
-            # Give up only on this data: a full disk may have room for a later line.
+            # Drop only this data: the disk is full now, but may have room for a later line.
             return written
         return written
 

@@ -47,7 +47,7 @@ final case class RequestSpec(
 
   val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
-  /** Positions, among the copied columns, of those that stay here. */
+  /** Positions, among the copied columns, of the columns that are kept here and not sent. */
   val passedSlots: Seq[Int] = passed.map(copied.indexOf(_))
 
   val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))
