@@ -16,6 +16,10 @@ _PROMISE = re.compile(r"^\| (?!promise \||layer \||---).*$", re.MULTILINE)
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 
 
+# A command that spans two lines cannot be copied in one go, and tests/kube types such lines as they are.
+_CUT_COMMAND = re.compile(r"(?<!`)`(?:kubectl|helm|make|updraft|updraft-server|pip|\./mvnw) [^`\n]*\n[^`]*`")
+
+
 @pytest.fixture(params=repository_pages())
 def page(request: pytest.FixtureRequest) -> Page:
     return Page(REPOSITORY / request.param)
@@ -23,6 +27,10 @@ def page(request: pytest.FixtureRequest) -> Page:
 
 def test_every_relative_link_leads_somewhere(page: Page) -> None:
     assert [problem for link in page.relative_links if (problem := page.problem(link))] == []
+
+
+def test_every_command_is_on_one_line(page: Page) -> None:
+    assert _CUT_COMMAND.findall(page.text) == []
 
 
 def test_every_guide_is_reached_from_the_readme() -> None:
