@@ -3,9 +3,12 @@
 
 import dataclasses
 import json
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-Packet = TypeVar("Packet")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Packet = TypeVar("Packet", bound="DataclassInstance")
 
 
 class PacketError(Exception):
@@ -15,19 +18,17 @@ class PacketError(Exception):
 class PacketCodec(Generic[Packet]):
     """Codec of one protocol, whose packets are frozen dataclasses."""
 
-    def __init__(self, *packets: type[Any]) -> None:
+    def __init__(self, *packets: type[Packet]) -> None:
         self._packets = {packet.__name__: packet for packet in packets}
 
     def encode(self, packet: Packet) -> bytes:
         """Return the packet as bytes."""
-        fields = dataclasses.asdict(packet)  # type: ignore[call-overload]
-        return json.dumps([type(packet).__name__, fields]).encode()
+        return json.dumps([type(packet).__name__, dataclasses.asdict(packet)]).encode()
 
     def decode(self, data: bytes) -> Packet:
         """Return the packet in `data`; raises PacketError."""
         try:
             name, fields = json.loads(data)
-            packet: Packet = self._packets[name](**fields)
+            return self._packets[name](**fields)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise PacketError(f"not a packet: {error}") from None
-        return packet

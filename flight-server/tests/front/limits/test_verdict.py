@@ -2,8 +2,9 @@
 """Verdicts on failed exchanges: each row is what the observers know, and what follows from it."""
 
 import signal
+from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,8 @@ _CONSEQUENCES = {"worker_died", "blames_function", "blames_rows", "load_failed",
 _LIMIT_BYTES = 1000
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """What is known when an exchange fails, and what is to follow."""
 
     error: UpdraftError
@@ -46,9 +48,9 @@ class Row(NamedTuple):
     """Names of the verdict's true fields."""
     says: str = ""
     kind: type[UpdraftError] = WorkerError
-    end: dict[str, Any] = {}  # noqa: RUF012 - read only
+    end: dict[str, Any] = field(default_factory=dict)
     """Fields of the RelayEnd."""
-    request: dict[str, Any] = {}  # noqa: RUF012 - read only
+    request: dict[str, Any] = field(default_factory=dict)
     used_bytes: int = 0
     """By the worker when workers were last measured, of _LIMIT_BYTES; another one used 1."""
 
@@ -92,10 +94,10 @@ ROWS = {
     "the client failed after its worker had crashed": Row(
         ProtocolError("second schema"), _SEGFAULT, {"blames_function"}, "second schema", ProtocolError
     ),
-    "nobody saw it end, and memory was plenty": Row(
+    "an unobserved end with plenty of memory": Row(
         WorkerError(_CLOSED), _UNOBSERVED, {"worker_died"}, "ended", end=_LOST
     ),
-    "nobody saw it end, and it took most memory": Row(
+    "an unobserved end of the worker with most memory": Row(
         WorkerError(_CLOSED),
         _UNOBSERVED,
         {"worker_died", "blames_function", "exhausted_container"},
@@ -103,7 +105,7 @@ ROWS = {
         end=_LOST,
         used_bytes=_LIMIT_BYTES,
     ),
-    "nobody saw it end, and another took most memory": Row(
+    "an unobserved end while another worker had most memory": Row(
         WorkerError(_CLOSED),
         _UNOBSERVED,
         {"worker_died"},
@@ -173,9 +175,7 @@ def _verdict(row: Row) -> Verdict:
     memory = LastMemoryUse()
     for used in (0, row.used_bytes):
         memory.measured({"w": _used(used), "other": _used(1)}, _LIMIT_BYTES)
-    # Each row is used once for every test, and a verdict may add to the message.
-    error = type(row.error)(row.error.message)
-    return verdict(error, RelayEnd(request=request, **end), row.death, memory)
+    return verdict(row.error, RelayEnd(request=request, **end), row.death, memory)
 
 
 def _used(memory_bytes: int) -> WorkerUsage:

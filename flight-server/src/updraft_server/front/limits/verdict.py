@@ -43,13 +43,11 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     """
     request = relay.request
     if relay.lost_worker and death is not None:
-        error = _of_death(relay, death)
+        error = _of_death(relay, death, memory)
     is_worker_error = isinstance(error, WorkerError)
     # The zygote would have reported how the worker ended, but it is gone too.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
-    if is_worker_error and is_unobserved:
-        error.message += memory.inference(relay.worker, request.function)
     load_failed = isinstance(error, FunctionLoadError) and not request.is_session
     return Verdict(
         error,
@@ -61,10 +59,11 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     )
 
 
-def _of_death(relay: RelayEnd, death: WorkerDeath) -> UpdraftError:
+def _of_death(relay: RelayEnd, death: WorkerDeath, memory: LastMemoryUse) -> UpdraftError:
     """Return the error for a worker that ended without a report."""
     subject = relay.request.subject
     if relay.batch_timeout.explains(death):
         return relay.batch_timeout.error(subject)
     place = f", in {death.place}" if death.place else ""
-    return WorkerError(f"the worker {death} while it ran {subject}{place}", traceback=death.stack)
+    cause = memory.inference(relay.worker, relay.request.function) if death.status is None else ""
+    return WorkerError(f"the worker {death} while it ran {subject}{place}{cause}", traceback=death.stack)

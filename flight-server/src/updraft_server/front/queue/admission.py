@@ -42,9 +42,9 @@ _MOST_REFUSED = 32
 
 QUEUE_BYTES = 512 * 1024 * 1024
 """Memory for the commands of all waiting exchanges together. Messages that arrive before their exchange has a worker
-may take the same amount again. Each amount is a quarter of the memory that the chart gives the front. Commands have
-some KiB, or a few MiB if a function carries data, so --queue-limit is reached first. A refused client tries again until
-its own timeout."""
+may take the same amount again. Each amount is a quarter of the memory that the chart gives the front. Most commands
+have a few KiB, so --queue-limit is reached first; commands of several MiB reach this limit first. A refused client
+tries again until its own timeout."""
 
 RETRY_AFTER_MILLISECONDS = 500
 """Retry hint for refused clients. One of several workers comes free in about this time, and the hint is long enough
