@@ -24,7 +24,7 @@ class Count:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0.0
-    """What the tests took, one after the other; suites run beside each other."""
+    """Sum of the durations of the tests. Suites run at the same time, so their sum exceeds the length of the check."""
 
     def __add__(self, other: "Count") -> "Count":
         return Count(

@@ -67,7 +67,7 @@ class FrontSettings(ServiceSettings, CommonSettings):
         common=True,
     )
     fresh_workers: int = setting(
-        "Number of idle workers kept ready, beyond --workers, that have served nobody. A worker serves one owner "
+        "Number of unused workers kept ready, in addition to --workers. A worker serves one owner "
         "(tenant, application and Spark Connect session) until it ends; if all idle workers belong to others, a new "
         "owner gets a fresh one at once, and one of the idle ones ends for it. Raise it if many sessions start at the "
         "same time. 0 lets a new owner wait until a worker has started. With --session-functions off there are none.",
@@ -238,13 +238,13 @@ class WorkersSettings(CommonSettings):
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "Which /dev/shm workers use. own: each worker has one of its own, which ends with it, if the kernel lets the "
+        "The /dev/shm that workers use. own: each worker has one of its own, which ends with it, if the kernel lets the "
         "pool's user mount (the layer shared-memory); otherwise workers use that of the machine or pod, and only "
         "functions of clients that name no tenant may use it, since files there outlive their exchange. pool: the "
         "same, but the pool alone uses /dev/shm, as in a container, so all functions may use it; the pool removes "
         "files that are neither open nor mapped when the last running exchange of an owner ends. machine: all "
         "functions use that of the machine; files stay until they are removed. Set it to pool in a container, to "
-        "machine if functions exchange files with other programs there. Nobody can list a shared /dev/shm, but files "
+        "machine if functions exchange files with other programs there. A shared /dev/shm cannot be listed, but files "
         "can be opened by name; with the profile restricted, own and pool never share one.",
         default="own",
     )

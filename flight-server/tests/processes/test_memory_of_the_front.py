@@ -27,7 +27,7 @@ PART_BYTES = 40 * MIB
 # Eight messages may arrive between two looks, however late a busy machine makes the second. gRPC holds the pieces of a
 # message and joins them, so each may be there twice.
 BETWEEN_LOOKS_BYTES = 8 * 2 * PART_BYTES
-# Its modules, what the service may allocate before it refuses anybody, and what the allocator keeps.
+# Its modules, allocations before it refuses clients, and memory that the allocator keeps.
 OWN_BYTES = 200 * MIB
 
 

@@ -47,7 +47,7 @@ class LoadingNote:
             self._write(b"")
 
     def read(self) -> Load | None:
-        """Return the load that runs now, or ran when the zygote ended; None if there is none."""
+        """Return the load that runs now, or that ran when the zygote ended; None between loads."""
         try:
             return Load.decode(os.pread(self.descriptor, MOST_BYTES + 1, 0))
         except ValueError:

@@ -58,7 +58,7 @@ class ZygoteSettings:
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
     shared_memory: str = "own"
-    """Which /dev/shm workers have: a worker's own if possible, the pool's alone, or the machine's."""
+    """The /dev/shm that workers have: a worker's own if possible, the pool's alone, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which the zygote does not start."""
     model_memory_bytes: int = 0

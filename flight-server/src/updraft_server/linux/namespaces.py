@@ -146,7 +146,7 @@ def _enter_user_namespace() -> None:
 def _works_in_a_child() -> bool:
     """Return whether a child can enter a user namespace and mount in it.
 
-    Some machines let anybody make a user namespace but nobody mount in it, and a process cannot leave it again.
+    Some machines let every user make a user namespace but not mount in it, and a process cannot leave it again.
     """
     child = os.fork()
     if child == 0:

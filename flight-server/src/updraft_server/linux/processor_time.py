@@ -16,7 +16,7 @@ class ProcessorTime:
     def measured(self, taken: int, processor_seconds: float) -> float:
         """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        That total falls for good if a process ends and nobody waits for it; the time that was counted before stays
+        That total falls for good if a process ends and its parent does not wait for it; the time counted before stays
         counted. If a process ends during a measurement, the total falls only until the next one.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds

@@ -23,11 +23,11 @@ class WorkerPool(Protocol):
     starting: int
     """Workers being started, which will be idle or go to a waiting exchange."""
     fresh: int
-    """Workers that have served nobody, beyond the configured number; the counts above leave them out."""
+    """Unused workers beyond the configured number; the counts above leave them out."""
     functions: Sequence[FunctionDescription]
     """Empty, like the versions, until the zygote has reported."""
     unlisted: Sequence[FunctionDescription]
-    """Functions that can be called but are not shown to anybody."""
+    """Functions that can be called but are not listed."""
     generation: int
     """Generation of the functions that new workers have; it changes when the functions are loaded again."""
     python_version: str

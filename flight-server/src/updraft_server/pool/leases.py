@@ -76,7 +76,7 @@ class PoolSettings:
     fork_timeout_seconds: float = 10.0
     """Longest time until a new worker is ready."""
     fresh_workers: int = 0
-    """Workers beyond `workers` that have served nobody, for a new owner who finds only other owners' workers."""
+    """Unused workers beyond `workers`, for a new owner who finds only other owners' workers."""
     workers_per_task: int = 8
     extra_workers: int | None = None
     """Workers beyond `workers` for tasks that need several; None means as many as all tasks together may need."""

@@ -171,7 +171,7 @@ class Pool:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
-        served nobody are left for others, but at most one fewer than the pool keeps.
+        not served an exchange are left for others, but at most one fewer than the pool keeps.
         """
         if self._closing:
             raise PoolError("the pool is closing")

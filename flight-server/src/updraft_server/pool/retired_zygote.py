@@ -19,7 +19,7 @@ from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
 from updraft_server.pool.zygote_models import ZygoteModels
 
-# Request number of a question whose answer nobody awaits.
+# Request number of a question whose answer is not awaited.
 _UNASKED = 0
 
 

@@ -154,7 +154,7 @@ class PooledWorker:
         self._stack.close()
         if not self._ready.done():
             self._ready.set_exception(PoolError(f"the worker {death} before it was ready"))
-            self._ready.exception()  # perhaps nobody waits
+            self._ready.exception()  # retrieved, because there may be no waiter
         self.death.set_result(dataclasses.replace(death, stack=self._output.crash.text))
         self._end()
 

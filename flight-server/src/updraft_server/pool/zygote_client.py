@@ -361,7 +361,7 @@ class ZygoteClient:
                 os.close(descriptor)
 
     def _answered(self, request: int, answer: Any) -> bool:
-        """Deliver an answer, or an error instead of one, to its waiter; returns False if nobody waits for it."""
+        """Deliver an answer, or an error instead of one, to its waiter; returns False if it has no waiter."""
         waiting = self._answers.get(request)
         if waiting is None or waiting.done():
             return False

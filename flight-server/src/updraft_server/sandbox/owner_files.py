@@ -53,7 +53,7 @@ _DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
 _SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 
 _DEVICES = "/dev"
-# /dev/zero: whoever may write to it can map it, as shared memory that counts in no process once it is unmapped.
+# /dev/zero: a process that may write to it can map it as shared memory that counts in no process once it is unmapped.
 _ZEROS = os.makedev(1, 5)
 # Devices of the machine itself, by number: consoles, serial lines and their screens, keyboards and mice; memory, ports
 # and the kernel's log.
@@ -166,7 +166,7 @@ def surroundings(hidden: Iterable[str]) -> Iterator[str]:
         with entries:
             for entry in entries:
                 if entry.path in real or entry.is_symlink():
-                    # A link is no way around: its target has to be allowed itself.
+                    # A link does not get around this, because its target has to be allowed too.
                     continue
                 if entry.path in above:
                     unseen.append(entry.path)

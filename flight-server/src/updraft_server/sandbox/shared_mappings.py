@@ -28,7 +28,7 @@ class _Keeping(enum.Enum):
     BY_THE_KERNEL = enum.auto()
     IN_FILES = enum.auto()
     PRIVATELY = enum.auto()
-    """For a process that has nobody to share it with."""
+    """For a process that starts no others, and so has none to share memory with."""
 
 
 class SharedMapping(mmap.mmap):

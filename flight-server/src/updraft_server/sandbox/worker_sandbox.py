@@ -65,7 +65,7 @@ class WorkerSandbox:
 
         Args:
             restricted: Whether workers have neither network nor subprocesses.
-            shared_memory: Which /dev/shm workers have, as the setting of that name says.
+            shared_memory: The /dev/shm that workers have, as the setting of that name says.
             writable_paths: Paths that workers may change, in addition to their own; None allows all.
         """
         self._pool = pool_processes()

@@ -66,11 +66,11 @@ def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> Zygo
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the read end of a pipe that nobody writes to. It ends with this process, and the workers end with it.
+    """Return the read end of a pipe that is never written to. It ends with this process, and the workers end with it.
 
-    Workers outlive the zygote, their parent, so its death must not end them. Anybody who could write to the pipe would
-    end all workers at once. Any holder of the read end of an unnamed pipe can open it for writing (/proc/self/fd), past
-    Landlock. That is impossible for a pipe made in a directory that is hidden from workers.
+    Workers outlive the zygote, their parent, so its death must not end them. A process that could write to the pipe
+    would end all workers at once. Any holder of the read end of an unnamed pipe can open it for writing
+    (/proc/self/fd), past Landlock. That is impossible for a pipe made in a directory that is hidden from workers.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)

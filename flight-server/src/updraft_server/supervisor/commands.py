@@ -75,7 +75,7 @@ def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path
         yield None
         return
     path = directory.absolute() / "metrics-token"
-    # A file that a killed pool has left may belong to anybody by now.
+    # A file that a killed pool has left may have another owner by now.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_urlsafe(32) + "\n")

@@ -71,8 +71,8 @@ class FrontStarts:
         return Child("updraft_server.front.process", environment, list(descriptors.values()))
 
     def status_of_end(self, code: int, phase: Phase) -> int | None:
-        """Return the exit status of the program whose front has ended, or None if the front crashed."""
-        # -SIGTERM in a drain: the front had not installed its handler yet, so it had served nobody.
+        """Return the exit status with which the program follows its front's end, or None if the front crashed."""
+        # -SIGTERM in a drain: the front had not installed its handler yet, so it had not served a client.
         if code == 0 or (phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if phase is Phase.DRAINING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reaping of all children of this process, whoever started them."""
+"""Reaping of all children of this process, adopted ones included."""
 
 import os
 from collections.abc import Iterable

@@ -117,7 +117,7 @@ class Models:
         """Load functions for a new front, unless they share a budget and wait for their first call."""
         self._is_running = True
         for each in self._functions.values():
-            # With a shared budget, other functions need not make room for one that nobody calls.
+            # With a shared budget, other functions need not make room for one that is not called.
             each.is_wanted = not self._budget_bytes
             # Processes of an earlier front may have survived batches without reporting them.
             each.deaths_in_a_row = 0

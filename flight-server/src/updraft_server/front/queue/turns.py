@@ -82,7 +82,7 @@ class _Lanes:
         return next(iter(self._lanes.get(lane, ())), None)
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """Return the last tenant in the order that has used a full turn; None if there is none."""
+        """Return the last tenant in the order that has used a full turn, or None."""
         lanes = [lane for lane in self._lanes if lane.has_used_a_turn]
         return next(reversed(self._lanes[max(lanes)])) if lanes else None
 
@@ -182,7 +182,7 @@ class Turns(Generic[Item]):
         return self._lane(tenant).has_used_a_turn
 
     def last_that_has_used_a_turn(self) -> str | None:
-        """Return the last waiting tenant in the order that has used a full turn; None if there is none."""
+        """Return the last waiting tenant in the order that has used a full turn, or None."""
         return self._lanes.last_that_has_used_a_turn()
 
     def candidates(self) -> Iterator[Item]:

@@ -116,7 +116,7 @@ object UpdraftConf
 
   val signingKeyFile: ConfigEntry[String] = ConfigEntry(
     prefix + "signingKeyFile",
-    "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm " +
+    "PEM file with the Ed25519 key with which the driver signs session functions, as `openssl genpkey -algorithm " +
       "ed25519` writes it (PKCS 8). Set it for a pool that asks for signatures: it refuses unsigned functions. Only the " +
       "driver reads the file, for each query and for each stage, so you can replace the key without a restart: rename a " +
       "new file to it. Keep it from the executors: whoever has it runs code on every pool that trusts it.",

@@ -32,7 +32,7 @@ object WriteConf
 
   val delivery: ConfigEntry[String] = ConfigEntry(
     prefix + "delivery",
-    "Who stores the file. `direct`: the writer, at the path that Spark's commit protocol chose. The path must lie " +
+    "Process that stores the file. `direct`: the writer, at the path that Spark's commit protocol chose. The path must lie " +
       "below a `--root` of the writer, on storage that writer and executors share. `return`: the executor stores the " +
       "encoded bytes that the writer returns, through Hadoop. Set it to `return` if the writer cannot reach the storage " +
       "or should have no credentials; any committer works then.",
