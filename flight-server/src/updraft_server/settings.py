@@ -238,8 +238,8 @@ class WorkersSettings(CommonSettings):
         default="compatible",
     )
     shared_memory: Literal["own", "pool", "machine"] = setting(
-        "The /dev/shm that workers use. own: each worker has one of its own, which ends with it, if the kernel lets the "
-        "pool's user mount (the layer shared-memory); otherwise workers use that of the machine or pod, and only "
+        "The /dev/shm that workers use. own: each worker has one of its own, which ends with it, if the kernel lets "
+        "the pool's user mount (the layer shared-memory); otherwise workers use that of the machine or pod, and only "
         "functions of clients that name no tenant may use it, since files there outlive their exchange. pool: the "
         "same, but the pool alone uses /dev/shm, as in a container, so all functions may use it; the pool removes "
         "files that are neither open nor mapped when the last running exchange of an owner ends. machine: all "
