@@ -204,8 +204,8 @@ $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,
 	@$(call BEGIN,e2e-$*)
 	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
-# A stage of its own, because these start services of their own: signed, several, away, slow, or not what they should be.
-E2E_SERVICES := $(addprefix tests/e2e/test_,large_rows.py limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
+# These tests start services or Sparks of their own, so a second stage can run them at the same time as the rest.
+E2E_SERVICES := $(addprefix tests/e2e/test_,$(addsuffix .py,artifacts connect functions_of_two_pools functions_page large_rows limits_of_a_task one_answer services_away several_pools signed_functions times wrong_endpoints))
 $(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,services-$*)
 	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
