@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import grpc
@@ -23,10 +24,15 @@ CHECK_SIGNATURE_ACTION = "updraft.check_signature"
 WORKER_STACK_ACTION = "updraft.worker_stack"
 WRITER_STATUS_ACTION = "updraft.writer_status"
 
-_PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
 
 Status = dict[str, Any]
+
+
+@cache
+def _proof() -> pa.RecordBatch:
+    """Return the batch for a round trip. It is made on first use, because PyArrow imports pandas to make it."""
+    return pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
 
 
 class Caller(NamedTuple):
@@ -114,8 +120,8 @@ class Service:
         """Send a batch to a worker and return the number of rows that came back; raises ValueError if they changed."""
         writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
         with writer:
-            writer.begin(_PROOF.schema)
-            writer.write_batch(_PROOF)
+            writer.begin(_proof().schema)
+            writer.write_batch(_proof())
             writer.done_writing()
             returned = reader.read_all()
         return _proven(returned)
@@ -134,8 +140,8 @@ class Service:
             credentials=self._secrets,
             timeout_seconds=self._timeout_seconds,
         )
-        with client, client.create("updraft-doctor.parquet", _PROOF.schema, into=made) as file:
-            file.write(pa.table(_PROOF))
+        with client, client.create("updraft-doctor.parquet", _proof().schema, into=made) as file:
+            file.write(pa.table(_proof()))
         return _proven(parquet.ParquetFile(pa.BufferReader(made.getvalue())).read(use_threads=False))
 
     def __enter__(self) -> Self:
@@ -184,8 +190,8 @@ def _as_report(status: PoolStatus) -> Status:
 
 
 def _proven(returned: pa.Table) -> int:
-    if returned.column(0).combine_chunks() != pa.chunked_array([_PROOF.column(0)]).combine_chunks():
-        raise ValueError(f"{returned.num_rows} rows came back, which are not the {_PROOF.num_rows} that were sent")
+    if returned.column(0).combine_chunks() != pa.chunked_array([_proof().column(0)]).combine_chunks():
+        raise ValueError(f"{returned.num_rows} rows came back, which are not the {_proof().num_rows} that were sent")
     return int(returned.num_rows)
 
 
