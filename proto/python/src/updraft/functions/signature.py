@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from updraft.functions.arrow_types import forbidden_null
-from updraft.functions.declaration_error import DeclarationError
-from updraft.functions.forms import FORMS, Form
-from updraft.functions.hints import Hinted, hinted
+from updraft.functions.failures import DeclarationError
+from updraft.functions.hints import FORMS, Form, Hinted, hinted
 from updraft.functions.values import to_column
 from updraft.nested_arrays import fields_inside
 
