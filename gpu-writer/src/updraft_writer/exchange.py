@@ -25,7 +25,6 @@ from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
-from updraft_writer.batch_limit import BatchLimit
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.futures import on_thread
 from updraft_writer.metrics import WriterMetrics
@@ -33,7 +32,7 @@ from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import reserved_bytes, unbacked_allowance_bytes
+from updraft_writer.row_groups import batch_limit, reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
@@ -180,13 +179,13 @@ class WriteExchange:
 
     def _take_ask(self, body_bytes: int) -> None:
         number = self.file.progress.batches + len(self._credit) + len(self._asks) + 1
-        limit = BatchLimit.effective(
+        limit_bytes, setting = batch_limit(
             self.settings.max_batch_bytes,
             self.settings.max_message_bytes,
             quota_bytes=self.quota.limits.quota_bytes,
             cap_bytes=self.quota.caps.of(self.request.share).max_quota_bytes,
         )
-        check_batch_size(number, body_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting)
+        check_batch_size(number, body_bytes, limit_bytes=limit_bytes, setting=setting)
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
