@@ -18,9 +18,8 @@ from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
-from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
+from updraft.service.lifecycle import Event, Lifecycle, ReadyFile, StartError, keep_beating
 from updraft.service.listeners import Listeners
-from updraft.service.ready_file import ReadyFile
 from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room

@@ -3,12 +3,13 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import javaproperties
+
 from updraft.spark.jars import JARS, jar
-from updraft_cli.connector import SETTINGS
 from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
@@ -29,6 +30,73 @@ _JAR_CONFS = (
     "spark.executor.extraClassPath",
     "spark.yarn.jars",
 )
+
+
+# Names of the connector's settings; a test compares them with docs/reference/connector.md.
+_CONNECTION = (
+    "endpoint",
+    "token",
+    "tokenFile",
+    "tls.caFile",
+    "tls.certificateFile",
+    "tls.keyFile",
+    "tenant",
+    "connectTimeout",
+    "acquireTimeout",
+    "batchBytes",
+    "unsupported",
+)
+_UDF = (
+    "enabled",
+    "fallback",
+    "replyTimeout",
+    "deadline",
+    "windowBytes",
+    "maxReplays",
+    "replayBytes",
+    "deterministic",
+    "signingKeyFile",
+    "signatureLifetime",
+)
+_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
+
+SETTINGS = frozenset(
+    ["spark.updraft.trace.endpoint"]
+    + [f"spark.updraft.udf.{name}" for name in _CONNECTION + _UDF]
+    + [f"spark.updraft.write.{name}" for name in _CONNECTION + _WRITE]
+)
+
+
+class SparkConfError(Exception):
+    """Raised when a conf cannot be read; the message says what is expected."""
+
+
+def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]:
+    """Return the merged conf; raises SparkConfError."""
+    merged: dict[str, str] = {}
+    if defaults is not None:
+        try:
+            found = javaproperties.loads(read(defaults))
+        except (CredentialsError, ValueError) as error:
+            raise SparkConfError(str(error)) from None
+        merged.update({key: value.strip() for key, value in found.items()})
+    for conf in _whole(confs):
+        key, equals, value = conf.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise SparkConfError(f"--conf {conf}: expected spark.some.setting=value")
+        merged[key.strip()] = value.strip()
+    return merged
+
+
+def _whole(confs: Iterable[str]) -> list[str]:
+    """Rejoin the confs that the command line has split at commas: only the start of a conf begins with `spark.`."""
+    joined: list[str] = []
+    for part in confs:
+        if joined and not part.startswith("spark."):
+            joined[-1] += f",{part}"
+        else:
+            joined.append(part)
+    return joined
 
 
 def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
