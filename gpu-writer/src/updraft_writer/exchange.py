@@ -21,7 +21,7 @@ from updraft.batch_parts import PART_BYTES, BatchParts, check_batch_size
 from updraft.errors import DeadlineError, LimitError, ProtocolError, QuotaError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
-from updraft.service.silence import Silence, seconds_between_looks
+from updraft.service.silence import Silence
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
@@ -326,13 +326,12 @@ class WriteExchange:
 
     async def _watch_unused_credit(self) -> None:
         """End an exchange that does not use its credit while a tenant with less than its share waits for room."""
-        look_seconds = seconds_between_looks(_UNUSED_CREDIT_SECONDS)
-        silence = Silence(_UNUSED_CREDIT_SECONDS, look_seconds)
+        silence = Silence(_UNUSED_CREDIT_SECONDS)
         while True:
             while not self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             is_unused = bool(self._credit) and not self._batch_is_here
             owed = is_unused and self.quota.is_owed_to_others(self.request.share)
             if silence.is_too_long((self.file.progress.batches, self._come_bytes // _LEAST_BYTES_IN_TIME), owed=owed):
@@ -344,10 +343,9 @@ class WriteExchange:
 
     async def _watch_idle_file(self) -> None:
         """End an exchange whose client has not sent a batch for a long time, if another tenant needs its place."""
-        look_seconds = seconds_between_looks(_IDLE_FILE_SECONDS)
-        silence = Silence(_IDLE_FILE_SECONDS, look_seconds)
+        silence = Silence(_IDLE_FILE_SECONDS)
         while True:
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             is_idle = silence.is_too_long(self.file.progress.batches, owed=self._waits_for_client)
             if is_idle and self.must_give_way():
                 raise self._given_way(
@@ -366,15 +364,13 @@ class WriteExchange:
 
     async def _watch_client(self) -> None:
         """End an exchange whose client says nothing while the writer waits for it."""
-        limit_seconds = self.settings.client_silence_seconds
-        look_seconds = seconds_between_looks(limit_seconds)
-        silence = Silence(limit_seconds, look_seconds)
+        silence = Silence(self.settings.client_silence_seconds)
         while True:
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             if silence.is_too_long(self.replies.client_signs, owed=self._waits_for_client):
                 raise DeadlineError(
-                    f"the client was silent for {limit_seconds:g} seconds while the writer waited for it: a client "
-                    "that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
+                    f"the client was silent for {silence.limit_seconds:g} seconds while the writer waited for it: a "
+                    "client that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
                 )
 
     @property

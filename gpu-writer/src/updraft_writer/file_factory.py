@@ -47,7 +47,8 @@ class FileFactory:
         self._files = files
         self._gpu = gpu
         self._settings = settings
-        self._encode_threads = ThreadPoolExecutor(_encode_threads(), "encode")
+        # One thread for each CPU, since encoding does nothing but compute.
+        self._encode_threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "encode")
         self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
 
     def close(self) -> None:
@@ -144,11 +145,6 @@ class FileFactory:
         if command.HasField("orc"):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
         return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes
-
-
-def _encode_threads() -> int:
-    """Return how many row groups may be encoded at once: one for each CPU, since encoding does nothing but compute."""
-    return len(os.sched_getaffinity(0))
 
 
 def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:

@@ -24,6 +24,7 @@ WORKER_STACK_ACTION = "updraft.worker_stack"
 WRITER_STATUS_ACTION = "updraft.writer_status"
 
 _PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
+_FUNCTION_FIELDS = ("name", "version", "doc", "owner", "fault", "fault_is_final")
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
 
 Status = dict[str, Any]
@@ -169,17 +170,7 @@ def _as_report(status: PoolStatus) -> Status:
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "reload_fault": status.reload_fault,
-        "functions": [
-            {
-                "name": function.name,
-                "version": function.version,
-                "doc": function.doc,
-                "owner": function.owner,
-                "fault": function.fault,
-                "fault_is_final": function.fault_is_final,
-            }
-            for function in status.functions
-        ],
+        "functions": [{name: getattr(function, name) for name in _FUNCTION_FIELDS} for function in status.functions],
     }
 
 

@@ -9,14 +9,13 @@ from urllib.parse import urlsplit
 
 import javaproperties
 
-from updraft.spark.jars import JARS, jar
+from updraft.spark.jars import EXTENSIONS, JARS, jar
 from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.endpoint import Endpoint, Transport
 
 KEY_FILE = "spark.updraft.udf.signingKeyFile"
-EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
 _ROOT = Path(__file__).parents[5]
 """Root of the checkout that contains this file, or some other directory if a wheel was installed."""
@@ -103,9 +102,9 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
     """Check everything that pools and writers share: the jar, the extension and the names of settings."""
     _check_jar(confs, driver, findings)
     extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
-    if EXTENSION in extensions:
-        findings.ok("extension", EXTENSION)
-    elif misspelt := [key for key, value in confs.items() if EXTENSION in value]:
+    if EXTENSIONS in extensions:
+        findings.ok("extension", EXTENSIONS)
+    elif misspelt := [key for key, value in confs.items() if EXTENSIONS in value]:
         findings.error(
             "extension",
             f"{misspelt[0]} is not a setting of Spark: no function goes to a pool",
@@ -115,7 +114,7 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
         findings.error(
             "extension",
             f"spark.sql.extensions is {confs.get('spark.sql.extensions') or 'not set'}: no function goes to a pool",
-            f"add {EXTENSION} to it before the session is created",
+            f"add {EXTENSIONS} to it before the session is created",
         )
     if confs.get("spark.updraft.udf.enabled", "true").lower() == "false":
         findings.warning(

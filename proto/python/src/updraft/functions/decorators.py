@@ -2,7 +2,6 @@
 """Decorators `@function`, `@function.table` and `@function.aggregate`, which wrap an author's code in a `Function`."""
 
 import inspect
-import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
@@ -12,7 +11,7 @@ from updraft.functions.definition import Function, Kind
 from updraft.functions.failures import DeclarationError
 from updraft.functions.hints import Form, Hinted, hinted, record_fields
 from updraft.functions.options import FunctionOptions, Options, TableOptions
-from updraft.functions.signature import Signature, check_numpy, declared_signature, form_of, item_of
+from updraft.functions.signature import Signature, check_numpy, declared_signature, form_of, hints_of, item_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -190,10 +189,7 @@ def _value_of(signature: Signature, result: Any, what: str) -> Hinted:
 
 
 def _return_hint(method: Any, what: str) -> Any:
-    try:
-        hint = typing.get_type_hints(method, include_extras=True).get("return")
-    except NameError as error:
-        raise DeclarationError(f"{what} has a hint that cannot be resolved: {error}") from error
+    hint = hints_of(method, what).get("return")
     if hint is None:
         raise DeclarationError(f"{what} has no hint for its result")
     return hint

@@ -92,13 +92,13 @@ class Function(Generic[_P, _R]):
         self.batching: Batching | None = options.get("batching")
         self.load_timeout_seconds: float | None = options.get("load_timeout_seconds")
         """Time limit for the constructor and `warm_up` of a class; 0 sets no limit, None uses the pool's."""
-        self._fail_unless_in_range()
         self.arguments = Arguments(self.name, signature.arguments)
         self.state = state
         self.record = record
         self.results: Sequence[tuple[str, Hinted]] = () if results is None or callable(results) else results
         """Names and types of the results, before `on_error` changes them."""
         self._results_of = results if callable(results) else None
+        self._fail_unless_in_range()
         self._fail_unless_consistent()
         self._fail_unless_in_effect(has_concurrency=concurrency is not None)
         functools.update_wrapper(self, target, updated=())

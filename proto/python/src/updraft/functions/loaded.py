@@ -2,7 +2,7 @@
 """Loaded functions, ready to run in workers, model processes and tests. Classes have been constructed."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -48,11 +48,8 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-class OneToOne(Protocol):
-    """Loaded function that returns one result for each row."""
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results of each checked batch, in order, possibly reading batches ahead; raise UserError."""
+OneToOne: TypeAlias = LoadedAny | LoadedScalar
+"""Loaded function that returns one result for each row."""
 
 
 def load(function: Function[Any, Any], explain: Explain = lambda _: None) -> Loaded:

@@ -18,7 +18,7 @@ from updraft.flight_data import FlightFields, join_flight_data, split_flight_dat
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
 from updraft.service.audit import CallRecord
 from updraft.service.identity import Identity
-from updraft.service.log_lines import shortened
+from updraft.service.telemetry import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
 # Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and

@@ -49,7 +49,7 @@ from pydantic import Field
 
 from updraft.service.identity import Identity, Scope
 from updraft.service.issuer import ANY_TENANT, Digest, Issuer, RevokedTokens
-from updraft.service.tenants import TenantCaps, caps_by_tenant
+from updraft.service.tenants import EVERY_TENANT, TenantCaps
 from updraft.service.toml_file import Name, Table, parse_toml
 
 Key = TypeVar("Key", bytes, str)
@@ -76,12 +76,12 @@ class _Tenant(Table):
     max_quota_bytes: Cap = None
     max_files: Cap = None
 
-    def caps(self) -> TenantCaps:
-        """Return the caps; raise ValueError if the entry sets none."""
-        caps = self.model_dump(exclude={"name"}, exclude_none=True)
+    def caps(self) -> dict[str, int]:
+        """Return the caps by name; raise ValueError if the entry sets none."""
+        caps: dict[str, int] = self.model_dump(exclude={"name"}, exclude_none=True)
         if not caps:
             raise ValueError(f"the tenant {self.name!r} has no cap: take its [[tenant]] out, or give it one")
-        return TenantCaps(**caps)
+        return caps
 
 
 class _File(Table):
@@ -124,12 +124,14 @@ def parse_identities(content: bytes) -> KnownIdentities:
 
 
 def _caps(entries: list[_Tenant]) -> Mapping[str, TenantCaps]:
-    known: dict[str, TenantCaps] = {}
+    """Return the caps of each tenant; a cap that a tenant's entry does not set is taken from the entry `*`."""
+    known: dict[str, dict[str, int]] = {}
     for entry in entries:
         if entry.name in known:
             raise ValueError(f"the tenant {entry.name!r} has two entries")
         known[entry.name] = entry.caps()
-    return caps_by_tenant(known)
+    common = known.get(EVERY_TENANT, {})
+    return {tenant: TenantCaps(**{**common, **caps}) for tenant, caps in known.items()}
 
 
 def _issuers(entries: list[Issuer]) -> tuple[Issuer, ...]:
