@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structured log lines on stderr."""
+"""Structured log lines on stderr, as JSON or for a console, of bounded length whatever text clients send."""
 
 import atexit
 import sys
@@ -17,6 +17,15 @@ from updraft.service.lossy_streams import STDERR, protect_standard_streams
 
 LOG_DROPS = LogDrops()
 """Log lines that this process dropped; stays at zero if `log_to_stderr` was not called."""
+
+# Control characters of ASCII and Latin-1, and Unicode's other line separators and direction marks.
+_CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
+
+# Limits tried in turn until the line fits: the first keeps it readable, the last makes any line fit.
+_VALUE_CHARACTERS = (8192, 1024, 64)
+_IDENTITY_CHARACTERS = 200
+_TRACEBACK_FRAMES = 30
 
 
 def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
@@ -71,16 +80,6 @@ class _LineLogger:
         self._write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     debug = warning = error = critical = info
-
-
-# Control characters of ASCII and Latin-1, and Unicode's other line separators and direction marks.
-_CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
-
-# Limits tried in turn until the line fits: the first keeps it readable, the last makes any line fit.
-_VALUE_CHARACTERS = (8192, 1024, 64)
-_IDENTITY_CHARACTERS = 200
-_TRACEBACK_FRAMES = 30
 
 
 def line_renderer(log_format: str, *, colors: bool) -> Callable[[EventDict], str]:
