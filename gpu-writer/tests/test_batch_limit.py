@@ -3,7 +3,7 @@
 
 import pytest
 
-from updraft_writer.batch_limit import BatchLimit
+from updraft_writer.row_groups import batch_limit
 
 MIB = 1 << 20
 
@@ -24,5 +24,5 @@ def test_the_smallest_limit_counts_and_is_named(
     max_batch: int, quota: int, cap: int | None, limit: int, setting: str
 ) -> None:
     cap_bytes = None if cap is None else cap * MIB
-    found = BatchLimit.effective(max_batch * MIB, 64 * MIB, quota_bytes=quota * MIB, cap_bytes=cap_bytes)
+    found = batch_limit(max_batch * MIB, 64 * MIB, quota_bytes=quota * MIB, cap_bytes=cap_bytes)
     assert found == (limit * MIB, setting)

@@ -1,39 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from updraft.service.container_memory import memory_limits, resident_bytes
-from updraft_writer.default_quota import default_quota
+from updraft_writer.quota import default_quota
 
 MIB = 1 << 20
 GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("limit_bytes", "streams", "batch_bytes", "quota_bytes"),
+    ("limit_bytes", "quota_bytes"),
     [
         # 0.6 x (2 GiB - 100 - 256 - 16 x 20 MiB)
-        (2 * GIB, 16, 4 * MIB, int(0.6 * (2 * GIB - 676 * MIB))),
-        # Large batches: 16 x 3 x 64 MiB for the streams.
-        (8 * GIB, 16, 64 * MIB, int(0.6 * (8 * GIB - 356 * MIB - 16 * 192 * MIB))),
+        (2 * GIB, int(0.6 * (2 * GIB - 676 * MIB))),
         # Never less than 64 MiB, but never more than half of the limit.
-        (512 * MIB, 16, 4 * MIB, 64 * MIB),
-        (100 * MIB, 16, 4 * MIB, 50 * MIB),
-        (1024 * GIB, 1, MIB, 512 * GIB),
+        (512 * MIB, 64 * MIB),
+        (100 * MIB, 50 * MIB),
+        (1024 * GIB, 512 * GIB),
     ],
 )
-def test_the_default_quota_is_what_the_container_leaves(
-    limit_bytes: int, streams: int, batch_bytes: int, quota_bytes: int
-) -> None:
-    chosen = default_quota({"it": limit_bytes}, base_bytes=100 * MIB, streams=streams, batch_bytes=batch_bytes)
-    assert chosen.quota_bytes == quota_bytes
+def test_the_default_quota_is_what_the_container_leaves(limit_bytes: int, quota_bytes: int) -> None:
+    assert default_quota({"it": limit_bytes}, base_bytes=100 * MIB)["quota_bytes"] == quota_bytes
 
 
 def test_every_term_of_the_default_quota_can_be_logged() -> None:
-    terms = asdict(default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB, streams=2, batch_bytes=MIB))
-    assert (terms["limited_by"], terms["limit_bytes"], terms["base_bytes"], terms["streams"]) == ("b", 2 * GIB, MIB, 2)
+    terms = default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB)
+    assert (terms["limited_by"], terms["limit_bytes"], terms["base_bytes"], terms["streams"]) == ("b", 2 * GIB, MIB, 16)
 
 
 def group(root: Path, text: str, files: dict[str, str]) -> Path:

@@ -24,7 +24,7 @@ from tests.attacks.http2 import (
 )
 from tests.attacks.outsiders import FLIGHT, ClientAttempts, Outsider
 from tests.support.flight import _MESSAGES
-from updraft.service.descriptors import allow_all_descriptors
+from updraft.service.listeners import allow_all_descriptors
 
 ATTEMPTS = ClientAttempts()
 

@@ -24,9 +24,9 @@ from updraft.errors import WorkerError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.doctor import confs as confs_of_doctor
 from updraft_cli.doctor import service
+from updraft_cli.doctor.confs import SparkConfError
 from updraft_cli.doctor.finding import Finding, Level
 from updraft_cli.service import Service
-from updraft_cli.spark_conf import SparkConfError
 
 _UDF = "spark.updraft.udf"
 

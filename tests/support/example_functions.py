@@ -21,7 +21,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from updraft.errors import ProtocolError, UpdraftError, UserError
 from updraft.functions import Function, Kind
-from updraft.functions.forms import Form
+from updraft.functions.hints import Form
 
 _WITHOUT_TORCH = {"digits_torch"}
 """Tests have no torch: flight-server/tests/pool_on_gpu calls these on a machine that has."""

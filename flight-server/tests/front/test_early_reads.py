@@ -79,7 +79,7 @@ async def test_the_older_half_is_refused_with_a_hint_when_memory_is_used_up() ->
     memory = Memory()
     early = memory.early_reads()
     clients = [Sending() for _ in range(4)]
-    reads = [asyncio.ensure_future(early.of(client).read()) for client in clients]
+    reads = [asyncio.ensure_future(early.of(client)()) for client in clients]
     await settled()
     memory.allocated = 110 * MIB + OWN_BYTES
     early.look()
@@ -106,7 +106,7 @@ async def test_strangers_are_refused_before_anybody_who_is_known() -> None:
     early = memory.early_reads()
     known, stranger = Sending("a"), Sending()
     stranger.identity = STRANGER
-    reads = [asyncio.ensure_future(early.of(client).read()) for client in (known, known, known, stranger)]
+    reads = [asyncio.ensure_future(early.of(client)()) for client in (known, known, known, stranger)]
     await settled()
     memory.allocated = 500 * MIB
     early.look()
@@ -122,7 +122,7 @@ class Crowd:
 
     def __init__(self, early: EarlyReads) -> None:
         self.clients = [Sending() for _ in range(20)]
-        self.reads = [asyncio.ensure_future(early.of(client).read()) for client in self.clients]
+        self.reads = [asyncio.ensure_future(early.of(client)()) for client in self.clients]
 
     async def begun(self) -> int:
         """The number of reads that have begun."""
@@ -181,7 +181,7 @@ async def test_a_read_that_was_given_up_leaves_its_turn_to_the_next() -> None:
 async def test_a_caller_that_opens_many_silent_reads_holds_up_its_own_alone() -> None:
     early = Memory().early_reads()
     flood, honest = [Sending("flood") for _ in range(40)], Sending("honest")
-    reads = [asyncio.ensure_future(early.of(client).read()) for client in (*flood, honest)]
+    reads = [asyncio.ensure_future(early.of(client)()) for client in (*flood, honest)]
     await settled()
     assert not honest.is_read
     early.look()
@@ -195,18 +195,13 @@ async def test_a_caller_that_opens_many_silent_reads_holds_up_its_own_alone() ->
 async def test_what_running_exchanges_may_take_is_not_counted() -> None:
     memory = Memory()
     early = memory.early_reads()
-    reads = [asyncio.ensure_future(early.of(Sending()).read()) for _ in range(2)]
+    reads = [asyncio.ensure_future(early.of(Sending())()) for _ in range(2)]
     await settled()
     memory.allocated, memory.elsewhere = 500 * MIB, 400 * MIB
     early.look()
     assert await settled(*reads) == [False, False]
     for read in reads:
         read.cancel()
-
-
-async def test_a_call_is_otherwise_what_it_was() -> None:
-    early = Memory().early_reads().of(Sending())
-    assert (early.header("h"), early.remaining_seconds) == ("h", None)
 
 
 async def test_the_library_says_what_it_has_allocated() -> None:
@@ -238,7 +233,7 @@ async def test_who_reads_most_is_refused_first() -> None:
     memory = Memory()
     early = memory.early_reads()
     clients = [Sending(tenant) for tenant in ("quiet", *("flood",) * 4, "other")]
-    reads = [asyncio.ensure_future(early.of(client).read()) for client in clients]
+    reads = [asyncio.ensure_future(early.of(client)()) for client in clients]
     await settled()
     memory.allocated = 500 * MIB
     early.look()

@@ -18,7 +18,7 @@ from pyarrow import flight
 from reloaded_pool import Exchange, Pool, answer, until_it_answers
 from served_pool import HANG_SECONDS
 
-from updraft.service.crashes import CRASHES, WINDOW_SECONDS
+from updraft.service.child import CRASHES, WINDOW_SECONDS
 from updraft.v1.control_pb2 import PoolStatus
 
 ROUNDS = 18

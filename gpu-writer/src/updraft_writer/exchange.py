@@ -21,11 +21,10 @@ from updraft.batch_parts import PART_BYTES, BatchParts, check_batch_size
 from updraft.errors import DeadlineError, LimitError, ProtocolError, QuotaError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
-from updraft.service.silence import Silence, seconds_between_looks
+from updraft.service.silence import Silence
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
-from updraft_writer.batch_limit import BatchLimit
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.futures import on_thread
 from updraft_writer.metrics import WriterMetrics
@@ -33,7 +32,7 @@ from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import reserved_bytes, unbacked_allowance_bytes
+from updraft_writer.row_groups import batch_limit, reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
@@ -180,13 +179,13 @@ class WriteExchange:
 
     def _take_ask(self, body_bytes: int) -> None:
         number = self.file.progress.batches + len(self._credit) + len(self._asks) + 1
-        limit = BatchLimit.effective(
+        limit_bytes, setting = batch_limit(
             self.settings.max_batch_bytes,
             self.settings.max_message_bytes,
             quota_bytes=self.quota.limits.quota_bytes,
             cap_bytes=self.quota.caps.of(self.request.share).max_quota_bytes,
         )
-        check_batch_size(number, body_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting)
+        check_batch_size(number, body_bytes, limit_bytes=limit_bytes, setting=setting)
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
@@ -327,13 +326,12 @@ class WriteExchange:
 
     async def _watch_unused_credit(self) -> None:
         """End an exchange that does not use its credit while a tenant with less than its share waits for room."""
-        look_seconds = seconds_between_looks(_UNUSED_CREDIT_SECONDS)
-        silence = Silence(_UNUSED_CREDIT_SECONDS, look_seconds)
+        silence = Silence(_UNUSED_CREDIT_SECONDS)
         while True:
             while not self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             is_unused = bool(self._credit) and not self._batch_is_here
             owed = is_unused and self.quota.is_owed_to_others(self.request.share)
             if silence.is_too_long((self.file.progress.batches, self._come_bytes // _LEAST_BYTES_IN_TIME), owed=owed):
@@ -345,10 +343,9 @@ class WriteExchange:
 
     async def _watch_idle_file(self) -> None:
         """End an exchange whose client has not sent a batch for a long time, if another tenant needs its place."""
-        look_seconds = seconds_between_looks(_IDLE_FILE_SECONDS)
-        silence = Silence(_IDLE_FILE_SECONDS, look_seconds)
+        silence = Silence(_IDLE_FILE_SECONDS)
         while True:
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             is_idle = silence.is_too_long(self.file.progress.batches, owed=self._waits_for_client)
             if is_idle and self.must_give_way():
                 raise self._given_way(
@@ -367,15 +364,13 @@ class WriteExchange:
 
     async def _watch_client(self) -> None:
         """End an exchange whose client says nothing while the writer waits for it."""
-        limit_seconds = self.settings.client_silence_seconds
-        look_seconds = seconds_between_looks(limit_seconds)
-        silence = Silence(limit_seconds, look_seconds)
+        silence = Silence(self.settings.client_silence_seconds)
         while True:
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(silence.look_seconds)
             if silence.is_too_long(self.replies.client_signs, owed=self._waits_for_client):
                 raise DeadlineError(
-                    f"the client was silent for {limit_seconds:g} seconds while the writer waited for it: a client "
-                    "that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
+                    f"the client was silent for {silence.limit_seconds:g} seconds while the writer waited for it: a "
+                    "client that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
                 )
 
     @property

@@ -151,11 +151,11 @@ class Exchanges:
     async def _open(self, call: Call) -> WriteRequest:
         settings = self.settings
         limits = MessageLimits(SERVICE, settings.max_message_bytes)
-        early = self.early_reads.of(call)
-        first = await first_message(early, limits)
+        read = self.early_reads.of(call)
+        first = await first_message(read, limits)
         call.identity.require(*_WRITE)
         command = parse_command(first)
-        header = await schema_header(early, first, limits)
+        header = await schema_header(read, first, limits)
         # Use a thread, because a schema of many columns takes a third of a second.
         share, roots = share_of(call, tenant_of(call, command.task)), call.identity.roots
         return await asyncio.to_thread(with_schema, command, header, share=share, roots=roots)

@@ -8,17 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
-from updraft.errors import SinkError
+import pyarrow as pa
+
+from updraft.errors import SinkError, WriteOptionError
 from updraft.service.spans import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
-from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.encoders.encoder import Encoder
+from updraft_writer.encoders.gpu import GpuEncoder
+from updraft_writer.encoders.gpu_layouts import Layout, OrcLayout, ParquetLayout
 from updraft_writer.encoders.option_limits import filters_from_start_bytes, filters_of_row_group_bytes
-from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
+from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES, OrcEncoder
+from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
 from updraft_writer.quota import Quota, Reservation
-from updraft_writer.reason import Reason
+from updraft_writer.reason import NotOnGpuError, Reason, ReasonKind
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.request import WriteRequest
 from updraft_writer.settings import ServeSettings
@@ -42,7 +47,8 @@ class FileFactory:
         self._files = files
         self._gpu = gpu
         self._settings = settings
-        self._encode_threads = ThreadPoolExecutor(_encode_threads(), "encode")
+        # One thread for each CPU, since encoding does nothing but compute.
+        self._encode_threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "encode")
         self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
 
     def close(self) -> None:
@@ -141,6 +147,32 @@ class FileFactory:
         return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes
 
 
-def _encode_threads() -> int:
-    """Return how many row groups may be encoded at once: one for each CPU, since encoding does nothing but compute."""
-    return len(os.sched_getaffinity(0))
+def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:
+    """Return the encoder for `command`, with the reason for the choice; raises WriteOptionError."""
+    footer = dict(command.footer)
+    make_cpu: Callable[[], Encoder]
+    make_layout: Callable[[], Layout]
+    match command.WhichOneof("format"):
+        case "parquet":
+            make_cpu = partial(ParquetEncoder, schema, command.parquet, footer)
+            make_layout = partial(ParquetLayout, schema, command.parquet, footer)
+        case "orc":
+            make_cpu = partial(OrcEncoder, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
+            make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
+        case _:
+            raise WriteOptionError("the command names no format: give its options, parquet or orc")
+    # Always create the CPU encoder: it refuses options and types that no encoder of this writer supports.
+    encoder = make_cpu()
+    if isinstance(gpu, Reason):
+        encoder.reason = gpu
+    elif gpu.lost is not None:
+        encoder.reason = gpu.lost
+    else:
+        try:
+            layout = make_layout()
+            if not gpu.engine.has_codec(layout.plan):
+                raise NotOnGpuError(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here")
+            return GpuEncoder(gpu, layout, make_cpu)
+        except NotOnGpuError as error:
+            encoder.reason = error.reason
+    return encoder

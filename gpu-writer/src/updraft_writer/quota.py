@@ -12,9 +12,9 @@ share waits (`Quota.is_owed_to_others`).
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
@@ -27,6 +27,19 @@ BYPASS_SECONDS = 5.0
 ADMISSION_TIMEOUT_SECONDS = 60.0
 # Retry hint for refused clients: about the time that it takes to store a file of a few MiB.
 RETRY_AFTER_MILLISECONDS = 1000
+
+# Terms of the default quota. Allocators leave parts of their pages unused, and the kernel's memory for this process
+# counts towards the limit too.
+_USABLE_FRACTION = 0.6
+_LARGEST_FRACTION = 0.5
+_SMALLEST_QUOTA_BYTES = 64 << 20
+_RUNTIME_RESERVE_BYTES = 256 << 20
+# Memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage. It is more
+# than the 12 MiB for a batch of 4 MiB that is being received, in gRPC's, Python's and Arrow's buffers at once.
+STREAM_BYTES = 20 << 20
+# A pod writes for some executors with a few tasks each, and each task has one file open at a time. Every open file
+# beyond this number takes memory that is not part of the quota; `--max-open-files` limits them.
+_EXPECTED_OPEN_FILES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +307,27 @@ class Quota:
         self.held_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
         self._reserve.count(reservation.tenant, change)
+
+
+def default_quota(limits: Mapping[str, int], *, base_bytes: int) -> dict[str, Any]:
+    """Compute the quota: a share of what the process and its streams leave of the smallest of `limits`.
+
+    Return it as `quota_bytes`, with every term of its computation for the log. `base_bytes` is the memory of the idle
+    process.
+    """
+    limited_by = min(limits, key=lambda source: limits[source])
+    limit_bytes = limits[limited_by]
+    rest_bytes = limit_bytes - base_bytes - _RUNTIME_RESERVE_BYTES - _EXPECTED_OPEN_FILES * STREAM_BYTES
+    largest_bytes = int(_LARGEST_FRACTION * limit_bytes)
+    return {
+        "quota_bytes": min(max(int(_USABLE_FRACTION * rest_bytes), _SMALLEST_QUOTA_BYTES), largest_bytes),
+        "limit_bytes": limit_bytes,
+        "limited_by": limited_by,
+        "base_bytes": base_bytes,
+        "streams": _EXPECTED_OPEN_FILES,
+        "stream_bytes": STREAM_BYTES,
+        "largest_bytes": largest_bytes,
+        "runtime_reserve_bytes": _RUNTIME_RESERVE_BYTES,
+        "usable_fraction": _USABLE_FRACTION,
+        "smallest_bytes": _SMALLEST_QUOTA_BYTES,
+    }

@@ -8,7 +8,7 @@ from typing import Any
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
 from updraft.service.exchange import Call, send_last
-from updraft.service.silence import Silence, seconds_between_looks
+from updraft.service.silence import Silence
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 from updraft_writer.futures import ignore_failure
@@ -93,10 +93,9 @@ class ReturnedSink:
     async def write(self, piece: bytes) -> None:
         """Send a piece; raises SinkError if the client is gone, DeadlineError if it neither reads nor sends."""
         sending = asyncio.ensure_future(self._replies.part(self._offset, piece))
-        look_seconds = seconds_between_looks(self._silence_seconds)
-        silence = Silence(self._silence_seconds, look_seconds)
+        silence = Silence(self._silence_seconds)
         try:
-            while not (await asyncio.wait({sending}, timeout=look_seconds))[0]:
+            while not (await asyncio.wait({sending}, timeout=silence.look_seconds))[0]:
                 if silence.is_too_long(self._replies.client_signs, owed=True):
                     raise DeadlineError(
                         f"the client did not read its file for {self._silence_seconds:g} seconds, and sent nothing "

@@ -10,7 +10,7 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.flight_service import MAX_ACTION_BODY_BYTES
-from updraft.service.log_lines import shortened
+from updraft.service.telemetry import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 from updraft_writer.shared_values import has_views, refuse_shared_types
 

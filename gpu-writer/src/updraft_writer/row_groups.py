@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy for joining batches into row groups, and for choosing the partial ones to flush when memory is short."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from updraft.errors import LimitError
-from updraft_writer.listed_values import ListedBooleans
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
@@ -30,6 +31,9 @@ _LARGEST_ROW_BYTES = 64 << 20
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
+# Cost of a boolean in a list while it is encoded; `updraft.arrow_cost` uses the same number.
+_BYTES_PER_BOOLEAN = 6
+
 # Raw and encoded bytes of a row group exist at the same time until the raw ones are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
 
@@ -37,6 +41,25 @@ _BYTES_PER_RAW_BYTE = 2
 def reserved_bytes(raw_bytes: int) -> int:
     """Return the bytes to reserve for a batch: its own bytes, and the same number for its encoding."""
     return _BYTES_PER_RAW_BYTE * raw_bytes
+
+
+def batch_limit(
+    max_batch_bytes: int, max_message_bytes: int, *, quota_bytes: int, cap_bytes: int | None
+) -> tuple[int, str]:
+    """Return the most bytes of Arrow data in a batch that comes in parts, and the setting to raise for larger batches.
+
+    It is the smallest of the operator's limit, the room in the quota, and the room in the tenant's cap. A batch that
+    fits into one message is allowed even if it exceeds the quota: it is admitted alone, and the excess is bounded.
+    """
+    times = reserved_bytes(1)
+    rooms = [(quota_bytes, "--quota-bytes of the writer")]
+    if cap_bytes is not None:
+        rooms.append((cap_bytes, "max_quota_bytes of the tenant"))
+    limits = [
+        (max(max_message_bytes, room_bytes // times), f"{setting} to {times} times the batch")
+        for room_bytes, setting in rooms
+    ]
+    return min((max_batch_bytes, "--max-batch-bytes of the writer"), *limits, key=lambda limit: limit[0])
 
 
 def unbacked_allowance_bytes(quota_bytes: int) -> int:
@@ -65,6 +88,31 @@ class RowGroup:
         """Return the batches as a table, without a copy. Drops the row group's references, so they can be freed."""
         batches, self.batches = self.batches, []
         return pa.Table.from_batches(batches, schema)
+
+
+class ListedBooleans:
+    """Positions of the booleans in the lists of a batch, which must be complete, as received, not a slice.
+
+    Each takes only a bit in a batch, but several bytes while it is encoded. A row may have any number of them, so their
+    cost decides where row groups are cut.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        rows = pa.arange(0, batch.num_rows + 1, 1)
+        self._ends = [ends for column in batch.columns for ends in _ends(column, rows, is_listed=False)]
+        self._rows: int = batch.num_rows
+
+    def rows_within(self, start: int, limit_bytes: int) -> int:
+        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least one if any is left."""
+        stop: int = self._rows
+        for ends in self._ends:
+            stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
+        return max(stop - start, min(1, self._rows - start))
+
+    def cost_bytes(self, start: int, rows: int) -> int:
+        """Return what `rows` rows from `start` cost in the most expensive column."""
+        counts = (int(ends[start + rows].as_py() - ends[start].as_py()) for ends in self._ends)
+        return _BYTES_PER_BOOLEAN * max(counts, default=0)
 
 
 class RowGroupBuilder:
@@ -200,3 +248,28 @@ def to_flush(owners: Iterable[Owner], *, missing_bytes: int) -> list[Owner]:
         chosen.append(owner)
         missing_bytes -= owner.partial_bytes
     return chosen
+
+
+def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
+    """Return the last row, from `start` to `stop`, that has at most `most` values before it."""
+    return bisect_right(range(stop + 1), most, lo=start, key=lambda row: ends[row].as_py()) - 1
+
+
+def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
+    """Yield an array for each leaf of booleans in lists: how many of its values come before each of these rows."""
+    match array:
+        case pa.ExtensionArray():
+            yield from _ends(array.storage, rows, is_listed=is_listed)
+        case pa.MapArray():
+            below = array.offsets.cast(pa.int64()).take(rows)
+            for values in (array.keys, array.items):
+                yield from _ends(values, below, is_listed=True)
+        case pa.ListArray() | pa.LargeListArray():
+            yield from _ends(array.values, array.offsets.cast(pa.int64()).take(rows), is_listed=True)
+        case pa.FixedSizeListArray():
+            yield from _ends(array.values, pc.multiply(rows, array.type.list_size), is_listed=True)
+        case pa.StructArray():
+            for index in range(array.type.num_fields):
+                yield from _ends(array.field(index), rows, is_listed=is_listed)
+        case pa.BooleanArray() if is_listed:
+            yield rows

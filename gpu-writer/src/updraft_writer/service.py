@@ -2,7 +2,7 @@
 """Flight service of a writer: it answers actions and passes exchanges on to `exchanges`."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -57,10 +57,6 @@ class WriterService(FlightService):
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
         await self._exchanges.serve(call)
-
-    def list_flights(self) -> Iterable[Any]:
-        """Return an empty list: a writer serves no flights."""
-        return []
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
         """Raise FunctionNotFoundError: a writer serves no flights."""

@@ -12,8 +12,7 @@ import signal
 import sys
 import time
 
-from updraft.service.child import Child, describe_exit
-from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
+from updraft.service.child import CRASHES, WINDOW_SECONDS, Child, Crashes, describe_exit
 from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft.service.lossy_streams import protect_standard_streams
 from updraft.service.parent import stdin_has_ended

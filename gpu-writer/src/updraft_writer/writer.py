@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict
 
 import structlog
 
@@ -19,15 +18,13 @@ from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
-from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
+from updraft.service.lifecycle import Event, Lifecycle, ReadyFile, StartError, keep_beating
 from updraft.service.listeners import Listeners
-from updraft.service.ready_file import ReadyFile
 from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import Caps, own_room
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
-from updraft_writer.default_quota import default_quota, stream_bytes
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
@@ -35,7 +32,7 @@ from updraft_writer.gpu.gpu import Gpu, described, find_engine
 from updraft_writer.location import Root
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
-from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.quota import STREAM_BYTES, Quota, QuotaLimits, default_quota
 from updraft_writer.reason import Reason
 from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
@@ -72,7 +69,7 @@ class Writer:
                 "messages for files that are not open yet use all the memory allowed for them: retry later",
                 retry_after_milliseconds=self.quota.limits.retry_after_milliseconds,
             ),
-            elsewhere=lambda: len(self.files) * stream_bytes(),
+            elsewhere=lambda: len(self.files) * STREAM_BYTES,
         )
         self._service = WriterService(
             exchanges=Exchanges(
@@ -193,8 +190,8 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
         _log.info("the quota is set", quota_bytes=quota_bytes)
     else:
         computed = default_quota(memory_limits(), base_bytes=resident_bytes())
-        _log.info("the quota is computed", **asdict(computed))
-        quota_bytes = computed.quota_bytes
+        _log.info("the quota is computed", **computed)
+        quota_bytes = computed["quota_bytes"]
     return QuotaLimits(quota_bytes=quota_bytes, own_bytes=own_room(quota_bytes))
 
 

@@ -11,8 +11,8 @@ from pyarrow import orc
 
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import BloomFilter, Codec, Compression, Dictionaries, OrcOptions, ParquetOptions, WriteCommand
-from updraft_writer.encoders.choice import choose_encoder
 from updraft_writer.encoders.encoder import Encoder
+from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError, DictionaryPolicy, ParquetPlan, Statistics
 from updraft_writer.gpu.gpu import Gpu, find_engine
 from updraft_writer.reason import Reason, ReasonKind

@@ -13,9 +13,9 @@ from spark_oracle import SESSION_ZONE, call, confs, everything
 
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
-from updraft_writer.encoders.calendars import hybrid_dates
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.encoders.timestamps import hybrid_dates
 
 TIMESTAMP_TYPES = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 TYPE_CONF = "spark.sql.parquet.outputTimestampType"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions, WriteCommand
-from updraft_writer.encoders.choice import choose_encoder
 from updraft_writer.encoders.encoder import Encoder
+from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.reason import Reason, ReasonKind
 

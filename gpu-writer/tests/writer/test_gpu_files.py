@@ -17,7 +17,7 @@ from sinks_for_tests import MemorySink
 from updraft.errors import EncodeError
 from updraft.service.lifecycle import StartError
 from updraft.v1.write_pb2 import OrcOptions, Pace, ParquetOptions, WriteCommand
-from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission
 from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu

@@ -58,7 +58,7 @@ class Client:
 
 async def opened(*messages: bytes | None) -> bytes:
     client = Client(*messages)
-    return bytes(await schema_header(client, await first_message(client, LIMITS), LIMITS))
+    return bytes(await schema_header(client.read, await first_message(client.read, LIMITS), LIMITS))
 
 
 async def test_the_schema_comes_with_the_descriptor_or_after_it() -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tests.programs.bench.writer_tables import mixed
 from updraft.v1.write_pb2 import Compression, OrcOptions, ParquetOptions, TimestampType, WriteCommand
-from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.gpu import Gpu, find_engine
 from updraft_writer.reason import Reason, ReasonKind

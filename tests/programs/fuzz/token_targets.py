@@ -39,16 +39,8 @@ _ISSUER = Issuer(
     issuer="https://i",
     audience="updraft",
     keys_file=Path("-"),
-    keys_url=None,
-    keys_ca_file=None,
-    keys_token_file=None,
-    tenant_claim=("tenant",),
-    tenants_of_subjects=(),
-    scope_claim="scope",
     tenants=frozenset(ANY_TENANT),
     scopes=frozenset(Scope),
-    default_scopes=frozenset(),
-    roots=(),
     max_lifetime_seconds=3600,
 )
 _ODD: tuple[Any, ...] = (

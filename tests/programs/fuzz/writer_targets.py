@@ -15,7 +15,7 @@ from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import UpdraftError
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import write_pb2 as wire
-from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.file_factory import choose_encoder
 from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.request import WriteRequest, checked_command, with_schema
 from updraft_writer.row_groups import unbacked_allowance_bytes

@@ -180,7 +180,8 @@ class Cluster:
             self._asked(f"make Secret {name}", self._core.create_namespaced_secret, self.namespace, body)
             return None
         found = self._asked(f"read Secret {name}", self._core.read_namespaced_secret, name, self.namespace)
-        if owner is not None and owner.metadata.uid not in _owners(found):
+        owners = {reference.uid for reference in found.metadata.owner_references or ()}
+        if owner is not None and owner.metadata.uid not in owners:
             raise ClusterError(
                 f"Secret {name} was not created for {owner.metadata.name}, and its creator knows the token: delete it, "
                 "or name it as existingSecret if it is yours"
@@ -219,10 +220,6 @@ class Cluster:
             raise kind(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
         except Exception as error:
             raise ClusterError(f"the API server does not answer: {type(error).__name__}") from None
-
-
-def _owners(found: Any) -> set[str]:
-    return {reference.uid for reference in found.metadata.owner_references or ()}
 
 
 def _load(config: Any, context: str) -> str:

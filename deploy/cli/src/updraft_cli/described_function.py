@@ -28,27 +28,27 @@ class DescribedFunction:
     """One version of a function, as its pool describes it."""
 
     def __init__(self, description: FunctionDescription, *, is_default: bool) -> None:
-        self._description = description
-        self._is_default = is_default
+        self.description = description
+        self.is_default = is_default
         self._arguments = _fields(description.argument_schema)
         self._results = _fields(description.result_schema)
 
     @property
     def signature(self) -> str:
         """Signature in Arrow's types, with the defaults as Python writes them."""
-        name = self._description.name
+        name = self.description.name
         if self._arguments is None:
             return f"{name}(any columns)"
         declared = [_declared(field) for field in self._arguments]
         # Defaults belong to the last arguments. Surplus defaults, which only a faulty pool sends, are left out.
-        for place, default in zip(reversed(range(len(declared))), reversed(self._description.defaults), strict=False):
+        for place, default in zip(reversed(range(len(declared))), reversed(self.description.defaults), strict=False):
             declared[place] += f" = {default}"
         arguments = ", ".join(declared)
         return f"{name}({arguments}) -> {self._result()}"
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that `updraft functions describe` prints."""
-        description = self._description
+        description = self.description
         yield self.signature
         if description.doc:
             yield ""
@@ -62,11 +62,11 @@ class DescribedFunction:
 
     def report(self) -> dict[str, Any]:
         """Return the description for programs."""
-        description = self._description
+        description = self.description
         return {
             "name": description.name,
             "version": description.version,
-            "is_default": self._is_default,
+            "is_default": self.is_default,
             "signature": self.signature,
             "doc": description.doc,
             "owner": description.owner,
@@ -80,16 +80,16 @@ class DescribedFunction:
     def _result(self) -> str:
         if self._results is None:
             return "any column"
-        if self._description.kind == FunctionKind.FUNCTION_KIND_TABLE:
+        if self.description.kind == FunctionKind.FUNCTION_KIND_TABLE:
             return f"table({', '.join(map(_declared, self._results))})"
         return _type(self._results[0])
 
     def _facts(self) -> Iterator[tuple[str, str]]:
-        description = self._description
+        description = self.description
         if description.fault:
             yield "fault" if description.fault_is_final else "unhealthy", description.fault
         if description.version:
-            yield "version", description.version + (", the default" if self._is_default else "")
+            yield "version", description.version + (", the default" if self.is_default else "")
         yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
         yield "errors", _POLICIES.get(description.error_policy, _RAISES)
         if description.batched:
@@ -103,8 +103,8 @@ class DescribedFunction:
 
     def _calls(self) -> Iterator[tuple[str, str]]:
         """Yield an example in each language, with the arguments' names for the columns."""
-        description = self._description
-        version = "" if self._is_default else description.version
+        description = self.description
+        version = "" if self.is_default else description.version
         if self._arguments is not None:
             columns = [field.name for field in self._arguments]
             is_table = description.kind == FunctionKind.FUNCTION_KIND_TABLE
@@ -118,14 +118,10 @@ class DescribedFunction:
 
 
 def described(name: str, functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
-    """Return all versions of a function, or the one of NAME@VERSION. A call without a version gets the last one."""
+    """Return all versions of a function, or the one of NAME@VERSION."""
     plain, _, version = name.partition("@")
-    versions = [function for function in functions if function.name == plain]
-    return [
-        DescribedFunction(function, is_default=function is versions[-1])
-        for function in versions
-        if not version or function.version == version
-    ]
+    versions = (each for each in _all(functions) if each.description.name == plain)
+    return [each for each in versions if version in ("", each.description.version)]
 
 
 def at_fault(reason: str, *, is_final: bool) -> str:
@@ -138,14 +134,18 @@ def at_fault(reason: str, *, is_final: bool) -> str:
 
 def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
     """Yield a line for each function, except those of every pool: its signature, or what is wrong with it."""
+    for each in _all(functions):
+        description = each.description
+        if description.fault:
+            yield at_fault(f"{description.name}: {description.fault}", is_final=description.fault_is_final)
+        elif description.name != _OF_EVERY_POOL:
+            yield each.signature if each.is_default else f"{each.signature}, version {description.version}"
+
+
+def _all(functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
+    """Return every version of every function; a call without a version gets the last one of its name."""
     defaults = {function.name: function for function in functions}
-    for function in functions:
-        is_default = function is defaults[function.name]
-        if function.fault:
-            yield at_fault(f"{function.name}: {function.fault}", is_final=function.fault_is_final)
-        elif function.name != _OF_EVERY_POOL:
-            signature = DescribedFunction(function, is_default=is_default).signature
-            yield signature if is_default else f"{signature}, version {function.version}"
+    return [DescribedFunction(function, is_default=function is defaults[function.name]) for function in functions]
 
 
 def _sql_name(name: str, version: str) -> str:

@@ -16,16 +16,15 @@ from updraft_cli.cluster import ClusterError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain
 from updraft_cli.commands.functions import Functions
-from updraft_cli.commands.new import New
+from updraft_cli.commands.new import New, TemplateError
 from updraft_cli.commands.serve import Serve
 from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
 from updraft_cli.commands.tokens import Tokens
 from updraft_cli.credentials import CredentialsError
-from updraft_cli.module_template import TemplateError
+from updraft_cli.doctor.confs import SparkConfError
 from updraft_cli.served_module import ServeError
 from updraft_cli.service import first_line
-from updraft_cli.spark_conf import SparkConfError
 
 
 class Updraft(Application):

@@ -24,6 +24,7 @@ CHECK_SIGNATURE_ACTION = "updraft.check_signature"
 WORKER_STACK_ACTION = "updraft.worker_stack"
 WRITER_STATUS_ACTION = "updraft.writer_status"
 
+_FUNCTION_FIELDS = ("name", "version", "doc", "owner", "fault", "fault_is_final")
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
 
 Status = dict[str, Any]
@@ -175,17 +176,7 @@ def _as_report(status: PoolStatus) -> Status:
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "reload_fault": status.reload_fault,
-        "functions": [
-            {
-                "name": function.name,
-                "version": function.version,
-                "doc": function.doc,
-                "owner": function.owner,
-                "fault": function.fault,
-                "fault_is_final": function.fault_is_final,
-            }
-            for function in status.functions
-        ],
+        "functions": [{name: getattr(function, name) for name in _FUNCTION_FIELDS} for function in status.functions],
     }
 
 

@@ -105,8 +105,8 @@ class Exchanges:
         outcome, reason = "cancelled", ""
         try:
             with self._setting_names.in_errors():
-                early = self.early_reads.of(call)
-                first = await first_message(early, self._message_limits)
+                read = self.early_reads.of(call)
+                first = await first_message(read, self._message_limits)
                 request = parse_request(first, call.header)
                 exchange.identity = request.log_context
                 exchange.span.describe(exchange.identity)
@@ -115,7 +115,7 @@ class Exchanges:
                 call.identity.require(*_scope_of(request))
                 request = resolve(request, self.capabilities())
                 structlog.contextvars.bind_contextvars(**exchange.identity)
-                schema = bytes(await schema_header(early, first, self._message_limits))
+                schema = bytes(await schema_header(read, first, self._message_limits))
                 # Free the message: it may be large, and the exchange may take long.
                 del first
                 await self._run(call, replace(request, schema=schema), exchange)
@@ -182,8 +182,8 @@ class Exchanges:
 
         Clients send artifacts and deferred payloads only now, when the exchange has a place in the queue.
         """
-        early = self.early_reads.of(call)
-        dialogue = ArtifactDialogue(early, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
+        read = self.early_reads.of(call)
+        dialogue = ArtifactDialogue(read, call.write, self._message_limits, timeout_seconds=ARTIFACT_TIMEOUT_SECONDS)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         if checked is None:

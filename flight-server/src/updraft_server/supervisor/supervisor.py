@@ -14,8 +14,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 
-from updraft.service.child import Child
-from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
+from updraft.service.child import CRASHES, WINDOW_SECONDS, Child, Crashes
 from updraft.service.heartbeat import INTERVAL_SECONDS, LOADING_TURNS, SILENT_TURNS
 from updraft_server.linux.descendants import children
 from updraft_server.supervisor.reaping import has_ended, kill, next_ended, reap

@@ -234,7 +234,9 @@ class Dripping:
 
 
 async def test_who_sends_byte_after_byte_is_given_up() -> None:
-    dialogue = ArtifactDialogue(Dripping(), MessageLimits("pool", MIB, 10), timeout_seconds=0.5)
+    client = Dripping()
+    limits = MessageLimits("pool", MIB, 10)
+    dialogue = ArtifactDialogue(client.read, client.write, limits, timeout_seconds=0.5)
 
     async def read_on() -> None:
         while True:
@@ -254,7 +256,9 @@ async def test_a_request_that_is_being_sent_is_sent_before_the_client_is_told_of
             await flows.wait()
             sent.set()
 
-    dialogue = ArtifactDialogue(Held(), MessageLimits("pool", 1000, 1), timeout_seconds=5)
+    client = Held()
+    limits = MessageLimits("pool", 1000, 1)
+    dialogue = ArtifactDialogue(client.read, client.write, limits, timeout_seconds=5)
     asking = asyncio.create_task(dialogue.ask([]))
     await writing.wait()
     asking.cancel()

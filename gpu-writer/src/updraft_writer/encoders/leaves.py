@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from updraft.errors import EncodeError, WriteOptionError
+from updraft.nested_arrays import fields_inside, is_list, with_fields_inside
 
 
 def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
@@ -55,15 +56,9 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
     """Apply `change` to each leaf of a field; raises WriteOptionError for changes in nested types that Spark lacks."""
     data_type = field.type
-    if pa.types.is_map(data_type):
-        key, item = (with_leaf_fields(child, change) for child in (data_type.key_field, data_type.item_field))
-        return field.with_type(pa.map_(key, item, data_type.keys_sorted))
-    if pa.types.is_struct(data_type):
-        return field.with_type(pa.struct([with_leaf_fields(child, change) for child in data_type]))
-    if pa.types.is_list(data_type):
-        return field.with_type(pa.list_(with_leaf_fields(data_type.value_field, change)))
-    if pa.types.is_large_list(data_type):
-        return field.with_type(pa.large_list(with_leaf_fields(data_type.value_field, change)))
+    if pa.types.is_struct(data_type) or pa.types.is_map(data_type) or is_list(data_type):
+        inside = [with_leaf_fields(child, change) for child in fields_inside(data_type)]
+        return field.with_type(with_fields_inside(data_type, inside))
     if any(change(pa.field("", leaf)).type != leaf for leaf in leaf_types(data_type) if leaf != data_type):
         raise WriteOptionError(f"column {field.name!r}: dates and timestamps inside {data_type} are not supported")
     return change(field)

@@ -11,9 +11,8 @@ other value passed to the library gives the pair that Java writes, so a schema w
 import pyarrow as pa
 
 from updraft.errors import WriteOptionError
-from updraft_writer.encoders.calendars import hybrid_dates
 from updraft_writer.encoders.leaves import leaf_types, table_with_leaves, with_leaf_fields
-from updraft_writer.encoders.timestamps import is_instant, is_wall_clock
+from updraft_writer.encoders.timestamps import hybrid_dates, is_instant, is_wall_clock
 
 # The attribute from which Spark reads the type of an integer column.
 _CATALYST_TYPE = "spark.sql.catalyst.type"

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of dates and times to the form that Spark stores in Parquet: calendar, precision and type."""
+"""Conversion of dates and times to the form that Spark stores in Parquet: calendar, precision and type.
+
+Spark's calendar is always Gregorian; that of Spark 2 and ORC is hybrid, Julian before 1582. A date keeps its year,
+month and day in the other calendar, so its number of days since 1970 changes. The dates from 1582-10-05 to 1582-10-14,
+which do not exist in the hybrid calendar, become 1582-10-15.
+"""
 
 from dataclasses import dataclass
 
@@ -8,12 +13,6 @@ import pyarrow.compute as pc
 
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import ParquetOptions, Rebase, TimestampType
-from updraft_writer.encoders.calendars import (
-    FIRST_GREGORIAN_DAY,
-    PER_SECOND,
-    hybrid_dates,
-    hybrid_wall_clocks,
-)
 from updraft_writer.encoders.leaves import (
     has_required_fields,
     leaf_arrays,
@@ -23,6 +22,15 @@ from updraft_writer.encoders.leaves import (
     with_leaf_fields,
 )
 
+# 1582-10-15, the first day that has the same date in both calendars.
+FIRST_GREGORIAN_DAY = -141_427
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_SECONDS_PER_DAY = 86_400
+_DAYS_OF_400_YEARS = 146_097
+_DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
+# Arrow's division rounds towards zero, so shift dates by this many times 400 years. Then no date32 is negative.
+_SHIFTS = 15_000
 # 1900-01-01T00:00:00Z. Before this, the two calendars have different rules for some time zones.
 _FIRST_SAFE_SECOND = -2_208_988_800
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
@@ -170,3 +178,35 @@ def _check_leaf(leaf: pa.Array, name: str) -> None:
             "calendars of Spark 2 and Spark 3 read differently: set spark.sql.parquet.datetimeRebaseModeInWrite (for "
             "INT96 int96RebaseModeInWrite) to CORRECTED to write it unchanged, or to LEGACY for Spark 2"
         )
+
+
+def hybrid_dates(dates: pa.Array) -> pa.Array:
+    """Convert dates (date32) to the hybrid calendar."""
+    days = dates.cast(pa.int32()).cast(pa.int64())
+    if not _any_before(days, FIRST_GREGORIAN_DAY):
+        return dates
+    return pc.add(days, _moved_days(days)).cast(pa.int32()).cast(pa.date32())
+
+
+def hybrid_wall_clocks(times: pa.Array) -> pa.Array:
+    """Convert the dates of times without a zone to the hybrid calendar."""
+    units_per_day = _SECONDS_PER_DAY * PER_SECOND[times.type.unit]
+    units = times.cast(pa.int64())
+    if not _any_before(units, FIRST_GREGORIAN_DAY * units_per_day):
+        return times
+    days = times.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    return pc.add_checked(units, pc.multiply(_moved_days(days), units_per_day)).cast(times.type)
+
+
+def _any_before(integers: pa.Array, first: int) -> bool:
+    least = pc.min(integers).as_py()
+    return least is not None and least < first
+
+
+def _moved_days(days: pa.Array) -> pa.Array:
+    """Return the days by which the Julian calendar is behind: it has one more leap day in three of four centuries."""
+    shifted = pc.add(days, _DAYS_FROM_MARCH_OF_YEAR_0 + _SHIFTS * _DAYS_OF_400_YEARS)
+    centuries = pc.divide(pc.add(pc.multiply(shifted, 4), 3), _DAYS_OF_400_YEARS)
+    more_leap_days = pc.subtract(pc.subtract(centuries, pc.divide(centuries, 4)), 3 * _SHIFTS + 2)
+    moved = pc.min_element_wise(more_leap_days, pc.subtract(FIRST_GREGORIAN_DAY, days), skip_nulls=False)
+    return pc.if_else(pc.less(days, FIRST_GREGORIAN_DAY), moved, 0)

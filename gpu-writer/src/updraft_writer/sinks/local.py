@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on this machine, including mounted volumes."""
+"""Files on this machine, including mounted volumes, in directories that are opened without following links.
+
+A path is resolved and compared with the roots once. Anyone who may write below a root can later replace a directory
+with a link, and resolving the path again would then lead elsewhere. So this module never resolves a path again: it
+opens directories name by name through the descriptor of the parent. A resolved path has no links below the root, so a
+link found there must be new and is refused. Unlike openat2, this works on every Linux kernel, and it can create missing
+directories.
+"""
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from updraft_writer.sinks.safe_directories import made, opened, passed
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
+
+_DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
+# A directory that is only passed through need not be readable.
+_PASSED = os.O_PATH | _DIRECTORY
 
 
 class _Identity(NamedTuple):
@@ -94,7 +104,7 @@ class LocalStorage:
         # Forget the descriptor, so that a repeated attempt opens the directory by its name.
         kept, self._directory = self._directory, None
         with suppress(FileNotFoundError):
-            directory = passed(self._root, self._hidden.parent) if kept is None else kept
+            directory = _passed(self._root, self._hidden.parent) if kept is None else kept
             with _closing(directory):
                 os.unlink(self._hidden.name, dir_fd=directory)
 
@@ -114,7 +124,7 @@ class LocalStorage:
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
         # Record the directories before creating them: another file that finds one must not assume that it is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
-        directory = made(self._root, parent)
+        directory = _made(self._root, parent)
         try:
             self._sync_new_directories()
         except BaseException:
@@ -142,7 +152,7 @@ class LocalStorage:
     def _opened_directory(self) -> int:
         try:
             # The directory has to be readable only if it will be synced.
-            return (opened if self._sync else passed)(self._root, self._path.parent)
+            return (_opened if self._sync else _passed)(self._root, self._path.parent)
         except OSError as error:
             if self._doubt is None:
                 raise
@@ -151,7 +161,7 @@ class LocalStorage:
     def _opened_above(self, place: Path) -> int:
         """Open the parent of a new directory. Links above the root are followed, because the operator made them."""
         if place.is_relative_to(self._root) and place != self._root:
-            return opened(self._root, place.parent)
+            return _opened(self._root, place.parent)
         return os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _rename_once(self, directory: int) -> None:
@@ -171,7 +181,7 @@ class LocalStorage:
 
     def _names_held(self) -> tuple[bool, bool]:
         # Open the directory each time, so that NFS asks its server instead of its cache.
-        with _closing(opened(self._root, self._path.parent)) as directory:
+        with _closing(_opened(self._root, self._path.parent)) as directory:
             final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         return final == self._identity, hidden == self._identity
 
@@ -205,3 +215,48 @@ def _identity_of(name: str, directory: int) -> _Identity | None:
         return _identity(os.lstat(name, dir_fd=directory))
     except FileNotFoundError:
         return None
+
+
+def _opened(root: Path, directory: Path) -> int:
+    """Open a root or a directory below it, to sync it or to use its entries. Returns a descriptor; raises OSError."""
+    return _descend(root, directory, _open_in, os.O_RDONLY | _DIRECTORY)
+
+
+def _passed(root: Path, directory: Path) -> int:
+    """Open a directory that may be unreadable: its entries can be used, but it cannot be synced."""
+    return _descend(root, directory, _open_in, _PASSED)
+
+
+def _made(root: Path, directory: Path) -> int:
+    """Open a directory like `_passed`, after creating the root and the directories that are missing; raises OSError."""
+    root.mkdir(parents=True, exist_ok=True)
+    return _descend(root, directory, _make_in, _PASSED)
+
+
+def _descend(root: Path, directory: Path, step: Callable[[int, str, int], int], flags: int) -> int:
+    names = directory.relative_to(root).parts
+    descriptor = os.open(root, _PASSED if names else flags)
+    for left, name in enumerate(names, start=1 - len(names)):
+        above = descriptor
+        try:
+            descriptor = step(above, name, _PASSED if left else flags)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            message = f"{name!r} has become a link or a file, and was a directory when the path was resolved"
+            raise OSError(error.errno, message) from error
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _open_in(above: int, name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW, dir_fd=above)
+
+
+def _make_in(above: int, name: str, flags: int) -> int:
+    with suppress(FileNotFoundError):
+        return _open_in(above, name, flags)
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+    return _open_in(above, name, flags)

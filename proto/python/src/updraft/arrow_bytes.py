@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size of Arrow data in bytes, also for data whose `nbytes` would crash the process (see `list_offsets`)."""
+"""Size of Arrow data in bytes, also for data whose `nbytes` would crash the process (see `nested_arrays`)."""
 
 import pyarrow as pa
 
-from updraft.list_offsets import lacks_offsets
+from updraft.nested_arrays import lacks_offsets
 
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:

@@ -23,7 +23,7 @@ from updraft.arrow_metadata import (
     is_big_endian,
 )
 from updraft.errors import LimitError, ProtocolError
-from updraft.list_offsets import with_offsets
+from updraft.nested_arrays import with_offsets
 from updraft.reply_checks import has_dictionary
 
 _MALFORMED = (

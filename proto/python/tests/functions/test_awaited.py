@@ -9,7 +9,7 @@ import pytest
 
 from updraft.errors import UserError
 from updraft.functions import function
-from updraft.functions.awaited import Awaited
+from updraft.functions.scalar import Awaited
 from updraft.testing import call, load
 
 

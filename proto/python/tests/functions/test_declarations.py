@@ -247,6 +247,17 @@ def test_a_definition_that_no_pool_could_call_is_refused_when_it_is_made(definit
         decorated(**options)(code)
 
 
+def test_an_unknown_option_is_refused_by_python_and_by_the_type_checker() -> None:
+    with pytest.raises(TypeError, match=r"unknown options of a function: \['nmae'\]; it has .*'name'"):
+        function(nmae="discount")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'on_error'"):
+        function.table(on_error="null")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'arguments'"):
+        function.aggregate(arguments=None)  # type: ignore[call-overload]
+    with pytest.raises(DeclarationError, match="on_error"):
+        function(on_error="none")(good)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from updraft.errors import ProtocolError, UserError
 from updraft.functions import Arrow, function
 from updraft.functions.aggregates import AggregateCall, Aggregation, LoadedAggregate, Stage
-from updraft.functions.forms import Form
+from updraft.functions.hints import Form
 from updraft.functions.joining import Bounds, Joiner, Rows
 from updraft.functions.loaded import load as loaded
 

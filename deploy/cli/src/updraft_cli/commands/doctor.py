@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from updraft.service.settings import setting
 from updraft_cli.credentials import Credentials, CredentialsError
-from updraft_cli.doctor.confs import check_session, credentials_of, endpoint_of
+from updraft_cli.doctor.confs import SparkConfError, check_session, credentials_of, endpoint_of, spark_conf
 from updraft_cli.doctor.connection import check_connection
 from updraft_cli.doctor.driver import Driver, driver_of
 from updraft_cli.doctor.finding import Finding, Findings, Level
@@ -21,7 +21,6 @@ from updraft_cli.endpoint import Endpoint
 from updraft_cli.options import Options
 from updraft_cli.output import print_json, print_line
 from updraft_cli.service import Service, first_line
-from updraft_cli.spark_conf import SparkConfError, spark_conf
 
 _PEERS = {"udf": "spark.updraft.udf", "write": "spark.updraft.write"}
 

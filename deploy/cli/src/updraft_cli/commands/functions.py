@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`updraft functions`: the registered functions of pools, and whether pools allow session functions."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -74,7 +73,10 @@ class Functions(ClusterOptions):
                 pool,
                 function["name"],
                 function["version"],
-                _at_fault(function) if function["fault"] else function["doc"].partition("\n")[0],
+                # The status.json of an old pool does not say whether a fault is final.
+                at_fault(function["fault"], is_final=function.get("fault_is_final", False))
+                if function["fault"]
+                else function["doc"].partition("\n")[0],
             )
             for pool, status in pools.items()
             for function in status["functions"]
@@ -112,11 +114,6 @@ class Functions(ClusterOptions):
             reasons = "; ".join(f"{pool} {reason}" for pool, reason in silent.items()) or "no pod is ready"
             raise ClusterError(f"no pool in namespace {cluster.namespace} answers: {reasons}")
         return pools
-
-
-def _at_fault(function: Mapping[str, Any]) -> str:
-    # The status.json of an old pool does not say whether a fault is final.
-    return at_fault(function["fault"], is_final=function.get("fault_is_final", False))
 
 
 def _functions(status: Status) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 """`updraft serve`: serve a module of functions on this machine while it is being written."""
 
 import contextlib
+import signal
+import time
+from types import FrameType
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -12,13 +15,36 @@ from updraft.spark.local_service import LocalServiceError
 from updraft_cli.credentials import Credentials
 from updraft_cli.described_function import listed
 from updraft_cli.endpoint import Endpoint
-from updraft_cli.interruption import Interruption
 from updraft_cli.output import print_line
 from updraft_cli.served_module import ModuleFiles, ServedModule, require_free
 from updraft_cli.service import Service
 
 _LOOK_SECONDS = 0.3
 _CALL_TIMEOUT_SECONDS = 10.0
+
+
+class Interruption:
+    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait in case it was lost.
+
+    Python drops an exception that is raised while a finalizer runs. A shell makes the background commands of a script
+    ignore SIGINT; this handler takes it anyway, because a signal sent to this command is meant for it.
+    """
+
+    def __init__(self) -> None:
+        """Handle both signals from now on."""
+        self._has_come = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._come)
+
+    def _come(self, _number: int, _frame: FrameType | None) -> None:
+        self._has_come = True
+        raise KeyboardInterrupt
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; raises KeyboardInterrupt once a signal has come."""
+        if self._has_come:
+            raise KeyboardInterrupt
+        time.sleep(seconds)
 
 
 class Serve(BaseModel):

@@ -3,19 +3,19 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from updraft.spark.jars import JARS, jar
-from updraft_cli.connector import SETTINGS
+import javaproperties
+
+from updraft.spark.jars import EXTENSIONS, JARS, jar
 from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.endpoint import Endpoint, Transport
 
 KEY_FILE = "spark.updraft.udf.signingKeyFile"
-EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
 _ROOT = Path(__file__).parents[5]
 """Root of the checkout that contains this file, or some other directory if a wheel was installed."""
@@ -31,13 +31,80 @@ _JAR_CONFS = (
 )
 
 
+# Names of the connector's settings; a test compares them with docs/reference/connector.md.
+_CONNECTION = (
+    "endpoint",
+    "token",
+    "tokenFile",
+    "tls.caFile",
+    "tls.certificateFile",
+    "tls.keyFile",
+    "tenant",
+    "connectTimeout",
+    "acquireTimeout",
+    "batchBytes",
+    "unsupported",
+)
+_UDF = (
+    "enabled",
+    "fallback",
+    "replyTimeout",
+    "deadline",
+    "windowBytes",
+    "maxReplays",
+    "replayBytes",
+    "deterministic",
+    "signingKeyFile",
+    "signatureLifetime",
+)
+_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
+
+SETTINGS = frozenset(
+    ["spark.updraft.trace.endpoint"]
+    + [f"spark.updraft.udf.{name}" for name in _CONNECTION + _UDF]
+    + [f"spark.updraft.write.{name}" for name in _CONNECTION + _WRITE]
+)
+
+
+class SparkConfError(Exception):
+    """Raised when a conf cannot be read; the message says what is expected."""
+
+
+def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]:
+    """Return the merged conf; raises SparkConfError."""
+    merged: dict[str, str] = {}
+    if defaults is not None:
+        try:
+            found = javaproperties.loads(read(defaults))
+        except (CredentialsError, ValueError) as error:
+            raise SparkConfError(str(error)) from None
+        merged.update({key: value.strip() for key, value in found.items()})
+    for conf in _whole(confs):
+        key, equals, value = conf.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise SparkConfError(f"--conf {conf}: expected spark.some.setting=value")
+        merged[key.strip()] = value.strip()
+    return merged
+
+
+def _whole(confs: Iterable[str]) -> list[str]:
+    """Rejoin the confs that the command line has split at commas: only the start of a conf begins with `spark.`."""
+    joined: list[str] = []
+    for part in confs:
+        if joined and not part.startswith("spark."):
+            joined[-1] += f",{part}"
+        else:
+            joined.append(part)
+    return joined
+
+
 def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
     """Check everything that pools and writers share: the jar, the extension and the names of settings."""
     _check_jar(confs, driver, findings)
     extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
-    if EXTENSION in extensions:
-        findings.ok("extension", EXTENSION)
-    elif misspelt := [key for key, value in confs.items() if EXTENSION in value]:
+    if EXTENSIONS in extensions:
+        findings.ok("extension", EXTENSIONS)
+    elif misspelt := [key for key, value in confs.items() if EXTENSIONS in value]:
         findings.error(
             "extension",
             f"{misspelt[0]} is not a setting of Spark: no function goes to a pool",
@@ -47,7 +114,7 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
         findings.error(
             "extension",
             f"spark.sql.extensions is {confs.get('spark.sql.extensions') or 'not set'}: no function goes to a pool",
-            f"add {EXTENSION} to it before the session is created",
+            f"add {EXTENSIONS} to it before the session is created",
         )
     if confs.get("spark.updraft.udf.enabled", "true").lower() == "false":
         findings.warning(

@@ -21,15 +21,14 @@ print(json.dumps({"python": platform.python_version(), "pyspark": pyspark}))
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Interpreter and its versions; a version is empty if it is unknown."""
+    """Versions of the driver; a version is empty if it is unknown."""
 
-    interpreter: str
     python: str = ""
     pyspark: str = ""
 
 
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
-    """Return the interpreter that Spark would use, with its versions.
+    """Return the versions of the interpreter that Spark would use.
 
     It is `interpreter` if given; otherwise that of the conf, else that of the environment, else that of this process.
     """
@@ -45,9 +44,9 @@ def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
         ran = subprocess.run(  # noqa: S603 - Spark itself would run it
             [chosen, "-c", _QUESTION], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
-        return Driver(chosen, **json.loads(ran.stdout))
+        return Driver(**json.loads(ran.stdout))
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
-        return Driver(chosen)
+        return Driver()
 
 
 def minor(version: str) -> str:

@@ -3,15 +3,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import split_flight_data
 from updraft.service.exchange import (
     LAST_MESSAGE_TIMEOUT_SECONDS,
-    Call,
     MessageLimits,
+    ReadMessage,
     check_size,
     event_message,
     request_metadata,
@@ -37,8 +37,16 @@ class ArtifactPart(NamedTuple):
 class ArtifactDialogue:
     """Dialogue with one client, which requests artifacts and the payload, and reads the answers."""
 
-    def __init__(self, call: Call, limits: MessageLimits, *, timeout_seconds: float) -> None:
-        self._call = call
+    def __init__(
+        self,
+        read: ReadMessage,
+        write: Callable[[bytes], Awaitable[None]],
+        limits: MessageLimits,
+        *,
+        timeout_seconds: float,
+    ) -> None:
+        self._read = read
+        self._write = write
         self._limits = limits
         self._timeout_seconds = timeout_seconds
         self._waited_seconds = 0.0
@@ -107,7 +115,7 @@ class ArtifactDialogue:
 
         gRPC accepts no other message, such as an error, while one is being written.
         """
-        sending = asyncio.ensure_future(self._call.write(event_message(metadata)))
+        sending = asyncio.ensure_future(self._write(event_message(metadata)))
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
@@ -131,7 +139,7 @@ class ArtifactDialogue:
         return metadata, data
 
     async def _message(self) -> tuple[RequestMetadata, memoryview]:
-        message = await self._call.read()
+        message = await self._read()
         if message is None:
             raise ProtocolError("the client ended its stream before it had sent the requested data")
         check_size(len(message), self._limits.max_message_bytes, self._limits.service)

@@ -14,7 +14,7 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.protocol import DATABEND_QUERY_HEADER, DATABEND_TENANT_HEADER
 from updraft.service.exchange import check_version, parse_message, task_context
-from updraft.service.log_lines import shortened
+from updraft.service.telemetry import shortened
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft.v1.exchange_pb2 import AggregateStage, DeferredPayload, ExchangeCommand, RegisteredFunction
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs

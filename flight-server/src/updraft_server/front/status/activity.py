@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from updraft.errors import UpdraftError
-from updraft.service.log_lines import shortened
 from updraft.service.spans import UNRECORDED, Span
+from updraft.service.telemetry import shortened
 from updraft_server.front.relay.transfer import Transfer
 
 KEPT_FAILURES = 20

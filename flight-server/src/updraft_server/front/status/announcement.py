@@ -7,8 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from updraft.service.lifecycle import StartError
-from updraft.service.ready_file import ReadyFile
+from updraft.service.lifecycle import ReadyFile, StartError
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.sandbox_layers import in_words
 

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from updraft.errors import FunctionLoadError, FunctionNotFoundError, keep_start
 from updraft.functions import Function
+from updraft.functions.definition import Loaded
 from updraft.functions.failures import describe, qualified_name
-from updraft.functions.loaded import Loaded, load
+from updraft.functions.loaded import load
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.worker.explanations import explain

@@ -15,10 +15,10 @@
 The package needs only pyarrow. `updraft.testing` runs a function as a pool does.
 """
 
-from updraft.functions.batching import Batching
-from updraft.functions.declaration_error import DeclarationError
 from updraft.functions.decorators import function
 from updraft.functions.definition import ErrorPolicy, Function, Kind
-from updraft.functions.forms import Arrow, NumPy, Pandas
+from updraft.functions.failures import DeclarationError
+from updraft.functions.hints import Arrow, NumPy, Pandas
+from updraft.functions.options import Batching
 
 __all__ = ["Arrow", "Batching", "DeclarationError", "ErrorPolicy", "Function", "Kind", "NumPy", "Pandas", "function"]

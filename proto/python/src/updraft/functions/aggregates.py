@@ -14,14 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from updraft.functions.arguments import Arguments
-from updraft.functions.columns import Columns
-from updraft.functions.definition import Function
-from updraft.functions.failures import Explain, raised, wrong_arguments
-from updraft.functions.forms import Form
+from updraft.functions.arguments import Arguments, Columns
+from updraft.functions.definition import Function, Loaded
+from updraft.functions.failures import wrong_arguments
 from updraft.functions.grouping import Grouping, Part
-from updraft.functions.hints import Hinted
-from updraft.functions.instance import Instance
+from updraft.functions.hints import Form, Hinted
 from updraft.functions.joining import Bounds, Joiner, Rows
 from updraft.functions.results import ResultColumn
 from updraft.functions.signature import Argument
@@ -75,19 +72,8 @@ class AggregateCall:
         return arguments
 
 
-class LoadedAggregate:
+class LoadedAggregate(Loaded):
     """Aggregate that can serve any number of exchanges, one after the other."""
-
-    def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
-        self.function = function
-        self.explain = explain
-        self._instance = Instance(function)
-        self.code = self._instance.object
-        """Instance of the author's class."""
-
-    def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one."""
-        self._instance.warm_up()
 
     def begin(self, schema: pa.Schema, call: AggregateCall) -> "Aggregation":
         """Begin an exchange whose batches have this schema; raise ProtocolError if the columns do not fit."""
@@ -202,8 +188,7 @@ class Aggregation:
         try:
             return call(*arguments)
         except BaseException as error:
-            self._loaded.explain(error)
-            raise raised(error) from error
+            raise self._loaded.raised(error) from error
 
 
 def _part(column: Any, start: int, stop: int) -> Any:

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Argument columns of a function, checked before any code of the author runs."""
+"""Argument columns of a function: checked before any code of the author runs, and in the form that the code takes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from updraft.functions.arrow_types import forbidden_null, retyped, same_type
 from updraft.functions.failures import wrong_arguments
-from updraft.functions.signature import Argument
-from updraft.functions.values import to_column
+from updraft.functions.hints import Form, Hinted
+from updraft.functions.signature import Argument, Signature
+from updraft.functions.values import to_column, to_values
+
+Reader: TypeAlias = Callable[[pa.Array], Any]
 
 
 class Arguments:
@@ -91,3 +96,46 @@ def _scalar(argument: Argument) -> pa.Scalar:
     convert = argument.value.to_arrow
     value = argument.default if convert is None else convert(argument.default)
     return to_column([value], argument.value.type)[0]
+
+
+class Columns:
+    """Reader of checked batches for a function."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._readers = [_reader(signature.form, argument.value) for argument in signature.arguments]
+
+    def of(self, batch: pa.RecordBatch) -> Sequence[Any]:
+        """Return one column for each argument: a list of values, an Array, a Series or an ndarray."""
+        return [read(column) for read, column in zip(self._readers, batch.columns, strict=False)]
+
+
+def _reader(form: Form, value: Hinted) -> Reader:
+    match form:
+        case Form.ROWS:
+            return lambda column: to_values(column, value.from_arrow)
+        case Form.PANDAS:
+            return _series_reader(value)
+        case Form.NUMPY:
+            return lambda column: column.to_numpy(zero_copy_only=False)
+    return lambda column: column
+
+
+def _series_reader(value: Hinted) -> Reader:
+    exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
+    if value.nullable and exact:
+        # NumPy has no null for these types: pandas would make them floats, which are inexact for large numbers.
+        return lambda column: column.to_pandas(types_mapper=_nullable_type)
+    # This keeps integers exact inside lists, maps and structs too.
+    return lambda column: column.to_pandas(integer_object_nulls=True)
+
+
+def _nullable_type(kind: pa.DataType) -> Any:
+    import pandas as pd
+
+    return pd.BooleanDtype() if kinds.is_boolean(kind) else pd.array([], dtype=_name_of(kind)).dtype
+
+
+def _name_of(kind: pa.DataType) -> str:
+    """Return the name of pandas' nullable type, such as Int64 or UInt8."""
+    text = str(kind)
+    return text.replace("uint", "UInt") if text.startswith("uint") else text.replace("int", "Int")

@@ -10,7 +10,7 @@ import functools
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_arrays_inside
+from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_arrays_inside, with_fields_inside
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
@@ -62,18 +62,12 @@ def _allows_all_nulls(kind: pa.DataType) -> bool:
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """Return the type with nulls allowed everywhere inside."""
-    if kinds.is_struct(kind):
-        return pa.struct([pa.field(member.name, _relaxed(member.type)) for member in kind])
+    """Return the type with nulls allowed everywhere inside, except for the keys of maps, which are never null."""
+    fields = fields_inside(kind)
+    relaxed = [pa.field(field.name, _relaxed(field.type)) for field in fields]
     if kinds.is_map(kind):
-        return pa.map_(kind.key_type, pa.field(kind.item_field.name, _relaxed(kind.item_type)))
-    if kinds.is_large_list(kind):
-        return pa.large_list(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
-    if kinds.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
-    if kinds.is_fixed_size_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)), kind.list_size)
-    return kind
+        relaxed[0] = fields[0]
+    return with_fields_inside(kind, relaxed) if fields else kind
 
 
 def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decorators `@function`, `@function.table` and `@function.aggregate`, which wrap an author's code in a `Function`."""
 
-import dataclasses
 import inspect
-import typing
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 import pyarrow as pa
 
-from updraft.functions.batching import Batching
-from updraft.functions.declaration_error import DeclarationError
-from updraft.functions.definition import ErrorPolicy, Function, Kind, Options, SchemaFunction
-from updraft.functions.forms import Form
-from updraft.functions.hints import Hinted, hinted, record_fields
-from updraft.functions.signature import Signature, check_numpy, declared_signature, form_of, item_of
+from updraft.functions.definition import Function, Kind
+from updraft.functions.failures import DeclarationError
+from updraft.functions.hints import Form, Hinted, hinted, record_fields
+from updraft.functions.options import FunctionOptions, Options, TableOptions
+from updraft.functions.signature import Signature, check_numpy, declared_signature, form_of, hints_of, item_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -30,168 +27,49 @@ class FunctionDecorator:
     def __call__(self, target: Callable[_P, _R], /) -> Function[_P, _R]: ...
 
     @overload
-    def __call__(
-        self,
-        /,
-        *,
-        name: str = ...,
-        version: str = ...,
-        description: str = ...,
-        tags: Sequence[str] = ...,
-        owner: str = ...,
-        deterministic: bool = ...,
-        on_error: Literal["raise", "null", "struct"] = ...,
-        load: Literal["worker", "zygote"] = ...,
-        load_timeout_seconds: float | None = ...,
-        concurrency: int | None = ...,
-        batching: Batching | None = ...,
-        arguments: pa.Schema | None = ...,
-        result: pa.DataType | pa.Field | SchemaFunction | None = ...,
-    ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
+    def __call__(self, /, **options: Unpack[FunctionOptions]) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
-    def __call__(
-        self,
-        target: Any = None,
-        /,
-        *,
-        name: str = "",
-        version: str = "1",
-        description: str = "",
-        tags: Sequence[str] = (),
-        owner: str = "",
-        deterministic: bool = True,
-        on_error: Literal["raise", "null", "struct"] = "raise",
-        load: Literal["worker", "zygote"] = "worker",
-        load_timeout_seconds: float | None = None,
-        concurrency: int | None = None,
-        batching: Batching | None = None,
-        arguments: pa.Schema | None = None,
-        result: pa.DataType | pa.Field | SchemaFunction | None = None,
-    ) -> Any:
+    def __call__(self, target: Any = None, /, **options: Unpack[FunctionOptions]) -> Any:
         """Define a function that returns a value for each row, or one that maps batches of any columns to batches.
 
         Args:
             target: A function, an async function, or a class with callable instances.
-            name: Name for callers; dots separate namespaces. Default: the name of the code.
-            version: Any text without spaces or @. The last version defined in a module is the default one.
-            description: Purpose of the function; lists show the first line. Default: the docstring.
-            tags: Words to find it by.
-            owner: Team or address responsible for it.
-            deterministic: Whether equal arguments always give equal results.
-            on_error: Effect of a row's failure: "raise" fails the call, "null" makes the row's result null, "struct"
-                makes every result a struct of `value` and `error`. If code that takes columns fails, it is called again
-                with ever smaller parts of the batch, down to single rows.
-            load: Where a class is constructed: "worker" constructs it in each worker that runs it, "zygote" once before
-                workers are forked. A class loaded in the zygote must not hold threads, locks or connections.
-            load_timeout_seconds: Time limit for the constructor and `warm_up` of a class; exceeding it counts as the
-                function's fault. 0 sets no limit. Default: --load-timeout-seconds of the pool. For a batched function,
-                set the limit in its `Batching`.
-            concurrency: Rows that a worker awaits at once, for an async function of plain values. Default: 32.
-            batching: Joins rows of many callers into batches, which separate model processes compute.
-            arguments: Names and types of the arguments, instead of hints; the code gets pyarrow arrays.
-            result: Type of the result, instead of a hint. For a function of any columns: a callable that computes the
-                schema of the results from that of the arguments.
+            options: `updraft.functions.options.FunctionOptions` describes them.
 
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Options(
-            name,
-            version,
-            description,
-            tags,
-            owner,
-            deterministic,
-            load,
-            load_timeout_seconds,
-            on_error,
-            concurrency,
-            batching,
-        )
-        return _decorated(target, lambda code: _scalar(code, arguments, result, options.of(code)))
+        return _decorated(target, _scalar, options, FunctionOptions)
 
     @overload
     def table(self, target: Callable[_P, _R], /) -> Function[_P, _R]: ...
 
     @overload
-    def table(
-        self,
-        /,
-        *,
-        name: str = ...,
-        version: str = ...,
-        description: str = ...,
-        tags: Sequence[str] = ...,
-        owner: str = ...,
-        deterministic: bool = ...,
-        load: Literal["worker", "zygote"] = ...,
-        load_timeout_seconds: float | None = ...,
-        arguments: pa.Schema | None = ...,
-        result: pa.Schema | None = ...,
-    ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
+    def table(self, /, **options: Unpack[TableOptions]) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
-    def table(
-        self,
-        target: Any = None,
-        /,
-        *,
-        name: str = "",
-        version: str = "1",
-        description: str = "",
-        tags: Sequence[str] = (),
-        owner: str = "",
-        deterministic: bool = True,
-        load: Literal["worker", "zygote"] = "worker",
-        load_timeout_seconds: float | None = None,
-        arguments: pa.Schema | None = None,
-        result: pa.Schema | None = None,
-    ) -> Any:
+    def table(self, target: Any = None, /, **options: Unpack[TableOptions]) -> Any:
         """Define a table function, which returns any number of rows for each row.
 
         With hints of plain values, it is called for each row and returns an iterator of values or records. With Arrow
         hints, it is called with any number of rows, must treat each row separately, and returns an iterator of
         pyarrow.RecordBatch with the schema `result`.
 
-        The options are those of `@function`.
+        Args:
+            target: A function, or a class with callable instances.
+            options: `updraft.functions.options.TableOptions` describes them.
 
         Raises:
             DeclarationError: A pool cannot run the function as defined.
         """
-        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
-        return _decorated(target, lambda code: _table(code, arguments, result, options.of(code)))
+        return _decorated(target, _table, options, TableOptions)
 
     @overload
     def aggregate(self, target: Callable[_P, _R], /) -> Function[_P, _R]: ...
 
     @overload
-    def aggregate(
-        self,
-        /,
-        *,
-        name: str = ...,
-        version: str = ...,
-        description: str = ...,
-        tags: Sequence[str] = ...,
-        owner: str = ...,
-        deterministic: bool = ...,
-        load: Literal["worker", "zygote"] = ...,
-        load_timeout_seconds: float | None = ...,
-    ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
+    def aggregate(self, /, **options: Unpack[Options]) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
-    def aggregate(
-        self,
-        target: Any = None,
-        /,
-        *,
-        name: str = "",
-        version: str = "1",
-        description: str = "",
-        tags: Sequence[str] = (),
-        owner: str = "",
-        deterministic: bool = True,
-        load: Literal["worker", "zygote"] = "worker",
-        load_timeout_seconds: float | None = None,
-    ) -> Any:
+    def aggregate(self, target: Any = None, /, **options: Unpack[Options]) -> Any:
         """Define an aggregate: a class that computes one value for each group of rows.
 
         Its methods are `start() -> State`, `accumulate(state, ...) -> State`, `merge(left, right) -> State` and
@@ -200,62 +78,38 @@ class FunctionDecorator:
         columns, it is called once for each group of a batch, with the group's rows. Small batches are joined first, so
         callers do not control which rows `accumulate` gets together, or how many.
 
-        The options are those of `@function`.
+        Args:
+            target: The class.
+            options: `updraft.functions.options.Options` describes them.
 
         Raises:
             DeclarationError: A pool cannot run the aggregate as defined.
         """
-        options = _Options(name, version, description, tags, owner, deterministic, load, load_timeout_seconds)
-        return _decorated(target, lambda code: _aggregate(code, options.of(code)))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Options:
-    """Options given to a decorator."""
-
-    name: str
-    version: str
-    description: str
-    tags: Sequence[str]
-    owner: str
-    deterministic: bool
-    load: Literal["worker", "zygote"]
-    load_timeout_seconds: float | None
-    on_error: str = "raise"
-    concurrency: int | None = None
-    batching: Batching | None = None
-
-    def of(self, code: Any) -> Options:
-        """Return the options with missing ones taken from the code: its name and docstring."""
-        try:
-            policy = ErrorPolicy(self.on_error)
-        except ValueError:
-            raise DeclarationError(f'on_error has to be "raise", "null" or "struct", not {self.on_error!r}') from None
-        return Options(
-            self.name or code.__name__,
-            self.version,
-            self.description or inspect.cleandoc(code.__doc__ or ""),
-            tuple(self.tags),
-            self.owner,
-            self.deterministic,
-            policy,
-            self.load,
-            self.concurrency,
-            self.batching,
-            self.load_timeout_seconds,
-        )
+        return _decorated(target, _aggregate, options, Options)
 
 
 function = FunctionDecorator()
 
 
-def _decorated(target: Any, make: Callable[[Any], Function[Any, Any]]) -> Any:
-    return make if target is None else make(target)
+def _decorated(
+    target: Any,
+    make: Callable[[Any, str, Mapping[str, Any]], Function[Any, Any]],
+    options: Mapping[str, Any],
+    known: Any,
+) -> Any:
+    """Return the function, or a decorator if there is no target yet; raise TypeError for an option not in `known`."""
+    if unknown := options.keys() - known.__optional_keys__:
+        raise TypeError(f"unknown options of a function: {sorted(unknown)}; it has {sorted(known.__optional_keys__)}")
+
+    def decorate(code: Any) -> Function[Any, Any]:
+        name = options.get("name") or code.__name__
+        return make(code, f"function {name!r}", {**options, "name": name})
+
+    return decorate if target is None else decorate(target)
 
 
-def _scalar(code: Any, arguments: Any, result: Any, options: Options) -> Function[Any, Any]:
-    what = f"function {options.name!r}"
-    signature = _signature(code, arguments, what)
+def _scalar(code: Any, what: str, options: Mapping[str, Any]) -> Function[Any, Any]:
+    signature, result = _signature(code, options, what), options.get("result")
     if signature.form is Form.RECORD_BATCH:
         if result is not None and not callable(result):
             raise DeclarationError(f"{what} takes any columns: result= has to be a function that computes their schema")
@@ -263,9 +117,8 @@ def _scalar(code: Any, arguments: Any, result: Any, options: Options) -> Functio
     return Function(code, options, Kind.SCALAR, signature, [(_RESULT, _value_of(signature, result, what))])
 
 
-def _table(code: Any, arguments: Any, result: Any, options: Options) -> Function[Any, Any]:
-    what = f"function {options.name!r}"
-    signature = _signature(code, arguments, what)
+def _table(code: Any, what: str, options: Mapping[str, Any]) -> Function[Any, Any]:
+    signature, result = _signature(code, options, what), options.get("result")
     if signature.takes_iterator or signature.form not in (Form.ROWS, Form.ARROW):
         raise DeclarationError(f"{what} gives a table: its arguments have to be plain values or Arrow columns")
     if signature.form is Form.ARROW:
@@ -285,8 +138,7 @@ def _table(code: Any, arguments: Any, result: Any, options: Options) -> Function
     return Function(code, options, Kind.TABLE, signature, columns, record=row)
 
 
-def _aggregate(code: Any, options: Options) -> Function[Any, Any]:
-    what = f"function {options.name!r}"
+def _aggregate(code: Any, what: str, options: Mapping[str, Any]) -> Function[Any, Any]:
     if not inspect.isclass(code):
         raise DeclarationError(f"{what} is an aggregate: it has to be a class")
     methods: Any = code
@@ -306,7 +158,8 @@ def _aggregate(code: Any, options: Options) -> Function[Any, Any]:
     )
 
 
-def _signature(code: Any, arguments: Any, what: str) -> Signature:
+def _signature(code: Any, options: Mapping[str, Any], what: str) -> Signature:
+    arguments = options.get("arguments")
     if arguments is not None and not isinstance(arguments, pa.Schema):
         raise DeclarationError(f"{what}: arguments= has to be a pyarrow.Schema")
     if not inspect.isclass(code):
@@ -336,10 +189,7 @@ def _value_of(signature: Signature, result: Any, what: str) -> Hinted:
 
 
 def _return_hint(method: Any, what: str) -> Any:
-    try:
-        hint = typing.get_type_hints(method, include_extras=True).get("return")
-    except NameError as error:
-        raise DeclarationError(f"{what} has a hint that cannot be resolved: {error}") from error
+    hint = hints_of(method, what).get("return")
     if hint is None:
         raise DeclarationError(f"{what} has no hint for its result")
     return hint

@@ -1,30 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Function as its author defined it: a pool registers it, and tests can still call it directly."""
+"""Function as its author defined it, and its loaded code. A pool registers it; tests can still call it directly."""
 
-import dataclasses
 import enum
 import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from updraft.functions.arguments import Arguments
-from updraft.functions.batching import Batching
-from updraft.functions.declaration_error import DeclarationError
-from updraft.functions.failures import raised, wrong_result
-from updraft.functions.forms import Form
-from updraft.functions.hints import Hinted
+from updraft.functions.failures import DeclarationError, Explain, raised, wrong_result
+from updraft.functions.hints import Form, Hinted
+from updraft.functions.options import Batching, SchemaFunction
 from updraft.functions.signature import Signature
 from updraft.reply_checks import has_dictionary
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-SchemaFunction: TypeAlias = Callable[[pa.Schema], pa.Schema]
 
 _DEFAULT_CONCURRENCY = 32
 _numbers = itertools.count()
@@ -51,23 +46,6 @@ class ErrorPolicy(enum.Enum):
     """Each row's result is a struct of `value` and `error`; one of them is null."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a function, as its author gave them."""
-
-    name: str
-    version: str = "1"
-    description: str = ""
-    tags: Sequence[str] = ()
-    owner: str = ""
-    deterministic: bool = True
-    on_error: ErrorPolicy = ErrorPolicy.RAISE
-    loads_in: Literal["worker", "zygote"] = "worker"
-    concurrency: int | None = None
-    batching: Batching | None = None
-    load_timeout_seconds: float | None = None
-
-
 class Function(Generic[_P, _R]):
     """Defined function. Calling it calls the author's code, as if it had not been decorated."""
 
@@ -76,7 +54,7 @@ class Function(Generic[_P, _R]):
     def __init__(
         self,
         target: Callable[_P, _R],
-        options: Options,
+        options: Mapping[str, Any],
         kind: Kind,
         signature: Signature,
         results: Sequence[tuple[str, Hinted]] | SchemaFunction | None,
@@ -87,45 +65,42 @@ class Function(Generic[_P, _R]):
 
         Args:
             target: The author's function or class.
-            options: The author's options.
+            options: The author's options, with a name.
             kind: Relation between rows and results.
             signature: Arguments of the function.
             results: Names and types of its results. For `Kind.ANY`: a callable that computes their schema, or None.
             state: State sent between the stages of an aggregate; None for other functions.
             record: Class of a table function's rows; None if a row is a single value.
         """
-        _check(options)
         self.number = next(_numbers)
         """Sequence number of the definition: larger than those of all earlier ones."""
         self.target = target
         self.kind = kind
         self.signature = signature
-        self.name = options.name
-        self.version = options.version
-        self.doc = options.description
-        self.tags = tuple(options.tags)
-        self.owner = options.owner
-        self.deterministic = options.deterministic
-        self.on_error = options.on_error
-        self.loads_in = options.loads_in
+        self.name: str = options["name"]
+        self.version: str = options.get("version", "1")
+        self.doc: str = options.get("description") or inspect.cleandoc(target.__doc__ or "")
+        self.tags = tuple[str, ...](options.get("tags", ()))
+        self.owner: str = options.get("owner", "")
+        self.deterministic: bool = options.get("deterministic", True)
+        self.on_error = _error_policy(options.get("on_error", "raise"))
+        self.loads_in: str = options.get("load", "worker")
         """Process that constructs a class: each worker that runs it, or the zygote for all workers."""
-        self.concurrency = options.concurrency or _DEFAULT_CONCURRENCY
+        concurrency: int | None = options.get("concurrency")
+        self.concurrency = _DEFAULT_CONCURRENCY if concurrency is None else concurrency
         """Calls of an async function that a worker runs at once."""
-        self.batching = options.batching
-        self.load_timeout_seconds = options.load_timeout_seconds
+        self.batching: Batching | None = options.get("batching")
+        self.load_timeout_seconds: float | None = options.get("load_timeout_seconds")
         """Time limit for the constructor and `warm_up` of a class; 0 sets no limit, None uses the pool's."""
-        self.arguments = Arguments(options.name, signature.arguments)
+        self.arguments = Arguments(self.name, signature.arguments)
         self.state = state
         self.record = record
-        self.results: Sequence[tuple[str, Hinted]] = ()
+        self.results: Sequence[tuple[str, Hinted]] = () if results is None or callable(results) else results
         """Names and types of the results, before `on_error` changes them."""
-        self._results_of: SchemaFunction | None = None
-        if callable(results):
-            self._results_of = results
-        elif results is not None:
-            self.results = results
+        self._results_of = results if callable(results) else None
+        self._fail_unless_in_range()
         self._fail_unless_consistent()
-        self._fail_unless_in_effect(options)
+        self._fail_unless_in_effect(has_concurrency=concurrency is not None)
         functools.update_wrapper(self, target, updated=())
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -199,6 +174,25 @@ class Function(Generic[_P, _R]):
             return [pa.field(field.name, field.type)]
         return [pa.field(field.name, error_struct(field.type), nullable=False)]
 
+    def _fail_unless_in_range(self) -> None:
+        if not all(self.name.split(".")) or not set(self.name) <= _NAME_CHARACTERS:
+            raise DeclarationError(
+                f"the name {self.name!r} of a function has to consist of letters, digits and _, with dots between "
+                "namespaces"
+            )
+        if not self.version or "@" in self.version or self.version.split() != [self.version]:
+            raise DeclarationError(
+                f"the version {self.version!r} of function {self.name!r} cannot follow @: use text without @ or spaces"
+            )
+        if self.loads_in not in ("worker", "zygote"):
+            raise DeclarationError(
+                f'load of function {self.name!r} has to be "worker" or "zygote", not {self.loads_in!r}'
+            )
+        if self.concurrency < 1:
+            raise DeclarationError(f"concurrency of function {self.name!r} has to be at least 1")
+        if self.load_timeout_seconds is not None and not 0 <= self.load_timeout_seconds < math.inf:
+            raise DeclarationError(f"load_timeout_seconds of function {self.name!r} has to be 0 or more seconds")
+
     def _fail_unless_consistent(self) -> None:
         what = f"function {self.name!r}"
         simple = self.kind is Kind.SCALAR and not self.signature.takes_iterator
@@ -222,7 +216,7 @@ class Function(Generic[_P, _R]):
                     f"{name!r} of {what} is {value.type}: dictionaries cannot be sent, declare the type of their values"
                 )
 
-    def _fail_unless_in_effect(self, options: Options) -> None:
+    def _fail_unless_in_effect(self, *, has_concurrency: bool) -> None:
         """Raise DeclarationError if an option has no effect on this kind of function."""
         what = f"function {self.name!r}"
         if self.batching is not None and self.loads_in == "zygote":
@@ -233,9 +227,9 @@ class Function(Generic[_P, _R]):
             )
         if not self.is_class and self.load_timeout_seconds is not None:
             raise DeclarationError(f"{what} is not a class: make it one, or leave load_timeout_seconds out")
-        if options.concurrency is not None and not self.signature.is_async:
+        if has_concurrency and not self.signature.is_async:
             raise DeclarationError(f"{what} is not async: make it async, or leave concurrency out")
-        if options.concurrency is not None and self.signature.form is not Form.ROWS:
+        if has_concurrency and self.signature.form is not Form.ROWS:
             raise DeclarationError(
                 f"{what} is called once for a whole batch: take plain values, or leave concurrency out"
             )
@@ -246,23 +240,30 @@ def error_struct(value: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field("value", value), pa.field("error", pa.string())])
 
 
-def _check(options: Options) -> None:
-    parts = options.name.split(".")
-    if not all(parts) or not set(options.name) <= _NAME_CHARACTERS:
-        raise DeclarationError(
-            f"the name {options.name!r} of a function has to consist of letters, digits and _, with dots between "
-            "namespaces"
-        )
-    if not options.version or "@" in options.version or options.version.split() != [options.version]:
-        raise DeclarationError(
-            f"the version {options.version!r} of function {options.name!r} cannot follow @: use text without @ or "
-            "spaces"
-        )
-    if options.loads_in not in ("worker", "zygote"):
-        raise DeclarationError(
-            f'load of function {options.name!r} has to be "worker" or "zygote", not {options.loads_in!r}'
-        )
-    if options.concurrency is not None and options.concurrency < 1:
-        raise DeclarationError(f"concurrency of function {options.name!r} has to be at least 1")
-    if options.load_timeout_seconds is not None and not 0 <= options.load_timeout_seconds < math.inf:
-        raise DeclarationError(f"load_timeout_seconds of function {options.name!r} has to be 0 or more seconds")
+def _error_policy(on_error: str) -> ErrorPolicy:
+    try:
+        return ErrorPolicy(on_error)
+    except ValueError:
+        raise DeclarationError(f'on_error has to be "raise", "null" or "struct", not {on_error!r}') from None
+
+
+class Loaded:
+    """Author's code, ready to be called by a subclass; a class has been constructed."""
+
+    def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
+        """Construct the function's class, if it is one; raise whatever the constructor raises."""
+        self.function = function
+        self.code: Any = function.target() if function.is_class else function.target
+        """Author's function, or the instance of the author's class."""
+        self._explain = explain
+
+    def warm_up(self) -> None:
+        """Call the author's `warm_up`, if there is one; raise whatever that raises."""
+        warm_up = getattr(self.code, "warm_up", None)
+        if callable(warm_up):
+            warm_up()
+
+    def raised(self, error: BaseException) -> Exception:
+        """Return the error for an exception of the author's code, with notes that explain it."""
+        self._explain(error)
+        return raised(error)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of a call. Their classes load protobuf, so this module imports them late to keep an author's import fast."""
+"""Errors of a definition and of a call.
+
+The classes of a call's errors load protobuf, so this module imports them late to keep an author's import fast.
+"""
 
 import traceback as tracebacks
 from collections.abc import Callable
@@ -10,6 +13,10 @@ if TYPE_CHECKING:
 
 Explain: TypeAlias = Callable[[BaseException], None]
 """Callable that may add notes to an exception of the author's code before its traceback is formatted."""
+
+
+class DeclarationError(TypeError):
+    """Raised when a function is defined with hints, options or methods that a pool cannot use."""
 
 
 def wrong_arguments(message: str) -> "ProtocolError":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow types for type hints, and conversions between the author's values and Arrow's.
+"""Forms and Arrow types for type hints, and conversions between the author's values and Arrow's.
 
     int      int64            date       date32                     list[T]      list<T>
     float    float64          datetime   timestamp[us, tz=UTC]      dict[K, V]   map<K, V>
@@ -7,22 +7,65 @@
     bytes    binary           timedelta  duration[us]
     bool     bool             Decimal    decimal128(38, 18)
 
-`T | None` may be null; `Annotated[T, pa.int32()]` has exactly the named type.
+`T | None` may be null; `Annotated[T, pa.int32()]` has exactly the named type. `Arrow[T]`, `Pandas[T]` and `NumPy[T]`
+are forms: columns of such values.
 """
 
 import dataclasses
 import datetime
 import decimal
+import enum
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import pyarrow as pa
 
-from updraft.functions.declaration_error import DeclarationError
+from updraft.functions.failures import DeclarationError
 
 Convert: TypeAlias = Callable[[Any], Any]
+_T = TypeVar("_T")
+
+
+class Form(enum.Enum):
+    """Form of the arguments and the result of the author's code."""
+
+    ROWS = "plain values, one row a call"
+    ARROW = "pyarrow.Array"
+    PANDAS = "pandas.Series"
+    NUMPY = "numpy.ndarray"
+    RECORD_BATCH = "pyarrow.RecordBatch, of any columns"
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeAliasType
+
+    # Type checkers see a column as Any, so neither pyarrow nor pandas needs stubs.
+    Arrow = TypeAliasType("Arrow", Any, type_params=(_T,))
+    Pandas = TypeAliasType("Pandas", Any, type_params=(_T,))
+    NumPy = TypeAliasType("NumPy", Any, type_params=(_T,))
+else:
+
+    class Arrow(Generic[_T]):
+        """Hint `Arrow[T]`: a pyarrow.Array with the values of one batch, each of them a T."""
+
+    class Pandas(Generic[_T]):
+        """Hint `Pandas[T]`: a pandas.Series with the values of one batch.
+
+        A nullable int or bool has pandas' nullable type. A list is an ndarray, in which a null among floats is NaN. In
+        results, NaN means null wherever the type allows one, except in dicts.
+        """
+
+    class NumPy(Generic[_T]):
+        """Hint `NumPy[T]`: a one-dimensional numpy.ndarray with the values of one batch.
+
+        NumPy has no null: a null float becomes NaN, also inside a list, and other nullable numbers are refused. In
+        results, NaN means null wherever the type allows one, except in dicts.
+        """
+
+
+FORMS: dict[Any, Form] = {Arrow: Form.ARROW, Pandas: Form.PANDAS, NumPy: Form.NUMPY}
 
 _PLAIN: dict[Any, pa.DataType] = {
     int: pa.int64(),

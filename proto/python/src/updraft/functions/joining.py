@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from updraft.functions.forms import Form
+from updraft.functions.hints import Form
 
 
 class Rows(NamedTuple):

@@ -2,52 +2,41 @@
 """Loaded functions, ready to run in workers, model processes and tests. Classes have been constructed."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from updraft.functions.aggregates import LoadedAggregate
-from updraft.functions.definition import Function, Kind
-from updraft.functions.failures import Explain, raised, wrong_result
-from updraft.functions.instance import Instance
+from updraft.functions.definition import Function, Kind, Loaded
+from updraft.functions.failures import Explain, wrong_result
 from updraft.functions.scalar import LoadedScalar
 from updraft.functions.tables import LoadedTable
 
 
-class LoadedAny:
+class LoadedAny(Loaded):
     """Function that takes a batch of any columns and returns a batch with as many rows."""
-
-    def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
-        self._function = function
-        self._explain = explain
-        self._instance = Instance(function)
-
-    def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one."""
-        self._instance.warm_up()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the results of each batch of an exchange, all with one schema; raise UserError."""
         schema: pa.Schema | None = None
         for batch in batches:
             if schema is None:
-                schema = self._function.results_for(batch.schema)
+                schema = self.function.results_for(batch.schema)
             result = self._called(batch)
             if schema is not None and not result.schema.equals(schema):
                 raise wrong_result(
-                    f"function {self._function.name!r} returned the columns ({_columns(result.schema)}), but has"
+                    f"function {self.function.name!r} returned the columns ({_columns(result.schema)}), but has"
                     f" declared, or returned before, ({_columns(schema)})"
                 )
             schema = result.schema
             yield result
 
     def _called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        name = self._function.name
+        name = self.function.name
         try:
-            result = self._instance.call(batch)
+            result = self.code(batch)
         except BaseException as error:
-            self._explain(error)
-            raise raised(error) from error
+            raise self.raised(error) from error
         if not isinstance(result, pa.RecordBatch):
             raise wrong_result(f"function {name!r} must return a RecordBatch, not {type(result).__name__}")
         if result.num_rows != batch.num_rows:
@@ -59,18 +48,8 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-class Loaded(Protocol):
-    """Loaded function of any kind."""
-
-    def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one; raise whatever that raises."""
-
-
-class OneToOne(Loaded, Protocol):
-    """Loaded function that returns one result for each row."""
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results of each checked batch, in order, possibly reading batches ahead; raise UserError."""
+OneToOne: TypeAlias = LoadedAny | LoadedScalar
+"""Loaded function that returns one result for each row."""
 
 
 def load(function: Function[Any, Any], explain: Explain = lambda _: None) -> Loaded:

@@ -10,8 +10,7 @@ from pyarrow import types as kinds
 
 from updraft.functions.arrow_types import forbidden_null, nan_as_null, retyped, same_type
 from updraft.functions.failures import wrong_result
-from updraft.functions.forms import Form
-from updraft.functions.hints import Hinted
+from updraft.functions.hints import Form, Hinted
 from updraft.functions.values import check_narrowing, to_column
 from updraft.nested_arrays import is_list
 

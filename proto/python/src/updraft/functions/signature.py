@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from updraft.functions.arrow_types import forbidden_null
-from updraft.functions.declaration_error import DeclarationError
-from updraft.functions.forms import FORMS, Form
-from updraft.functions.hints import Hinted, hinted
+from updraft.functions.failures import DeclarationError
+from updraft.functions.hints import FORMS, Form, Hinted, hinted
 from updraft.functions.values import to_column
 from updraft.nested_arrays import fields_inside
 
@@ -48,11 +47,6 @@ class Signature:
     takes_iterator: bool = False
     """Whether it takes an iterator and is called once for many batches."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the arguments."""
-        return pa.schema([argument.value.field(argument.name) for argument in self.arguments])
-
 
 def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, what: str, *, skip: int = 0) -> Signature:
     """Return the signature of a callable; raise DeclarationError if a pool cannot call it.
@@ -64,7 +58,7 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
         skip: Number of parameters before the arguments, such as `self`.
     """
     parameters = list(inspect.signature(call).parameters.values())[skip:]
-    hints = _hints(call, what)
+    hints = hints_of(call, what)
     is_async = inspect.iscoroutinefunction(call)
     if inspect.isasyncgenfunction(call) or get_origin(hints.get("return")) is AsyncIterator:
         raise DeclarationError(f"{what} is an async generator: an async function returns a value for each row")
@@ -75,7 +69,9 @@ def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, wh
             raise DeclarationError(f"{what} takes {parameter.name!r} by keyword only: arguments are positional")
     result = hints.get("return", inspect.Parameter.empty)
     if arguments is not None:
-        _check_names(parameters, arguments, what)
+        names = [parameter.name for parameter in parameters]
+        if names != list(arguments.names):
+            raise DeclarationError(f"{what} takes {names}, but arguments= says {list(arguments.names)}")
         defaults = {parameter.name: parameter.default for parameter in parameters}
         declared = [
             _argument(field.name, Hinted(field.type, field.nullable), defaults[field.name], what) for field in arguments
@@ -172,7 +168,8 @@ def _nullable_integer(kind: pa.DataType, *, may_be_null: bool) -> pa.DataType | 
     return next((each for each in found if each is not None), None)
 
 
-def _hints(call: Callable[..., Any], what: str) -> dict[str, Any]:
+def hints_of(call: Callable[..., Any], what: str) -> dict[str, Any]:
+    """Return the hints of a callable, by the names of its parameters and "return"; raise DeclarationError."""
     try:
         return typing.get_type_hints(call, include_extras=True)
     except NameError as error:
@@ -183,12 +180,6 @@ def _hint_of(parameter: inspect.Parameter, hints: dict[str, Any], what: str) -> 
     if parameter.name not in hints:
         raise DeclarationError(f"the argument {parameter.name!r} of {what} has no type hint")
     return hints[parameter.name]
-
-
-def _check_names(parameters: Sequence[inspect.Parameter], arguments: pa.Schema, what: str) -> None:
-    names = [parameter.name for parameter in parameters]
-    if names != list(arguments.names):
-        raise DeclarationError(f"{what} takes {names}, but arguments= says {list(arguments.names)}")
 
 
 def _argument(name: str, value: Hinted, default: Any, what: str) -> Argument:

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from updraft.functions.columns import Columns
-from updraft.functions.definition import Function
-from updraft.functions.failures import Explain, raised, wrong_result
-from updraft.functions.forms import Form
-from updraft.functions.instance import Instance
+from updraft.functions.arguments import Columns
+from updraft.functions.definition import Function, Loaded
+from updraft.functions.failures import Explain, wrong_result
+from updraft.functions.hints import Form
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
@@ -27,13 +26,11 @@ class TableOutput(NamedTuple):
     """Offsets just after the results of each row whose results end in this batch, in order."""
 
 
-class LoadedTable:
+class LoadedTable(Loaded):
     """Loaded table function."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
-        self._function = function
-        self._explain = explain
-        self._instance = Instance(function)
+        super().__init__(function, explain)
         self._columns = Columns(function.signature)
         self._takes_rows = function.signature.form is Form.ROWS
         self._results = [
@@ -41,10 +38,6 @@ class LoadedTable:
         ]
         self._schema = function.result_schema
         self._values_of = _values_of(function)
-
-    def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one."""
-        self._instance.warm_up()
 
     def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the results for the rows of a checked batch, in order; raise UserError."""
@@ -93,12 +86,11 @@ class LoadedTable:
 
     def _called(self, arguments: Sequence[Any]) -> Iterator[Any]:
         try:
-            yield from self._instance.call(*arguments)
+            yield from self.code(*arguments)
         except GeneratorExit:
             raise
         except BaseException as error:
-            self._explain(error)
-            raise raised(error) from error
+            raise self.raised(error) from error
 
     def _batch(self, rows: Sequence[Any]) -> pa.RecordBatch:
         """Return the batch of rows that the author's code returned as values or records."""
@@ -109,7 +101,7 @@ class LoadedTable:
 
     def _declared(self, returned: Any) -> pa.RecordBatch:
         """Check a batch that the author's code returned and convert it to the declared schema."""
-        what = f"function {self._function.name!r}"
+        what = f"function {self.function.name!r}"
         if not isinstance(returned, pa.RecordBatch):
             raise wrong_result(f"{what} must return pyarrow.RecordBatches, not {type(returned).__name__}")
         names = [result.field.name for result in self._results]

@@ -19,8 +19,8 @@ from uuid import uuid4
 from updraft.errors import PoolUnavailableError, UnauthenticatedError, UpdraftError
 from updraft.service.audit_file import AuditFile
 from updraft.service.lifecycle import StartError
-from updraft.service.log_lines import shortened
 from updraft.service.metrics import Metrics
+from updraft.service.telemetry import shortened
 
 Fact = str | int | float | list[str]
 

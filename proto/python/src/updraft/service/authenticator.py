@@ -2,7 +2,6 @@
 """Authentication of a service's callers by the credentials that they present."""
 
 import asyncio
-import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from updraft.errors import UnauthenticatedError
 from updraft.service.identity import ANYBODY, TOKEN_HOLDER, TOKEN_HOLDER_AMONG_IDENTITIES, Identity
-from updraft.service.security import BearerTokens, Revocable
+from updraft.service.security import BearerTokens, Revocable, bearer_digest, bearer_token
 from updraft.service.tenants import EVERY_TENANT, NO_CAPS, TenantCaps
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from updraft.service.issued_tokens import IssuedTokens
     from updraft.service.issuer import Issuer
 
-_BEARER = "Bearer "
 _MAX_ISSUED_CHARACTERS = 16 * 1024
 # How long a call waits for the new keys of its token's issuer.
 _KEYS_SECONDS = 5.0
@@ -172,7 +170,7 @@ def _issued_tokens(issuers: "Iterable[Issuer]") -> "IssuedTokens":
 
 def _issued_form(authorization: str) -> str:
     """Return the token if it has the three parts of a signed JSON Web Token, else an empty string."""
-    token = authorization.removeprefix(_BEARER).strip() if authorization.startswith(_BEARER) else ""
+    token = bearer_token(authorization) or ""
     return token if token.count(".") == 2 and len(token) <= _MAX_ISSUED_CHARACTERS else ""
 
 
@@ -184,9 +182,9 @@ def _revocable(path: Path) -> "Revocable[KnownIdentities]":
 
 
 def _by_token(known: "KnownIdentities", authorization: str) -> Identity | None:
-    if not authorization.startswith(_BEARER):
+    presented = bearer_digest(authorization)
+    if presented is None:
         return None
-    presented = hashlib.sha256(authorization.removeprefix(_BEARER).strip().encode()).digest()
     # Compare with every digest, each in constant time, so that the duration reveals nothing.
     found = [identity for digest, identity in known.by_digest.items() if hmac.compare_digest(presented, digest)]
     return found[0] if found else None

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child process that a supervisor starts, watches and ends."""
 
+import collections
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 
 from updraft.service.heartbeat import HeartbeatMonitor
 from updraft.service.parent import parent_environment
+
+CRASHES = 5
+"""Number of deaths within WINDOW_SECONDS after which a supervisor stops restarting, so that the failure is visible."""
+WINDOW_SECONDS = 10.0
 
 
 class Child:
@@ -55,6 +61,19 @@ class Child:
         if self._process.returncode is None:
             self._process.kill()
             self.reaped(self._process.wait())
+
+
+class Crashes:
+    """Recent deaths of a supervisor's children."""
+
+    def __init__(self) -> None:
+        self._seconds: collections.deque[float] = collections.deque(maxlen=CRASHES)
+
+    def are_too_many(self) -> bool:
+        """Record a death; return whether the last CRASHES deaths happened within WINDOW_SECONDS."""
+        now_seconds = time.monotonic()
+        self._seconds.append(now_seconds)
+        return len(self._seconds) == CRASHES and now_seconds - self._seconds[0] < WINDOW_SECONDS
 
 
 def describe_exit(status: int) -> str:

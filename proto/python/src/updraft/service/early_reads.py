@@ -18,14 +18,14 @@ import ctypes
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 import structlog
 
 from updraft.errors import UpdraftError
 from updraft.service.allocator import clean_freed_memory
-from updraft.service.audit import CallRecord
-from updraft.service.exchange import Call
+from updraft.service.exchange import Call, ReadMessage
 from updraft.service.identity import STRANGER, Identity
 from updraft.service.metrics import Metrics
 
@@ -96,9 +96,9 @@ class EarlyReads:
             lambda: len(self._open),
         )
 
-    def of(self, call: Call) -> Call:
-        """Wrap a call so that its reads go through `read`."""
-        return _EarlyCall(call, self)
+    def of(self, call: Call) -> ReadMessage:
+        """Return a function that reads the next message of a call through `read`."""
+        return partial(self.read, call)
 
     async def read(self, call: Call) -> bytes | None:
         """Return the next message, or None at the end; raise the refusal when the memory for messages is used up."""
@@ -222,35 +222,3 @@ def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
     # Position of each read among its caller's reads: 0 for the newest. The highest positions are refused first.
     depths = {patience: depth for row in of_callers.values() for depth, patience in enumerate(reversed(row))}
     return sorted(reads, key=lambda patience: -depths[patience])[: len(reads) // 2]
-
-
-class _EarlyCall:
-    """Call of an exchange that is not admitted yet; its reads go through EarlyReads."""
-
-    def __init__(self, call: Call, reads: EarlyReads) -> None:
-        self._call = call
-        self._reads = reads
-
-    async def read(self) -> bytes | None:
-        return await self._reads.read(self._call)
-
-    async def write(self, message: bytes) -> None:
-        await self._call.write(message)
-
-    async def accept(self) -> None:
-        await self._call.accept()
-
-    def header(self, name: str) -> str:
-        return self._call.header(name)
-
-    @property
-    def identity(self) -> Identity:
-        return self._call.identity
-
-    @property
-    def record(self) -> CallRecord:
-        return self._call.record
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        return self._call.remaining_seconds

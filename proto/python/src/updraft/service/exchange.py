@@ -5,10 +5,10 @@ Each service parses its own command: `updraft_server.front.request`, `updraft_wr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeAlias, TypeVar
 
 import structlog
 from google.protobuf.message import DecodeError, Message
@@ -18,7 +18,7 @@ from updraft.flight_data import FlightFields, join_flight_data, split_flight_dat
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
 from updraft.service.audit import CallRecord
 from updraft.service.identity import Identity
-from updraft.service.log_lines import shortened
+from updraft.service.telemetry import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
 # Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and
@@ -36,6 +36,8 @@ _MAX_METADATA_BYTES = 64 * 1024
 _NOTHING = memoryview(b"")
 
 Parsed = TypeVar("Parsed", bound=Message)
+ReadMessage: TypeAlias = Callable[[], Awaitable[bytes | None]]
+"""Function that returns the next message of a call, or None once the client has half-closed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -87,35 +89,35 @@ class MessageLimits:
     """Longest wait for each of the messages that open an exchange."""
 
 
-async def first_message(call: Call, limits: MessageLimits) -> FlightFields:
+async def first_message(read: ReadMessage, limits: MessageLimits) -> FlightFields:
     """Return the first message, which has the descriptor.
 
     Raises:
         ProtocolError: The message is missing, late, or has no descriptor.
         LimitError: The message is too large.
     """
-    fields = await _message(call, limits)
+    fields = await _message(read, limits)
     if not fields.descriptor:
         raise ProtocolError("the first message has no flight descriptor: send one that says what to do")
     return fields
 
 
-async def schema_header(call: Call, first: FlightFields, limits: MessageLimits) -> memoryview:
+async def schema_header(read: ReadMessage, first: FlightFields, limits: MessageLimits) -> memoryview:
     """Return Arrow's header of the schema; raise ProtocolError if neither the first nor the second message has one.
 
     Flight's own libraries send the descriptor alone first, and again with the schema.
     """
-    header = first.data_header or (await _message(call, limits)).data_header
+    header = first.data_header or (await _message(read, limits)).data_header
     if not header:
         raise ProtocolError("neither the first nor the second message has an Arrow schema")
     return header
 
 
-async def _message(call: Call, limits: MessageLimits) -> FlightFields:
+async def _message(read: ReadMessage, limits: MessageLimits) -> FlightFields:
     timeout_seconds = limits.first_message_timeout_seconds
     try:
         async with asyncio.timeout(timeout_seconds):
-            message = await call.read()
+            message = await read()
     except TimeoutError:
         raise ProtocolError(f"no schema within {timeout_seconds:g} seconds of the call's start") from None
     if message is None:

@@ -43,26 +43,16 @@ Two identities may not share a token or a certificate. The file contains no secr
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, TypeVar
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field
 
 from updraft.service.identity import Identity, Scope
-from updraft.service.issuer import ANY_TENANT, Issuer, RevokedTokens
-from updraft.service.tenants import TenantCaps, caps_by_tenant
+from updraft.service.issuer import ANY_TENANT, Digest, Issuer, RevokedTokens
+from updraft.service.tenants import EVERY_TENANT, TenantCaps
 from updraft.service.toml_file import Name, Table, parse_toml
 
-_DAY_SECONDS = 24 * 60 * 60
-_MAX_LIFETIME_DAYS = 31
-# Half of the hour for which fetched keys stay valid while their URL does not answer.
-_MAX_REFRESH_SECONDS = 1800
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
-
 Key = TypeVar("Key", bytes, str)
-Text = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$")]
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _Entry(Table):
@@ -72,73 +62,6 @@ class _Entry(Table):
     token_sha256: list[Digest] = Field(default_factory=list)
     certificates: list[Name] = Field(default_factory=list)
     roots: list[Name] = Field(default_factory=list)
-
-
-def _safe_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.username is not None or not parts.hostname:
-        raise ValueError("expected https://host/path")
-    if parts.scheme != "https" and (parts.scheme, parts.hostname in _THIS_MACHINE) != ("http", True):
-        raise ValueError(
-            "expected https, or http to this machine: the server that answers decides whose tokens are valid"
-        )
-    return url
-
-
-class _Issuer(Table):
-    name: Name
-    issuer: Text
-    audience: Text
-    keys_file: Path | None = None
-    keys_url: Annotated[Text, AfterValidator(_safe_url)] | None = None
-    tenants: list[Name] = Field(min_length=1)
-    scopes: list[Scope] = Field(min_length=1)
-    roots: list[Name] = Field(default_factory=list)
-    tenant_claim: Text | Annotated[list[Text], Field(min_length=1)] = "tenant"
-    scope_claim: Text = "scope"
-    default_scopes: list[Scope] = Field(default_factory=list)
-    tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
-    keys_ca_file: Path | None = None
-    keys_token_file: Path | None = None
-    keys_refresh_seconds: int = Field(default=30, ge=10, le=_MAX_REFRESH_SECONDS)
-    max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
-
-    def checked(self) -> Issuer:
-        """Return the checked issuer; raise ValueError."""
-        if (self.keys_file is None) == (self.keys_url is None):
-            raise ValueError(f"the issuer {self.name!r} needs either keys_file or keys_url")
-        if self.keys_url is None and (self.keys_ca_file or self.keys_token_file):
-            raise ValueError(f"the issuer {self.name!r} has keys_ca_file or keys_token_file, but no keys_url")
-        if beyond := ", ".join(sorted(set(self.default_scopes) - set(self.scopes))):
-            raise ValueError(f"default_scopes of the issuer {self.name!r} are beyond its scopes: {beyond}")
-        self._check_subjects()
-        return Issuer(
-            name=self.name,
-            issuer=self.issuer,
-            audience=self.audience,
-            keys_file=self.keys_file,
-            keys_url=self.keys_url,
-            keys_ca_file=self.keys_ca_file,
-            keys_token_file=self.keys_token_file,
-            tenant_claim=(self.tenant_claim,) if isinstance(self.tenant_claim, str) else tuple(self.tenant_claim),
-            tenants_of_subjects=tuple(self.tenants_of_subjects.items()),
-            scope_claim=self.scope_claim,
-            tenants=frozenset(self.tenants),
-            scopes=frozenset(self.scopes),
-            default_scopes=frozenset(self.default_scopes),
-            roots=tuple(self.roots),
-            max_lifetime_seconds=self.max_lifetime_seconds,
-            keys_refresh_seconds=self.keys_refresh_seconds,
-        )
-
-    def _check_subjects(self) -> None:
-        for pattern, tenant in self.tenants_of_subjects.items():
-            if pattern == ANY_TENANT or ANY_TENANT in pattern[:-1]:
-                raise ValueError(
-                    f"the issuer {self.name!r} has the subject {pattern!r}: expected a subject, or its beginning and *"
-                )
-            if tenant == ANY_TENANT or (tenant not in self.tenants and ANY_TENANT not in self.tenants):
-                raise ValueError(f"the issuer {self.name!r} gives {pattern!r} a tenant that is not in its tenants")
 
 
 Cap = Annotated[int, Field(gt=0, strict=True)] | None
@@ -153,28 +76,19 @@ class _Tenant(Table):
     max_quota_bytes: Cap = None
     max_files: Cap = None
 
-    def caps(self) -> TenantCaps:
-        """Return the caps; raise ValueError if the entry sets none."""
-        caps = self.model_dump(exclude={"name"}, exclude_none=True)
+    def caps(self) -> dict[str, int]:
+        """Return the caps by name; raise ValueError if the entry sets none."""
+        caps: dict[str, int] = self.model_dump(exclude={"name"}, exclude_none=True)
         if not caps:
             raise ValueError(f"the tenant {self.name!r} has no cap: take its [[tenant]] out, or give it one")
-        return TenantCaps(**caps)
-
-
-class _Revoked(Table):
-    jti: list[Text] = Field(default_factory=list)
-    sub: list[Text] = Field(default_factory=list)
-    token_sha256: list[Digest] = Field(default_factory=list)
-
-    def tokens(self) -> RevokedTokens:
-        return RevokedTokens(frozenset(self.jti), frozenset(self.sub), frozenset(map(bytes.fromhex, self.token_sha256)))
+        return caps
 
 
 class _File(Table):
     identity: list[_Entry] = Field(default_factory=list)
-    issuer: list[_Issuer] = Field(default_factory=list)
+    issuer: list[Issuer] = Field(default_factory=list)
     tenant: list[_Tenant] = Field(default_factory=list)
-    revoked: _Revoked = Field(default_factory=_Revoked)
+    revoked: RevokedTokens = RevokedTokens()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,24 +120,27 @@ def parse_identities(content: bytes) -> KnownIdentities:
             _add(by_digest, digest, identity)
         for name in entry.certificates:
             _add(by_certificate, name, identity)
-    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer), file.revoked.tokens(), _caps(file.tenant))
+    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer), file.revoked, _caps(file.tenant))
 
 
 def _caps(entries: list[_Tenant]) -> Mapping[str, TenantCaps]:
-    known: dict[str, TenantCaps] = {}
+    """Return the caps of each tenant; a cap that a tenant's entry does not set is taken from the entry `*`."""
+    known: dict[str, dict[str, int]] = {}
     for entry in entries:
         if entry.name in known:
             raise ValueError(f"the tenant {entry.name!r} has two entries")
         known[entry.name] = entry.caps()
-    return caps_by_tenant(known)
+    common = known.get(EVERY_TENANT, {})
+    return {tenant: TenantCaps(**{**common, **caps}) for tenant, caps in known.items()}
 
 
-def _issuers(entries: list[_Issuer]) -> tuple[Issuer, ...]:
+def _issuers(entries: list[Issuer]) -> tuple[Issuer, ...]:
     known: dict[str, Issuer] = {}
     for entry in entries:
         if entry.issuer in known:
             raise ValueError(f"{known[entry.issuer].name!r} and {entry.name!r} are the same issuer {entry.issuer!r}")
-        known[entry.issuer] = entry.checked()
+        entry.check()
+        known[entry.issuer] = entry
     return tuple(known.values())
 
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life cycle of a service (STARTING, READY, DRAINING, STOPPED) and the events that change its phase."""
+"""Life cycle of a service (STARTING, READY, DRAINING, STOPPED), events that change its phase, and its ready file."""
 
 import asyncio
 import enum
+import json
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
@@ -91,3 +94,25 @@ async def keep_beating(heartbeat: Heartbeat) -> None:
     while True:
         heartbeat.beat()
         await asyncio.sleep(INTERVAL_SECONDS)
+
+
+class ReadyFile:
+    """File written when the service is ready and whenever its contents change. Readers never see half of it."""
+
+    def __init__(self, path: Path, content: Callable[[], Mapping[str, object]]) -> None:
+        self._path = path
+        self._content = content
+        self._written = ""
+
+    def update(self) -> None:
+        """Write the file if its contents have changed; raise StartError if that fails."""
+        content = json.dumps(dict(self._content()), indent=2)
+        if content == self._written:
+            return
+        self._written = content
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            partial.write_text(content)
+            partial.replace(self._path)
+        except OSError as error:
+            raise StartError(f"cannot write --ready-file {self._path}: {error.strerror}") from error

@@ -3,9 +3,10 @@
 
 import asyncio
 import os
+import resource
 import socket
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
 from updraft.service.authenticator import Authenticator
-from updraft.service.descriptors import allow_all_descriptors, most_connections
 from updraft.service.exchange import FIRST_MESSAGE_TIMEOUT_SECONDS
 from updraft.service.flight_service import Call, FlightService, flight_handler
 from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
@@ -270,3 +270,32 @@ def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
     finally:
         os.umask(previous)
     return f"unix://{path.absolute()}"
+
+
+# Flight over TCP, Flight over a Unix socket, and health get a quarter of the descriptors each. The last quarter is for
+# files, workers and pages.
+_LISTENERS = 3
+# Limit assumed if the kernel sets none; gRPC's option has only 32 bits.
+_UNLIMITED = 1 << 20
+
+
+def allow_all_descriptors() -> None:
+    """Raise this process's soft limit to its hard limit.
+
+    The usual soft limit of 1024 exists for programs that use select, which a service does not. A stranger's connections
+    could reach it within seconds, and the service could then neither store an artifact nor take a worker.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The kernel refuses if fs.nr_open was lowered meanwhile: the service then starts with its current limit.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def most_connections() -> int:
+    """Return how many connections one gRPC listener may have, so that the listeners leave descriptors for other uses.
+
+    gRPC closes further connections at once. Without this limit, connections could take every descriptor, and the
+    service would accept no client until some of them close.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (_UNLIMITED if limit == resource.RLIM_INFINITY else min(limit, _UNLIMITED)) // (_LISTENERS + 1)

@@ -202,9 +202,9 @@ class BearerTokens:
 
     def check(self, authorization: str) -> None:
         """Raise UnauthenticatedError unless `authorization` is `Bearer <one of the tokens>`."""
-        if not authorization.startswith(_BEARER):
+        presented = bearer_digest(authorization)
+        if presented is None:
             raise UnauthenticatedError("this service needs a token: send the header 'authorization: Bearer <token>'")
-        presented = _digest(authorization.removeprefix(_BEARER).strip().encode())
         valid = self._granted.current
         if valid is None:
             raise UnauthenticatedError(
@@ -216,8 +216,15 @@ class BearerTokens:
             raise UnauthenticatedError("the token is not one that this service knows")
 
 
-def _digest(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()
+def bearer_token(authorization: str) -> str | None:
+    """Return the token of an authorization header, or None if the header is not `Bearer <token>`."""
+    return authorization.removeprefix(_BEARER).strip() if authorization.startswith(_BEARER) else None
+
+
+def bearer_digest(authorization: str) -> bytes | None:
+    """Return the SHA-256 digest of the token of an authorization header, or None if it has no token."""
+    token = bearer_token(authorization)
+    return None if token is None else hashlib.sha256(token.encode()).digest()
 
 
 def _token_digests(content: bytes) -> tuple[bytes, ...]:
@@ -229,7 +236,7 @@ def _token_digests(content: bytes) -> tuple[bytes, ...]:
         # A header cannot carry this line, so this is not a token file: reject the whole file.
         if not (token.isascii() and token.decode("ascii").isprintable()):
             raise ValueError(f"line {number} of the token file is not a token: expected printable ASCII")
-    return tuple(_digest(token) for _, token in tokens)
+    return tuple(hashlib.sha256(token).digest() for _, token in tokens)
 
 
 EXPIRY = "updraft_certificate_expiry_timestamp_seconds"

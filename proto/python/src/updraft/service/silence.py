@@ -12,14 +12,15 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 
 
 class Silence:
-    """Silence of one side; check it no more often than every `look_seconds`. A limit of 0 seconds switches this off.
+    """Silence of one side; a limit of 0 seconds switches this off.
 
+    Check it no more often than every `look_seconds`, by default what `seconds_between_looks` returns for the limit.
     Silence is counted in checks, not by the clock: time during which the watcher itself was stopped does not count.
     """
 
-    def __init__(self, limit_seconds: float, look_seconds: float) -> None:
+    def __init__(self, limit_seconds: float, look_seconds: float | None = None) -> None:
         self.limit_seconds = limit_seconds
-        self._look_seconds = look_seconds
+        self.look_seconds = seconds_between_looks(limit_seconds) if look_seconds is None else look_seconds
         self._signs: Hashable = None
         self._owed = False
         self._quiet_seconds = 0.0
@@ -30,7 +31,7 @@ class Silence:
         `signs` changes with every sign. Time during which the side owes nothing does not count.
         """
         if owed and self._owed and signs == self._signs:
-            self._quiet_seconds += self._look_seconds
+            self._quiet_seconds += self.look_seconds
         else:
             self._signs, self._owed, self._quiet_seconds = signs, owed, 0.0
         return 0 < self.limit_seconds <= self._quiet_seconds

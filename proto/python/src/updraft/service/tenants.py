@@ -4,7 +4,7 @@
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from updraft.service.metrics import Metrics
@@ -156,15 +156,3 @@ class Claims(Generic[Tenant]):
         """Return whether another tenant has a claim."""
         tenants = self.tenants
         return len(tenants) > (tenant in tenants)
-
-
-def caps_by_tenant(known: Mapping[str, TenantCaps]) -> Mapping[str, TenantCaps]:
-    """Return the caps of each tenant; a cap that a tenant's entry does not set is taken from the entry `*`."""
-    common = known.get(EVERY_TENANT, NO_CAPS)
-    return {tenant: _completed(caps, common) for tenant, caps in known.items()}
-
-
-def _completed(caps: TenantCaps, common: TenantCaps) -> TenantCaps:
-    names = [field.name for field in fields(TenantCaps)]
-    own = {name: getattr(caps, name) for name in names}
-    return TenantCaps(**{name: getattr(common, name) if value is None else value for name, value in own.items()})

@@ -13,7 +13,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"
 class Table(BaseModel):
     """Base of a table in such a file; an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 Whole = TypeVar("Whole", bound=Table)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
 from pathlib import Path
 
 import pytest
+from tests.support.paths import REPOSITORY
 
-from updraft_cli.spark_conf import SparkConfError, spark_conf
+from updraft_cli.doctor.confs import SETTINGS, SparkConfError, spark_conf
+
+_HEADING = re.compile(r"^### `(spark\.updraft\.[A-Za-z.]+)`$", re.MULTILINE)
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
@@ -25,3 +29,8 @@ def test_values_with_commas_are_put_together_again() -> None:
 def test_what_is_no_conf_is_refused(conf: str) -> None:
     with pytest.raises(SparkConfError, match=r"expected spark\.some\.setting=value"):
         spark_conf(None, [conf])
+
+
+def test_the_settings_are_those_that_the_connector_has() -> None:
+    reference = (REPOSITORY / "docs/reference/connector.md").read_text()
+    assert set(_HEADING.findall(reference)) == SETTINGS

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft.service.descriptors import allow_all_descriptors, most_connections
+from updraft.service.listeners import allow_all_descriptors, most_connections
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from updraft.list_offsets import with_offsets
+from updraft.nested_arrays import with_offsets
 
 INTEGERS = pa.list_(pa.int64())
 HAVE_LISTS = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft_cli.interruption import Interruption
+from updraft_cli.commands.serve import Interruption
 
 
 @pytest.fixture
