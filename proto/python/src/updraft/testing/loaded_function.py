@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Function loaded in a test as a worker loads it."""
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -18,8 +17,6 @@ from updraft.functions.tables import LoadedTable
 from updraft.functions.values import to_column
 from updraft.reply_checks import check_reply, check_reply_schema
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 Column: TypeAlias = pa.Array | Sequence[Any]
 
 _NO_KEYS: Mapping[str, Column] = {}
@@ -167,22 +164,33 @@ def load(function: Callable[..., Any]) -> LoadedFunction:
     return LoadedFunction(function)
 
 
-def _once(
-    method: "Callable[Concatenate[LoadedFunction, _P], _R]",
-) -> "Callable[Concatenate[Callable[..., Any], _P], _R]":
-    """Return a function that loads the function that it gets and calls a method of the loaded one."""
-
-    @functools.wraps(method)
-    def once(function: Callable[..., Any], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return method(load(function), *args, **kwargs)
-
-    return once
+def call(function: Callable[..., Any], *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Array:
+    """Load the function and call it once; see `LoadedFunction.call`."""
+    return load(function).call(*columns, batch_rows=batch_rows, rows=rows)
 
 
-call = _once(LoadedFunction.call)
-table = _once(LoadedFunction.table)
-batches = _once(LoadedFunction.batches)
-aggregate = _once(LoadedFunction.aggregate)
+def table(function: Callable[..., Any], *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.table`."""
+    return load(function).table(*columns, batch_rows=batch_rows, rows=rows)
+
+
+def batches(
+    function: Callable[..., Any], columns: pa.RecordBatch | Mapping[str, Column], *, batch_rows: int = 0
+) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.batches`."""
+    return load(function).batches(columns, batch_rows=batch_rows)
+
+
+def aggregate(
+    function: Callable[..., Any],
+    *columns: Column,
+    keys: Mapping[str, Column] = _NO_KEYS,
+    batch_rows: int = 0,
+    rows: int = 0,
+    parts: int = 1,
+) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.aggregate`."""
+    return load(function).aggregate(*columns, keys=keys, batch_rows=batch_rows, rows=rows, parts=parts)
 
 
 def _batches(batch: pa.RecordBatch, batch_rows: int) -> Sequence[pa.RecordBatch]:
