@@ -13,7 +13,7 @@ from updraft_server.ipc.zygote_packets import (
     ZYGOTE_SETTINGS_VARIABLE,
     ZygoteSettings,
 )
-from updraft_server.linux.descriptors_in_flight import allow_more_than
+from updraft_server.linux.resource_limits import allow_more_than
 from updraft_server.supervisor.zygote_child import ZygoteChild
 
 # Variables that a zygote and its workers inherit: none that could hold a secret.

@@ -11,7 +11,7 @@ import sys
 
 from updraft_server.ipc.unpacking import ROOM_GRANTED, RoomRequest, UnpackBounds, UnpackOutcome, UnpackVerdict
 from updraft_server.linux.capabilities import DAC_READ_SEARCH, give_up_capabilities
-from updraft_server.linux.confined_files import confine_files
+from updraft_server.linux.landlock import confine_files
 from updraft_server.linux.out_of_memory import die_first
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
 from updraft_server.unpacker.archive import RefusedArchiveError, unpack

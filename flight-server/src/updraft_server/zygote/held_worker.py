@@ -8,9 +8,9 @@ import socket
 from dataclasses import dataclass
 
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.linux.hostile_trees import TreeSize
 from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.process_trees import ProcessTree
-from updraft_server.linux.tree_sizes import TreeSize
 
 
 @dataclass(eq=False, slots=True)

@@ -18,8 +18,8 @@ from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
+from updraft_server.linux.resource_limits import limit_resources
 from updraft_server.sandbox.owner_files import OwnerFiles
-from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.linux.confined_files import confine_files
-from updraft_server.linux.hostile_trees import empty_directory, move_into
+from updraft_server.linux.hostile_trees import TreeSize, empty_directory, move_into
+from updraft_server.linux.landlock import confine_files
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
-from updraft_server.linux.tree_sizes import TreeSize
 from updraft_server.zygote.scratch_meter import ScratchMeter
 
 _Watch = Callable[[int, Callable[[], None]], None]

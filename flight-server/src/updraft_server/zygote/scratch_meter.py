@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.linux.confined_files import confine_files
+from updraft_server.linux.hostile_trees import TreeSize, tree_size
+from updraft_server.linux.landlock import confine_files
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
-from updraft_server.linux.tree_sizes import TreeSize, tree_size
 
 MOST_FILES = 4_000_000
 """Counting stops at this many files in one scratch directory."""

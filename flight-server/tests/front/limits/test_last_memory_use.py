@@ -5,12 +5,12 @@ import asyncio
 import urllib.request
 
 import pytest
+from fake_pool import FakePool, FakeWorker
 from flight_messages import all_replies, command_request, echo_command
 from front_harness import Running
 
 from updraft_server.front.limits.last_memory_use import LastMemoryUse
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.testing import FakePool, FakeWorker
 from updraft_server.pool.worker_events import WorkerDeath
 
 

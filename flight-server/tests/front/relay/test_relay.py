@@ -6,6 +6,7 @@ import gc
 import signal
 
 import pytest
+from fake_pool import FakeWorker
 from flight_messages import FlightData, batch, finish, keep_alive, path_request
 from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, dictionary, exchange, silent
 
@@ -33,7 +34,6 @@ from updraft_server.front.relay.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakeWorker
 from updraft_server.pool.worker_events import WorkerDeath
 
 

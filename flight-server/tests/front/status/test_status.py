@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
@@ -24,7 +25,6 @@ from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, NoIdleWorker, TaskKey, WorkerInfo
-from updraft_server.pool.testing import FakePool
 
 
 class Clock:

@@ -11,7 +11,7 @@ from typing import Protocol
 from updraft_server.front.artifacts.originals import Original
 from updraft_server.front.artifacts.stored import OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.volume import Volume
-from updraft_server.linux.tree_sizes import TreeSize, tree_size
+from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
 
 class RoomGiver(Protocol):

@@ -32,7 +32,7 @@ from updraft_server.ipc.unpacking import (
     UnpackOutcome,
     UnpackVerdict,
 )
-from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.linux.hostile_trees import TreeSize
 
 _log = structlog.get_logger(__name__)
 

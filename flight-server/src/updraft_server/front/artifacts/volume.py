@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.linux.hostile_trees import TreeSize
 
 # Least bytes of an entry. Some file systems create inodes on demand and report none, or so many that each would be
 # nearly free.

@@ -21,7 +21,7 @@ from updraft.errors import FunctionRefusedError, InternalError, UserError
 from updraft.functions.failures import qualified_name, whole_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.sandbox.memory_limit import address_space
+from updraft_server.linux.resource_limits import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.process_state import restore_environment
 from updraft_server.worker.pyspark import arrow_stream, log_capture, signed_rows, struct_columns

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from updraft_server.linux.descriptors_in_flight import allow_more_than, limit_of_workers
+from updraft_server.linux.resource_limits import allow_more_than, limit_of_workers
 
 
 @pytest.mark.parametrize(
