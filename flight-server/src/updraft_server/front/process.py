@@ -39,7 +39,7 @@ from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.limits.deaths import ALLOWED_DEATHS, FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
-from updraft_server.front.limits.worker_limits import WorkerLimits, most_scratch_files, most_threads
+from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.queue.admission import QUEUE_BYTES, RETRY_AFTER_MILLISECONDS, Admission, AdmissionLimits
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE
@@ -54,7 +54,6 @@ from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.status.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret
-from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
@@ -62,6 +61,7 @@ from updraft_server.ipc.settings_handover import (
     NEIGHBOURS_TOKEN_VARIABLE,
     take_over,
 )
+from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
@@ -333,12 +333,10 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         idle_seconds=settings.idle_worker_seconds,
-        model_limits=LimitModels(
+        model_limits=LimitModels.of(
             settings.worker_processes,
-            most_threads(settings.worker_processes),
             settings.worker_scratch_bytes,
-            most_scratch_files(settings.worker_scratch_bytes),
-            _batch_processor_seconds(settings),
+            batch_processor_seconds=_batch_processor_seconds(settings),
         ),
     )
     pool = Pool(pool_settings, log_worker_output, log_dropped_output)

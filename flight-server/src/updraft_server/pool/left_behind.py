@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that owners leave in a /dev/shm shared by all workers: when to sweep it, and which workers must end first.
 
-Policy alone. The zygote removes unused files (`updraft_server.zygote.shared_memory`).
+Policy alone. The zygote removes unused files (`updraft_server.linux.hostile_trees`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from updraft_server.ipc.worker_stack import MAX_BYTES
+from updraft_server.ipc.zygote_packets import MAX_STACK_BYTES
 
 _FIRST_SECONDS = 2.0
 # The text has no end mark, but after the first part the rest comes at once.
@@ -30,13 +30,13 @@ class StackReader:
             self._read_what_is_there()
             ask()
             text = b""
-            while len(text) < MAX_BYTES and await self._has_more(_NEXT_SECONDS if text else _FIRST_SECONDS):
+            while len(text) < MAX_STACK_BYTES and await self._has_more(_NEXT_SECONDS if text else _FIRST_SECONDS):
                 more = self._read_what_is_there()
                 if not more:
                     # The worker has ended.
                     break
                 text += more
-            return text[:MAX_BYTES].decode("utf-8", "replace")
+            return text[:MAX_STACK_BYTES].decode("utf-8", "replace")
 
     def close(self) -> None:
         """Close the pipe. Idempotent."""
@@ -61,10 +61,10 @@ class StackReader:
         return True
 
     def _read_what_is_there(self) -> bytes:
-        """Read at most MAX_BYTES, however fast a function writes on."""
+        """Read at most MAX_STACK_BYTES, however fast a function writes on."""
         if self._descriptor < 0:
             return b""
         try:
-            return os.read(self._descriptor, MAX_BYTES)
+            return os.read(self._descriptor, MAX_STACK_BYTES)
         except OSError:
             return b""

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from updraft.service.child import Child
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
-from updraft_server.ipc.load import Load
-from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
+from updraft_server.ipc.load import NOTE_VARIABLE, Load, LoadingNote
 from updraft_server.linux.process_trees import process_trees
 
 # Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.function_list import encode_functions
-from updraft_server.ipc.load import Load
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import Load, LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.linux.resource_limits import limit_resources
@@ -112,7 +111,7 @@ class Image:
         ).run()
 
     def run_model(
-        self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket
+        self, function: BatchedFunction, number: int, watchdog: Watchdog, scratch: Path, control: socket.socket
     ) -> NoReturn:
         """Run as the function's replica `number` in this freshly forked process; never returns."""
         self._begin(scratch)

@@ -13,13 +13,13 @@ from pathlib import Path
 from updraft.service.allocator import retain_freed_batches
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc import worker_stack
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import LoadingNote
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
+    STACK_SIGNAL,
     SUPERVISOR_VARIABLE,
     ZYGOTE_SETTINGS_VARIABLE,
     ZygoteSettings,
@@ -53,7 +53,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Ctrl-C in a terminal signals the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # New workers inherit this, so they ignore the signal until they can answer it.
-    signal.signal(worker_stack.SIGNAL, signal.SIG_IGN)
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
     # Workers inherit the bounding set: closing it once is cheaper than in each of them.
     close_bounding_set()
@@ -87,22 +87,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     gc.collect()
     # Keep garbage collectors from writing to these objects, because workers share their pages only until one does.
     gc.freeze()
-    scratch_directory = Path(settings.scratch_directory)
-    sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
-    zygote = Zygote(
-        image,
-        supervisor,
-        lifeline,
-        heartbeat,
-        records,
-        score,
-        sandbox,
-        scratch_directory,
-        sweeps_shared_memory=sweeps,
-        model_memory_bytes=settings.model_memory_bytes,
-        generation=settings.generation,
-        is_successor=settings.is_successor,
-    )
+    zygote = Zygote(settings, image, supervisor, lifeline, heartbeat, records, score, sandbox)
     # Workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()

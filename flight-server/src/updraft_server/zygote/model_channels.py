@@ -23,6 +23,7 @@ from updraft_server.worker.model.channel import (
     decode,
     encode,
 )
+from updraft_server.zygote.forks import enlarge_buffer, refuse_descriptors
 from updraft_server.zygote.model_replica import Replica
 
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
@@ -31,8 +32,6 @@ Unwatch = Callable[[socket.socket | int], None]
 # How long a worker waits for the fate of a process: the connection may end a moment before the process does.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
-_SO_SNDBUFFORCE = 32
-_SO_PASSRIGHTS = 83
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
@@ -80,8 +79,7 @@ class ModelChannels:
         ours.settimeout(0)
         # Keep the worker from passing descriptors: the zygote might block when it closes the last copy of one
         # (SO_LINGER). This needs Linux 6.16.
-        with contextlib.suppress(OSError):
-            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+        refuse_descriptors(ours)
         self._channels[worker] = ours
         self._watch(ours, lambda: self._answer(worker))
         return theirs
@@ -110,7 +108,7 @@ class ModelChannels:
                 self.refuse(worker, f"cannot be reached: {error.strerror}", may_retry=True)
                 return True
             for end in (workers_end, models_end):
-                _enlarge(end)
+                enlarge_buffer(end, _SOCKET_BUFFER_BYTES)
             if not replica.attach(models_end):
                 return False
             self._say(worker, Connected(replica.id), [workers_end.fileno()])
@@ -171,11 +169,3 @@ class ModelChannels:
         except OSError:
             # The worker has ended, or does not read.
             self.shut(worker)
-
-
-def _enlarge(end: socket.socket) -> None:
-    """Let the socket buffer a batch or two, so that neither side waits for the other in the middle of one."""
-    try:
-        end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
-    except PermissionError:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)

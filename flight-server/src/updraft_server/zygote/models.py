@@ -15,7 +15,6 @@ from typing import Protocol
 
 from updraft.errors import keep_start
 from updraft.service.child import describe_exit
-from updraft_server.ipc import worker_stack
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
@@ -27,13 +26,14 @@ from updraft_server.ipc.model_packets import (
     ModelFault,
 )
 from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.zygote_packets import STACK_SIGNAL
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
 from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
 from updraft_server.zygote.model_channels import ModelChannels, Unwatch, Watch
-from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
 
 _BUSY_LOOKS_SECONDS = 0.25
@@ -51,7 +51,7 @@ class ModelHost(Protocol):
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
         """Return what each of these processes uses, including everything it has started."""
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
@@ -162,7 +162,7 @@ class Models:
         """Make a process write its stacks; ignored if it has ended."""
         for _, replica in self._living():
             if replica.id == model:
-                replica.signal(worker_stack.SIGNAL)
+                replica.signal(STACK_SIGNAL)
 
     def connect(self, worker: str, name: str, version: str) -> None:
         """Connect a worker, let it wait for a connection, or refuse it."""
@@ -316,8 +316,8 @@ class Models:
         self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
         taken = self._host.take_of_models({name: replica.process for name, (_, replica) in living.items()})
         for name, (each, replica) in living.items():
-            take = taken.get(name, ModelProcessUsage(replica.memory_bytes))
-            replica.memory_bytes = take.memory_bytes
+            take = taken[name]
+            replica.memory_bytes = take.own_bytes
             batch_seconds = replica.batch_processor_seconds(take.processor_seconds)
             if replica.state is ReplicaState.READY:
                 each.last_memory_bytes = replica.memory_bytes
@@ -326,7 +326,7 @@ class Models:
                     f"took {replica.memory_bytes} bytes of memory, the limit is {self._most_bytes}, and was ended:"
                     " raise --model-memory-bytes of the pool, or give it more memory"
                 )
-            elif self.limits is not None and (excess := take.excess(self.limits, batch_seconds)):
+            elif self.limits is not None and (excess := self.limits.excess(take, batch_seconds)):
                 replica.kill(excess)
             elif replica.state is ReplicaState.LOADING and now_seconds > replica.load_deadline_seconds:
                 replica.kill(

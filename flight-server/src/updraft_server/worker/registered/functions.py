@@ -13,7 +13,7 @@ from updraft.functions import Function
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
-from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
+from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.worker.explanations import explain
 from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.function import BatchedFunction

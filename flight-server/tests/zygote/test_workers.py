@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from updraft_server.zygote.worker_ends import WorkerEnds
+from updraft_server.zygote.workers import WorkerEnds
 
 
 @pytest.fixture

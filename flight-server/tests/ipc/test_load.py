@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft_server.ipc.load import MOST_BYTES, Load
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import MOST_BYTES, Load, LoadingNote
 
 LOAD = Load("shop", "price", "1", 5.0)
 
