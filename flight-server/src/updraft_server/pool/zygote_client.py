@@ -15,7 +15,6 @@ import structlog
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.function_list import decode_functions, joined
 from updraft_server.ipc.model_packets import (
-    LimitModels,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -30,22 +29,17 @@ from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     MAX_WORKERS_PER_PACKET,
     Claim,
-    Continue,
     Exited,
     Fork,
     Forked,
     ForkFailed,
     Hello,
-    Kill,
     Measure,
     Measured,
     MoreFunctions,
     Packet,
     ReloadRefused,
     Retired,
-    ShowStack,
-    Stop,
-    Sweep,
     decode,
     encode,
 )
@@ -200,34 +194,7 @@ class ZygoteClient:
     def claim(self, workers: Sequence[str]) -> None:
         """Keep these workers of an earlier zygote; the zygote reports the exit of each that is gone."""
         for some in _parts(workers):
-            self._send(Claim(some))
-
-    def kill(self, worker: str) -> None:
-        """End a worker; the zygote reports its exit. A worker that has ended already is ignored.
-
-        Without a connection nothing happens, and the caller repeats it after the next `connect`.
-        """
-        self._send(Kill(worker))
-
-    def stop(self, worker: str) -> None:
-        """Stop a worker, which uses no CPU until `go_on`; without a connection nothing happens."""
-        self._send(Stop(worker))
-
-    def go_on(self, worker: str) -> None:
-        """Continue a worker; without a connection nothing happens, and the caller repeats it after `connect`."""
-        self._send(Continue(worker))
-
-    def show_stack(self, worker: str) -> None:
-        """Make a worker write its stacks; without a connection nothing happens."""
-        self._send(ShowStack(worker))
-
-    def sweep(self) -> None:
-        """Remove unused files from a /dev/shm that only this pool uses; without a connection nothing happens."""
-        self._send(Sweep())
-
-    def limit_models(self, limits: LimitModels) -> None:
-        """Limit what model processes may use; without a connection nothing happens."""
-        self._send(limits)
+            self.send(Claim(some))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
@@ -252,7 +219,7 @@ class ZygoteClient:
     async def _ask(self, packet: Fork | Measure | MeasureModels) -> Any:
         if self.hello is None:
             raise ZygoteLostError()
-        self._send(packet)
+        self.send(packet)
         return await self._answer(packet.request)
 
     async def _answer(self, request: int) -> Any:
@@ -262,7 +229,11 @@ class ZygoteClient:
         finally:
             self._answers.pop(request, None)
 
-    def _send(self, packet: Packet) -> None:
+    def send(self, packet: Packet) -> None:
+        """Send a packet that has no answer; without a connection nothing happens.
+
+        Only the exit of a worker follows a Kill. The caller repeats Kill and Continue after the next `connect`.
+        """
         if self.hello is None:
             return
         self._unsent.append(encode(packet))
