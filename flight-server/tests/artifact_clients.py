@@ -36,7 +36,7 @@ from updraft.v1.exchange_pb2 import (
     SessionFunction,
     TaskIdentity,
 )
-from updraft_server.front.artifacts.volume import Volume
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 

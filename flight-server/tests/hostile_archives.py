@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from updraft.errors import PoolFullError
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.front.artifacts.unpackers import UnpackLimits
-from updraft_server.front.artifacts.volume import Volume
 from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
 GIB = 1024**3

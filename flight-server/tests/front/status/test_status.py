@@ -19,8 +19,7 @@ from updraft.v1.control_pb2 import PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import Owner, RegisteredFunction, TaskIdentity
 from updraft_server.front.status.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
-from updraft_server.front.status.report import ExchangeRow, Report
-from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
+from updraft_server.front.status.report import KEPT_SAMPLES, SHOWN_EXCHANGES, ExchangeRow, Report, Sampler
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.pool.bindings import REGISTERED, Binding

@@ -10,7 +10,7 @@ This is policy and bookkeeping, used from one event loop; `updraft_server.front.
 Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
 pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. The artifact
 takes space as its bytes arrive, and an unpacked archive before it is written. Space is measured on the disk, in blocks
-and inodes (`updraft_server.front.artifacts.volume`).
+and inodes (`updraft_server.front.artifacts.room`).
 """
 
 import asyncio
@@ -30,11 +30,10 @@ from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
-from updraft_server.front.artifacts.room import Room
+from updraft_server.front.artifacts.room import Room, Volume
 from updraft_server.front.artifacts.stored import DIRECTORY_MODE, FileSet, OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
-from updraft_server.front.artifacts.volume import Volume
 from updraft_server.pool.leases import Owner
 
 # More than honest sessions need at once. Without this bound, any number of directories could link to one artifact.

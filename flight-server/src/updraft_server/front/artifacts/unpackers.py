@@ -22,8 +22,8 @@ import structlog
 import updraft_server
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft.service.child import describe_exit
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.front.artifacts.threads import in_thread
-from updraft_server.front.artifacts.volume import Volume
 from updraft_server.ipc.unpacking import (
     MAX_VERDICT_BYTES,
     ROOM_GRANTED,

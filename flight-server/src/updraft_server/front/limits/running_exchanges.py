@@ -17,7 +17,7 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
 from updraft.service.metrics import Metrics
 from updraft.service.silence import Silence, seconds_between_looks
-from updraft_server.front.limits.last_memory_use import LastMemoryUse
+from updraft_server.front.limits.verdict import LastMemoryUse
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import Relay, Side

@@ -2,7 +2,7 @@
 """Metrics by Spark application are bounded, whatever clients call themselves."""
 
 from updraft_server.front.relay.transfer import Transfer
-from updraft_server.front.status.applications import KEPT_APPLICATIONS, Applications
+from updraft_server.front.status.metrics import KEPT_APPLICATIONS, Applications
 
 
 def _names(applications: Applications) -> list[str]:

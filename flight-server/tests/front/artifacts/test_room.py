@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from updraft_server.front.artifacts.volume import Volume
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.linux.hostile_trees import TreeSize
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
