@@ -11,7 +11,14 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.parent import stdin_has_ended
-from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret, connect_both, packet_pair
+from updraft_server.ipc.control import (
+    CONTROL_VARIABLE,
+    KNOWN_VARIABLE,
+    WorkersSecret,
+    connect_both,
+    listener_at,
+    packet_pair,
+)
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     FRONT_SETTINGS_VARIABLE,
@@ -22,7 +29,6 @@ from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING
 from updraft_server.linux.descendants import children
 from updraft_server.settings import FrontSettings, ServeSettings, WorkersSettings
-from updraft_server.supervisor.children import control_listener
 from updraft_server.supervisor.front_call import FrontCall, News
 from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
 from updraft_server.supervisor.stderr import say
@@ -94,7 +100,7 @@ class FrontSupervisor(Supervisor):
         self._front = FrontStarts(settings, directory, neighbours_token_file)
         self._socket_path = directory / FRONT_SOCKET
         self._known = WorkersSecret.made(somebody=self._socket_path.exists())
-        self._listener = control_listener(self._socket_path)
+        self._listener = listener_at(self._socket_path)
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""

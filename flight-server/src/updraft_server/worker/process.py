@@ -27,13 +27,49 @@ from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import SuspectError
-from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import RegisteredFunctions
 from updraft_server.worker.registered.runner import run_registered
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
+
+
+class Ownership:
+    """Owner of a worker, bound at its first exchange.
+
+    The front sends a worker exchanges of only one owner. Without this check, a mistake of the front would show one
+    owner what another one has left in the process.
+    """
+
+    def __init__(self) -> None:
+        self._owner: tuple[str, ...] = ()
+        self._may_go_on = True
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the worker may serve another exchange.
+
+        After a client that names no application it may not, because nothing tells which other exchanges are that
+        client's.
+        """
+        return self._may_go_on
+
+    def take(self, assignment: Assignment) -> None:
+        """Bind the worker to the owner of the exchange; raises InternalError if it belongs to another owner."""
+        is_registered = bool(assignment.function_name)
+        owner = _registered(assignment) if is_registered else tuple(assignment.owner)
+        if not is_registered and len(owner) != 3:
+            raise InternalError("the front sent a session function without an owner")
+        if not self._may_go_on or self._owner not in ((), owner):
+            raise InternalError("the front sent an exchange of another owner to a worker that has served one")
+        self._owner = owner
+        self._may_go_on = is_registered or owner[1] != ""
+
+
+def _registered(assignment: Assignment) -> tuple[str, ...]:
+    """Return the owner of all registered functions: no session code may run where their clients' rows have been."""
+    return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)
 
 
 class Ending(NamedTuple):

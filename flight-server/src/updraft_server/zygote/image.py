@@ -25,8 +25,7 @@ from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.model.channel import MODEL_CHANNEL, ModelChannel
 from updraft_server.worker.model.function import BatchedFunction
-from updraft_server.worker.model.machine_share import take_share
-from updraft_server.worker.model.process import ModelProcess
+from updraft_server.worker.model.process import ModelProcess, take_share
 from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed

@@ -7,9 +7,9 @@ Artifacts come from the exchange's own client or from another client of the same
 
 An exchange waits for another client only while that client keeps sending; then the exchange asks its own client.
 
-Files are laid out under the names that the session gives them, like Spark's distributed files. Such a set never changes.
-If a name gets other bytes, the files go into another directory, so nothing that Python caches by path becomes stale. A
-set that a worker managed to change is laid out again.
+Files are laid out under the names that the session gives them, like Spark's distributed files. Such a set never
+changes. If a name gets other bytes, the files go into another directory, so nothing that Python caches by path becomes
+stale. A set that a worker managed to change is laid out again.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Main loop of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
 
-It has one thread. While the function runs, rows wait in the sockets and in the queue, and form the next batch.
+It has one thread, and a share of the machine: a device of its own, and part of the CPUs. While the function runs, rows
+wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib
@@ -11,14 +12,15 @@ import select
 import socket
 import time
 import traceback
+from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
+from updraft.functions import Batching
 from updraft.functions.failures import describe
-from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
 from updraft_server.worker.model.control import (
     MAX_PACKET_BYTES,
@@ -37,6 +39,37 @@ from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue
 from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
+from updraft_server.worker.process_state import in_this_process
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+# Workers have one thread each (`updraft_server.supervisor.zygote_child`); a model serves all of them.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+_FIRST_DEVICE = Path("/dev/nvidia0")
+# Devices are probed by name, because the sandbox does not let a process list the directory.
+_MAX_DEVICES = 64
+
+
+def take_share(batching: Batching, number: int) -> None:
+    """Set the environment of this process, replica `number`, for the libraries that it loads from now on."""
+    if batching.device == "cuda":
+        os.environ[VISIBLE_DEVICES] = _device(number)
+    threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+
+
+def _device(number: int) -> str:
+    """Return one of the GPUs that the pool's environment names, or else one of all installed GPUs."""
+    visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
+    if visible:
+        return visible[number % len(visible)]
+    return str(number % max(1, _installed()))
+
+
+def _installed() -> int:
+    """Return how many GPUs the driver has in this container or machine; CUDA numbers them from 0."""
+    return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))
+
 
 _HELD_BYTES = 256 * 1024 * 1024
 # Resolution of poll. It is better to run a batch a moment early than a moment late.

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyspark.serializers import SpecialLengths
 
 from updraft_server.ipc.frames import Buffer
-from updraft_server.worker.pyspark.wire import INT
-from updraft_server.worker.pyspark.worker_input import WorkerInput
+from updraft_server.worker.pyspark.wire import INT, WorkerInput
 from updraft_server.worker.replies import Replies
 
 # After its data the worker looks for this mark, which says that Spark is done too.

@@ -14,8 +14,7 @@ from pyspark.serializers import SpecialLengths
 from updraft.errors import InternalError, ProtocolError
 from updraft_server.ipc.frames import Buffer
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.pyspark.wire import INT
-from updraft_server.worker.pyspark.worker_input import WorkerInput
+from updraft_server.worker.pyspark.wire import INT, WorkerInput
 from updraft_server.worker.request_batch import RequestBatch
 
 REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])

@@ -15,8 +15,8 @@ from updraft.functions.loaded import Loaded, load
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.worker.explanations import explain
-from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.process_state import in_this_process
 
 AnyFunction: TypeAlias = Function[Any, Any]
 

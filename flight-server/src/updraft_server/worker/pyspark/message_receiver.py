@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter to the worker of PySpark 4.3: calls `invoke_udf`, whose receiver passes init message and data separately."""
+"""Call of PySpark's worker since 4.3: `invoke_udf`, whose receiver passes init message and data separately."""
 
 from typing import Any
 
 import pyspark.worker
 from pyspark.messages import SparkMessageReceiver, ZeroCopyByteStream
 from pyspark.util import with_faulthandler
-
-from updraft_server.worker.pyspark.init_message import compose
-from updraft_server.worker.pyspark.trailer import TIMINGS
-
-__all__ = ["TIMINGS", "compose", "invoke"]
 
 
 class _Receiver(SparkMessageReceiver):  # type: ignore[misc]

@@ -10,7 +10,7 @@ import os, pathlib, sys
 from updraft_server.ipc.control import packet_pair
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
-from updraft_server.supervisor.children import start_zygote
+from updraft_server.supervisor.zygote_child import start_zygote
 
 directory = pathlib.Path(sys.argv[1])
 _, door = packet_pair()

@@ -6,7 +6,7 @@ import pytest
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
-from updraft_server.supervisor.broken_loads import BrokenLoads
+from updraft_server.supervisor.zygotes import BrokenLoads
 
 MODULE = Load("bad", limit_seconds=3.0)
 FUNCTION = Load("shop", "price", "1", 5.0)

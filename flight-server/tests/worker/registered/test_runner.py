@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from updraft.errors import LimitError
-from updraft_server.worker.registered import plain_tables
-from updraft_server.worker.registered.plain_tables import NumberedResults
+from updraft_server.worker.registered import runner
+from updraft_server.worker.registered.runner import NumberedResults
 
 WORD = pa.schema([pa.field("word", pa.string(), nullable=False)])
 WORDS = pa.schema([*WORD, pa.field("count", pa.int64(), nullable=False)])
@@ -36,7 +36,7 @@ def test_rows_are_counted_over_all_replies(ends: list[list[int]], rows: list[int
 
 
 def test_rows_beyond_what_their_numbers_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_tables, "_MOST_ROWS", 3)
+    monkeypatch.setattr(runner, "_MOST_ROWS", 3)
     table = NumberedResults(WORD)
     batch = pa.record_batch([pa.array(["a", "b"])], schema=WORD)
     table.reply(batch, [1, 2])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from updraft.functions import Batching
-from updraft_server.worker.model import machine_share
-from updraft_server.worker.model.machine_share import THREADS, VISIBLE_DEVICES, take_share
+from updraft_server.worker.model import process
+from updraft_server.worker.model.process import THREADS, VISIBLE_DEVICES, take_share
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +25,14 @@ def test_each_replica_sees_the_next_one_of_the_pools_gpus(
 ) -> None:
     for name in ("nvidia0", "nvidia5", "nvidiactl"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(machine_share, "_FIRST_DEVICE", tmp_path / "nvidia0")
+    monkeypatch.setattr(process, "_FIRST_DEVICE", tmp_path / "nvidia0")
     monkeypatch.setenv(VISIBLE_DEVICES, visible)
     take_share(Batching(device="cuda", replicas=4), number)
     assert os.environ[VISIBLE_DEVICES] == device
 
 
 def test_the_first_gpu_is_looked_for_where_none_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine_share, "_FIRST_DEVICE", tmp_path / "nvidia0")
+    monkeypatch.setattr(process, "_FIRST_DEVICE", tmp_path / "nvidia0")
     take_share(Batching(device="cuda", replicas=4), 3)
     assert os.environ[VISIBLE_DEVICES] == "0"
 

@@ -5,7 +5,7 @@ import pytest
 
 from updraft.errors import InternalError
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.worker.ownership import Ownership
+from updraft_server.worker.process import Ownership
 
 REGISTERED = Assignment("r", function_name="echo")
 A, B, ANONYMOUS = (
