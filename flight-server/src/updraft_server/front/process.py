@@ -50,14 +50,9 @@ from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.report import Sampler
+from updraft_server.ipc import settings_handover
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
-from updraft_server.ipc.settings_handover import (
-    ARTIFACTS_VARIABLE,
-    FRONT_SETTINGS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
-    take_over,
-)
 from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool, until
@@ -325,8 +320,10 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
     )
     pool = Pool(pool_settings, _log_output, _log_dropped_output)
     try:
-        token = os.environ.get(NEIGHBOURS_TOKEN_VARIABLE)
-        front = Front(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)
+        token = os.environ.get(settings_handover.NEIGHBOURS_TOKEN_VARIABLE)
+        front = Front(
+            settings, pool, Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]), Path(token) if token else None
+        )
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
@@ -347,7 +344,7 @@ def main() -> None:
     hide_memory()
     keep_few_capabilities()
     retain_freed_memory()
-    settings = take_over(os.environ[FRONT_SETTINGS_VARIABLE])
+    settings = settings_handover.take_over(os.environ[settings_handover.FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
     known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
     # The unpackers that this process starts must not inherit the descriptors.

@@ -14,15 +14,7 @@ from contextlib import suppress
 
 import structlog
 
-from updraft_server.ipc.model_packets import (
-    MODEL_DESCRIPTORS,
-    MeasuredModels,
-    MeasureModels,
-    ModelEnded,
-    ModelFault,
-    ModelStarted,
-    ModelUsage,
-)
+from updraft_server.ipc import model_packets
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
@@ -44,7 +36,7 @@ class _Process:
 
     def __init__(
         self,
-        started: ModelStarted,
+        started: model_packets.ModelStarted,
         descriptors: Sequence[int],
         outputs: Outputs,
     ) -> None:
@@ -78,7 +70,7 @@ class ZygoteModels:
             outputs: Takes what the processes print.
             on_fault: Called when `faults` has changed.
         """
-        self.usage: Sequence[ModelUsage] = ()
+        self.usage: Sequence[model_packets.ModelUsage] = ()
         """Last measurement of each batched function."""
         self.faults: dict[FunctionKey, str] = {}
         """Why functions cannot be called; callable functions are left out."""
@@ -94,15 +86,15 @@ class ZygoteModels:
     def take(self, packet: ModelPacket, descriptors: Sequence[int]) -> None:
         """Handle a packet from the zygote."""
         match packet:
-            case ModelStarted() if len(descriptors) == MODEL_DESCRIPTORS:
+            case model_packets.ModelStarted() if len(descriptors) == model_packets.MODEL_DESCRIPTORS:
                 self._processes[packet.model] = _Process(packet, descriptors, self._outputs)
                 _log.info("model process started", model=packet.model, function=packet.name, pid=packet.pid)
-            case ModelStarted():
+            case model_packets.ModelStarted():
                 for descriptor in descriptors:
                     os.close(descriptor)
-            case ModelEnded():
+            case model_packets.ModelEnded():
                 self._end(packet)
-            case ModelFault():
+            case model_packets.ModelFault():
                 self._set_fault((packet.name, packet.version), packet.fault)
 
     def lost(self) -> None:
@@ -118,7 +110,7 @@ class ZygoteModels:
         process = self._processes.get(model)
         return await process.stack.read(lambda: show_stack(model)) if process is not None else None
 
-    def _end(self, packet: ModelEnded) -> None:
+    def _end(self, packet: model_packets.ModelEnded) -> None:
         process = self._processes.pop(packet.model, None)
         if process is None:
             return
@@ -154,20 +146,20 @@ class RetiredZygote:
         self._connection = connection
         self._models = models
         self._on_end = on_end
-        self._measured: list[ModelUsage] = []
+        self._measured: list[model_packets.ModelUsage] = []
         self._loop = asyncio.get_running_loop()
         connection.settimeout(0)
         self._loop.add_reader(connection.fileno(), self._readable)
 
     @property
-    def usage(self) -> Sequence[ModelUsage]:
+    def usage(self) -> Sequence[model_packets.ModelUsage]:
         """Last measurement of its processes."""
         return self._models.usage
 
     def measure(self) -> None:
         """Ask what the processes use; `usage` has the answer once the zygote has sent it."""
         self._measured = []
-        self._send(MeasureModels(_UNASKED))
+        self._send(model_packets.MeasureModels(_UNASKED))
 
     async def stack(self, model: str) -> str | None:
         """Return the Python stacks of a process; None if the process is not this zygote's."""
@@ -185,17 +177,19 @@ class RetiredZygote:
     def _readable(self) -> None:
         descriptors: list[int] = []
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._connection, MAX_PACKET_BYTES, MODEL_DESCRIPTORS)
+            data, descriptors, _, _ = socket.recv_fds(
+                self._connection, MAX_PACKET_BYTES, model_packets.MODEL_DESCRIPTORS
+            )
             packet = decode(data) if data else None
         except BlockingIOError:
             return
         except (OSError, PacketError):
             packet = None
         match packet:
-            case ModelStarted() | ModelEnded():
+            case model_packets.ModelStarted() | model_packets.ModelEnded():
                 self._models.take(packet, descriptors)
                 return
-            case MeasuredModels():
+            case model_packets.MeasuredModels():
                 self._take_usage(packet)
             case None:
                 self.close()
@@ -203,12 +197,12 @@ class RetiredZygote:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _take_usage(self, packet: MeasuredModels) -> None:
-        self._measured.extend(map(ModelUsage.from_plain, packet.functions))
+    def _take_usage(self, packet: model_packets.MeasuredModels) -> None:
+        self._measured.extend(map(model_packets.ModelUsage.from_plain, packet.functions))
         if packet.are_last:
             self._models.usage = self._measured
         else:
-            self._send(MeasureModels(_UNASKED, len(self._measured)))
+            self._send(model_packets.MeasureModels(_UNASKED, len(self._measured)))
 
     def _send(self, packet: Packet) -> None:
         # Do not wait for a zygote that is gone or busy.
@@ -235,7 +229,7 @@ class PooledModels:
         return self._current.are_there or bool(self._retired)
 
     @property
-    def usage(self) -> Sequence[ModelUsage]:
+    def usage(self) -> Sequence[model_packets.ModelUsage]:
         """Last measurement of each batched function."""
         return _together(self._current.usage, (each for zygote in self._retired for each in zygote.usage))
 
@@ -255,7 +249,7 @@ class PooledModels:
             if self.are_there:
                 await measure()
 
-    def measured(self, usage: Sequence[ModelUsage]) -> None:
+    def measured(self, usage: Sequence[model_packets.ModelUsage]) -> None:
         """Record the zygote's measurement, and ask retired zygotes for theirs, which `usage` shows the next time."""
         self._current.usage = usage
         for zygote in self._retired:
@@ -284,7 +278,9 @@ class PooledModels:
             zygote.close()
 
 
-def _together(current: Sequence[ModelUsage], retired: Iterable[ModelUsage]) -> Sequence[ModelUsage]:
+def _together(
+    current: Sequence[model_packets.ModelUsage], retired: Iterable[model_packets.ModelUsage]
+) -> Sequence[model_packets.ModelUsage]:
     """Add the processes of retired zygotes to those of the current one, all as retiring."""
     found = {(each.name, each.version): each for each in current}
     for each in retired:

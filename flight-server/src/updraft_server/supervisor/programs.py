@@ -11,6 +11,7 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.parent import stdin_has_ended
+from updraft_server.ipc import settings_handover
 from updraft_server.ipc.control import (
     CONTROL_VARIABLE,
     KNOWN_VARIABLE,
@@ -18,12 +19,6 @@ from updraft_server.ipc.control import (
     connect_both,
     listener_at,
     packet_pair,
-)
-from updraft_server.ipc.settings_handover import (
-    ARTIFACTS_VARIABLE,
-    FRONT_SETTINGS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
-    hand_down,
 )
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING
@@ -68,9 +63,9 @@ class FrontStarts:
         """Start a front that inherits `descriptors`; each key is the environment variable for the number."""
         environment = {
             **os.environ,
-            FRONT_SETTINGS_VARIABLE: hand_down(self._settings),
-            ARTIFACTS_VARIABLE: str(self._artifacts_path),
-            NEIGHBOURS_TOKEN_VARIABLE: str(self._neighbours_token_file or ""),
+            settings_handover.FRONT_SETTINGS_VARIABLE: settings_handover.hand_down(self._settings),
+            settings_handover.ARTIFACTS_VARIABLE: str(self._artifacts_path),
+            settings_handover.NEIGHBOURS_TOKEN_VARIABLE: str(self._neighbours_token_file or ""),
             **{name: str(descriptor) for name, descriptor in descriptors.items()},
         }
         self._started_seconds = time.monotonic()

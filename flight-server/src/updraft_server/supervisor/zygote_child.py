@@ -11,13 +11,8 @@ from typing import NamedTuple
 from updraft.service.child import Child
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
+from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.load import NOTE_VARIABLE, Load, LoadingNote
-from updraft_server.ipc.zygote_packets import (
-    LIFELINE_VARIABLE,
-    SUPERVISOR_VARIABLE,
-    ZYGOTE_SETTINGS_VARIABLE,
-    ZygoteSettings,
-)
 from updraft_server.linux.process_trees import process_trees
 from updraft_server.linux.resource_limits import allow_more_than
 
@@ -165,14 +160,14 @@ class ZygoteChild(Child):
         self._note.close()
 
 
-def start_zygote(settings: ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
+def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
     """Start a zygote that serves the fronts that come over `zygote_socket`."""
     allow_more_than(settings.worker.worker_descriptors)
     environment = zygote_environment(os.environ)
-    environment[ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
-    environment[SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
+    environment[packets.ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
+    environment[packets.SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
     lifeline = _lifeline(settings.workers_directory)
-    environment[LIFELINE_VARIABLE] = str(lifeline)
+    environment[packets.LIFELINE_VARIABLE] = str(lifeline)
     return ZygoteChild(environment, [zygote_socket.fileno(), lifeline])
 
 

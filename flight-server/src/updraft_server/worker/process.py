@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import (
-    FunctionRefusedError,
-    InternalError,
-    LimitError,
-    PoolUnavailableError,
-    ProtocolError,
-    UpdraftError,
-)
+from updraft import errors
 from updraft.functions.failures import describe
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
@@ -60,9 +53,9 @@ class Ownership:
         is_registered = bool(assignment.function_name)
         owner = _registered(assignment) if is_registered else tuple(assignment.owner)
         if not is_registered and len(owner) != 3:
-            raise InternalError("the front sent a session function without an owner")
+            raise errors.InternalError("the front sent a session function without an owner")
         if not self._may_go_on or self._owner not in ((), owner):
-            raise InternalError("the front sent an exchange of another owner to a worker that has served one")
+            raise errors.InternalError("the front sent an exchange of another owner to a worker that has served one")
         self._owner = owner
         self._may_go_on = is_registered or owner[1] != ""
 
@@ -119,7 +112,7 @@ class Worker:
         exchange = Exchange(self._channel, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
-                raise LimitError(
+                raise errors.LimitError(
                     f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
                 )
             frame = self._channel.receive_fields(header)
@@ -147,7 +140,7 @@ class Worker:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
             # The directory was recreated after this worker was bound: its Landlock rules refer to the old one.
-            raise PoolUnavailableError(
+            raise errors.PoolUnavailableError(
                 "the worker can no longer read the artifacts of its session: retry on another one"
             )
 
@@ -159,7 +152,7 @@ class Worker:
             try:
                 restrict()
             except OSError as error:
-                raise PoolUnavailableError(f"the worker cannot be restricted: {error}") from error
+                raise errors.PoolUnavailableError(f"the worker cannot be restricted: {error}") from error
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
@@ -169,7 +162,7 @@ class Worker:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
             # A registered function may have left threads running. A fresh worker has none.
-            raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
+            raise errors.PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
         use_own_home(self._scratch, self._settings.writable_paths)
         self._is_bound = True
 
@@ -181,14 +174,14 @@ class Worker:
             function = self._functions.find(assignment.function_name, assignment.function_version)
             return run_registered(function, assignment, exchange, self._model_channel, self._settings.max_batch_rows)
         if self._sessions is None:
-            raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
+            raise errors.FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
         # An error in the client's input explains any error that the function raised after it.
         failure = exchange.failure or error
-        if not isinstance(failure, UpdraftError):
-            failure = InternalError(f"the worker failed: {describe(error)}")
+        if not isinstance(failure, errors.UpdraftError):
+            failure = errors.InternalError(f"the worker failed: {describe(error)}")
         failure.sequence = exchange.consumed
         kind = FrameKind.CRASHED if isinstance(failure, SuspectError) else FrameKind.FAILED
         return Ending(kind, failure.to_message().SerializeToString())
@@ -204,15 +197,15 @@ def _restored(before: ProcessState) -> bool:
 
 def _assignment(frame: ReceivedFrame) -> Assignment:
     if frame.kind is not FrameKind.COMMAND:
-        raise InternalError(f"the front sent {frame.kind.name} where a command was expected")
+        raise errors.InternalError(f"the front sent {frame.kind.name} where a command was expected")
     try:
         return Assignment.decode(frame.app_metadata)
     except (ValueError, TypeError) as error:
-        raise InternalError(f"the front sent an assignment that cannot be read: {error}") from None
+        raise errors.InternalError(f"the front sent an assignment that cannot be read: {error}") from None
 
 
 def _session_payload(frame: ReceivedFrame) -> exchange_pb2.SessionPayload:
     try:
         return exchange_pb2.SessionPayload.FromString(bytes(memoryview(frame.data_body)))
     except DecodeError:
-        raise ProtocolError("the command's payload is not a SessionPayload") from None
+        raise errors.ProtocolError("the command's payload is not a SessionPayload") from None

@@ -14,33 +14,12 @@ from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.control import receive_front
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.zygote_packets import (
-    MAX_PACKET_BYTES,
-    STACK_SIGNAL,
-    Claim,
-    Continue,
-    Exited,
-    Fork,
-    Forked,
-    ForkFailed,
-    Kill,
-    Measure,
-    Measured,
-    Packet,
-    ReloadRefused,
-    Retired,
-    ShowStack,
-    Stop,
-    Sweep,
-    ZygoteSettings,
-    decode,
-    encode,
-)
 from updraft_server.linux.descendants import children
 from updraft_server.linux.hostile_trees import remove_unused_files
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
@@ -54,7 +33,11 @@ from updraft_server.zygote.models import Models
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.workers import HeldWorker, HeldWorkers, Orphans
 
-_SIGNALS: Mapping[type[Packet], int] = {Kill: signal.SIGKILL, Stop: signal.SIGSTOP, Continue: signal.SIGCONT}
+_SIGNALS: Mapping[type[packets.Packet], int] = {
+    packets.Kill: signal.SIGKILL,
+    packets.Stop: signal.SIGSTOP,
+    packets.Continue: signal.SIGCONT,
+}
 _SEND_TIMEOUT_SECONDS = 5.0
 # Share of the container's or machine's memory for one model if no limit is set; the rest is for workers and the image.
 _SHARE_OF_A_MODEL = 0.75
@@ -67,7 +50,7 @@ class Zygote:
 
     def __init__(
         self,
-        settings: ZygoteSettings,
+        settings: packets.ZygoteSettings,
         image: Image,
         supervisor: socket.socket,
         lifeline: int,
@@ -115,7 +98,7 @@ class Zygote:
         # because they name scratch directories, and Landlock does not cover chmod: another worker could make one
         # inaccessible.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
-        self._refused: ReloadRefused | None = None
+        self._refused: packets.ReloadRefused | None = None
         """Last reload that the supervisor refused."""
         self._is_ending = False
         self._is_retired = False
@@ -213,7 +196,7 @@ class Zygote:
             self._retire()
             return
         if isinstance(met, str):
-            self._refused = ReloadRefused(met)
+            self._refused = packets.ReloadRefused(met)
             for front in list(self._fronts):
                 self._send(front, self._refused)
             return
@@ -241,35 +224,35 @@ class Zygote:
         self._tell_ends(is_anything_left=False)
         self._workers.retire()
         for front in list(self._fronts):
-            self._send(front, Retired())
+            self._send(front, packets.Retired())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
             # The front was dropped in the same turn.
             return
         try:
-            data = front.recv(MAX_PACKET_BYTES)
-            packet = decode(data) if data else None
+            data = front.recv(packets.MAX_PACKET_BYTES)
+            packet = packets.decode(data) if data else None
         except (OSError, PacketError):
             packet = None
         match packet:
-            case Claim():
+            case packets.Claim():
                 self._claim(front, packet)
-            case Fork():
+            case packets.Fork():
                 self._fork(front, packet)
-            case Kill() | Stop() | Continue():
+            case packets.Kill() | packets.Stop() | packets.Continue():
                 if (worker := self._workers.of(front, packet.worker)) is not None:
                     worker.signal(_SIGNALS[type(packet)])
-            case ShowStack():
+            case packets.ShowStack():
                 if (worker := self._workers.of(front, packet.worker)) is not None:
-                    worker.signal(STACK_SIGNAL)
+                    worker.signal(packets.STACK_SIGNAL)
                 else:
                     self._models.show_stack(packet.worker)
-            case Sweep():
+            case packets.Sweep():
                 if self._sweeps_shared_memory:
                     remove_unused_files(Path(SHARED_MEMORY_PATH))
-            case Measure():
-                self._send(front, Measured(packet.request, self._workers.measured(front, packet.workers)))
+            case packets.Measure():
+                self._send(front, packets.Measured(packet.request, self._workers.measured(front, packet.workers)))
             case LimitModels():
                 self._models.limits = packet
             case MeasureModels():
@@ -277,14 +260,14 @@ class Zygote:
             case _:
                 self._let_go(front)
 
-    def _claim(self, front: socket.socket, packet: Claim) -> None:
+    def _claim(self, front: socket.socket, packet: packets.Claim) -> None:
         if self._is_retired:
             # The front did not know of the retirement yet; it will claim its workers from the successor.
             return
         for name in self._workers.claim(front, packet.workers, is_successor=self._settings.is_successor):
-            self._send(front, Exited(name, None))
+            self._send(front, packets.Exited(name, None))
 
-    def _fork(self, front: socket.socket, packet: Fork) -> None:
+    def _fork(self, front: socket.socket, packet: packets.Fork) -> None:
         if self._is_retired:
             # The front did not know of the retirement when it asked.
             return
@@ -305,17 +288,17 @@ class Zygote:
                 )
             except OSError as error:
                 self._models.model_channels.shut(name)
-                self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
+                self._send(front, packets.ForkFailed(packet.request, f"fork: {error.strerror}"))
                 return
             try:
                 self._workers.add(
                     HeldWorker(name, forked.pid, forked.pidfd, front, is_child=True, shared_memory=forked.shared_memory)
                 )
             except OSError as error:
-                self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
+                self._send(front, packets.ForkFailed(packet.request, f"cannot note the worker: {error}"))
             else:
                 ends = [front_end.fileno(), forked.output, forked.stack]
-                self._send(front, Forked(packet.request, name, forked.pid), ends)
+                self._send(front, packets.Forked(packet.request, name, forked.pid), ends)
 
     def _close_all(self) -> None:
         self._selector.close()
@@ -331,7 +314,7 @@ class Zygote:
             remove_unused_files(Path(SHARED_MEMORY_PATH))
         for end in ends:
             if end.front in self._fronts:
-                self._send(end.front, Exited(end.worker, end.status))
+                self._send(end.front, packets.Exited(end.worker, end.status))
 
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
@@ -353,9 +336,9 @@ class Zygote:
                 # Only one front reads what the model prints.
                 return
 
-    def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
+    def _send(self, front: socket.socket, packet: packets.Packet, descriptors: list[int] | None = None) -> None:
         try:
-            socket.send_fds(front, [encode(packet)], descriptors or [])
+            socket.send_fds(front, [packets.encode(packet)], descriptors or [])
         except OSError:
             # The front is gone or stuck. Shut its socket down, so that `_receive` reads end of file and ends its
             # workers.

@@ -21,19 +21,8 @@ from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.functions import Batching
 from updraft.functions.failures import describe
+from updraft_server.worker.model import control as packets
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
-from updraft_server.worker.model.control import (
-    MAX_PACKET_BYTES,
-    Attach,
-    LoadFailed,
-    Packet,
-    Ready,
-    Retire,
-    State,
-    Suspect,
-    decode,
-    encode,
-)
 from updraft_server.worker.model.function import BatchedFunction, LoadedModel
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
@@ -111,7 +100,7 @@ class ModelProcess:
         self._load()
         # Do this before Ready, after which the zygote no longer allows for the time to load.
         self._watchdog.turned()
-        self._tell(Ready())
+        self._tell(packets.Ready())
         self._poll.register(self._control, select.POLLIN)
         while not self._is_retiring:
             self._turn()
@@ -125,7 +114,7 @@ class ModelProcess:
                 self._model.warm_up()
         except BaseException as error:
             traceback.print_exc()
-            self._tell(LoadFailed(describe(error)))
+            self._tell(packets.LoadFailed(describe(error)))
             os._exit(EXIT_NOT_LOADED)
 
     def _turn(self) -> None:
@@ -152,14 +141,14 @@ class ModelProcess:
         return math.floor(min(due) * 1000)
 
     def _obey(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
+        data, descriptors, _, _ = socket.recv_fds(self._control, packets.MAX_PACKET_BYTES, 1)
         if not data:
             # Without a zygote, nothing can replace this process or direct workers to it.
             os._exit(0)
-        match decode(data):
-            case Attach():
+        match packets.decode(data):
+            case packets.Attach():
                 self._attach(socket.socket(fileno=descriptors[0]))
-            case Retire():
+            case packets.Retire():
                 self._is_retiring = True
 
     def _attach(self, sock: socket.socket) -> None:
@@ -207,7 +196,7 @@ class ModelProcess:
         if batch.started is not None:
             self._send(batch.started, MessageKind.STARTED)
         if batch.is_of_a_suspect:
-            self._tell(Suspect(is_running=True))
+            self._tell(packets.Suspect(is_running=True))
         for request in batch.run():
             if request.connection.is_closed:
                 continue
@@ -217,7 +206,7 @@ class ModelProcess:
             elif request.is_complete:
                 self._send(request, MessageKind.RESULT, request.result())
         if batch.is_of_a_suspect:
-            self._tell(Suspect(is_running=False))
+            self._tell(packets.Suspect(is_running=False))
         self._queue.done()
         self._last_used_seconds = time.monotonic()
         self._changed()
@@ -251,11 +240,13 @@ class ModelProcess:
             return
         self._tell_seconds = None
         self._tell(
-            State(self._attached, len(self._connections), self._last_used_seconds, self._queue.record.to_plain())
+            packets.State(
+                self._attached, len(self._connections), self._last_used_seconds, self._queue.record.to_plain()
+            )
         )
 
-    def _tell(self, packet: Packet) -> None:
+    def _tell(self, packet: packets.Packet) -> None:
         try:
-            self._control.send(encode(packet))
+            self._control.send(packets.encode(packet))
         except OSError:
             os._exit(0)
