@@ -229,7 +229,6 @@ async def send_command(
     command = command or exchange_pb2.ExchangeCommand()
     session = command.session
     assignment = Assignment(
-        "test",
         plain=bool(plain_function),
         function_name=plain_function or command.registered.name,
         eval_type=session.eval_type,

@@ -116,7 +116,7 @@ class Exchange:
     async def run(self) -> LeaseOutcome:
         try:
             async with asyncio.timeout(60):
-                return await self.relay.run(Assignment("test"))
+                return await self.relay.run(Assignment())
         finally:
             self.lease.release(LeaseOutcome.BROKEN)
 

@@ -7,12 +7,9 @@ from updraft.errors import InternalError
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.process import Ownership
 
-REGISTERED = Assignment("r", function_name="echo")
-A, B, ANONYMOUS = (
-    Assignment(name, eval_type=100, owner=owner)
-    for name, owner in (("a", ("t", "a", "")), ("b", ("t", "b", "")), ("anonymous", ("t", "", "")))
-)
-OTHER_TENANT, OTHER_SESSION = (Assignment("s", owner=owner) for owner in (("u", "a", ""), ("t", "a", "s")))
+REGISTERED = Assignment(function_name="echo")
+A, B, ANONYMOUS = (Assignment(eval_type=100, owner=owner) for owner in (("t", "a", ""), ("t", "b", ""), ("t", "", "")))
+OTHER_TENANT, OTHER_SESSION = (Assignment(owner=owner) for owner in (("u", "a", ""), ("t", "a", "s")))
 
 
 @pytest.mark.parametrize("assignment", [REGISTERED, A])
@@ -39,7 +36,7 @@ def test_nobody_else_may(first: Assignment, second: Assignment) -> None:
 @pytest.mark.parametrize("owner", [(), ("registered functions",), ("t", "a")])
 def test_a_session_function_has_an_owner(owner: tuple[str, ...]) -> None:
     with pytest.raises(InternalError, match="without an owner"):
-        Ownership().take(Assignment("s", owner=owner))
+        Ownership().take(Assignment(owner=owner))
 
 
 def test_who_names_no_application_comes_once() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import structlog
 
@@ -316,7 +315,6 @@ def _assignment(
 ) -> Assignment:
     session, registered = request.command.session, request.command.registered
     return Assignment(
-        request_id=uuid4().hex,
         tenant=owner.tenant,
         owner=binding.owner or (),
         restricted=binding.restricted,

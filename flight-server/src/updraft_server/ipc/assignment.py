@@ -19,8 +19,6 @@ from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 class Assignment:
     """Everything that a worker needs to know about a command, except for the payload; the front has checked it."""
 
-    request_id: str
-    """Id of the exchange in logs."""
     plain: bool = False
     """Whether the client speaks plain Flight: its messages have no app_metadata, and it gets none."""
     databend: bool = False

@@ -144,26 +144,21 @@ class RetiredZygote:
             on_end: Called when the zygote has gone away.
         """
         self._connection = connection
-        self._models = models
+        self.models = models
         self._on_end = on_end
         self._measured: list[model_packets.ModelUsage] = []
         self._loop = asyncio.get_running_loop()
         connection.settimeout(0)
         self._loop.add_reader(connection.fileno(), self._readable)
 
-    @property
-    def usage(self) -> Sequence[model_packets.ModelUsage]:
-        """Last measurement of its processes."""
-        return self._models.usage
-
     def measure(self) -> None:
-        """Ask what the processes use; `usage` has the answer once the zygote has sent it."""
+        """Ask what the processes use; their usage is the answer once the zygote has sent it."""
         self._measured = []
         self._send(model_packets.MeasureModels(_UNASKED))
 
     async def stack(self, model: str) -> str | None:
         """Return the Python stacks of a process; None if the process is not this zygote's."""
-        return await self._models.stack(model, lambda name: self._send(ShowStack(name)))
+        return await self.models.stack(model, lambda name: self._send(ShowStack(name)))
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -171,7 +166,7 @@ class RetiredZygote:
             return
         self._loop.remove_reader(self._connection.fileno())
         self._connection.close()
-        self._models.lost()
+        self.models.lost()
         self._on_end(self)
 
     def _readable(self) -> None:
@@ -187,7 +182,7 @@ class RetiredZygote:
             packet = None
         match packet:
             case model_packets.ModelStarted() | model_packets.ModelEnded():
-                self._models.take(packet, descriptors)
+                self.models.take(packet, descriptors)
                 return
             case model_packets.MeasuredModels():
                 self._take_usage(packet)
@@ -200,7 +195,7 @@ class RetiredZygote:
     def _take_usage(self, packet: model_packets.MeasuredModels) -> None:
         self._measured.extend(map(model_packets.ModelUsage.from_plain, packet.functions))
         if packet.are_last:
-            self._models.usage = self._measured
+            self.models.usage = self._measured
         else:
             self._send(model_packets.MeasureModels(_UNASKED, len(self._measured)))
 
@@ -231,7 +226,7 @@ class PooledModels:
     @property
     def usage(self) -> Sequence[model_packets.ModelUsage]:
         """Last measurement of each batched function."""
-        return _together(self._current.usage, (each for zygote in self._retired for each in zygote.usage))
+        return _together(self._current.usage, (each for zygote in self._retired for each in zygote.models.usage))
 
     @property
     def faults(self) -> Mapping[FunctionKey, str]:

@@ -170,8 +170,8 @@ class _WithWorkers(Supervisor):
     def _end_stuck_children(self) -> None:
         super()._end_stuck_children()
         for name, child in self._children.items():
-            if isinstance(child, ZygoteChild) and child.patience:
-                say(f"the {name} is not ready yet: {child.patience}")
+            if isinstance(child, ZygoteChild) and child.watch.patience:
+                say(f"the {name} is not ready yet: {child.watch.patience}")
 
     def _kill_stuck(self, name: str, child: Child) -> None:
         if not self._zygotes.kill_excessive(name, child):

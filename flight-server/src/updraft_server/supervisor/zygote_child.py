@@ -120,7 +120,7 @@ class ZygoteChild(Child):
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
         all_bytes = min(memory_limits().values())
-        self._watch = LoadWatch(self._note, lambda: process_trees([self.pid])[self.pid].own_bytes, all_bytes)
+        self.watch = LoadWatch(self._note, lambda: process_trees([self.pid])[self.pid].own_bytes, all_bytes)
         descriptor = self._note.descriptor
         super().__init__(
             "updraft_server.zygote.process",
@@ -129,34 +129,19 @@ class ZygoteChild(Child):
         )
 
     @property
-    def load(self) -> Load | None:
-        """Load at the last look, or when it ended."""
-        return self._watch.load
-
-    @property
-    def patience(self) -> str:
-        """Message to print at this look for an operator who waits for it; usually empty."""
-        return self._watch.patience
-
-    @property
-    def excess(self) -> Excess | None:
-        """Why it has to end, according to the last look; None if it need not."""
-        return self._watch.excess
-
-    @property
     def faults(self) -> Mapping[str, str]:
         """Faults by the names of modules and functions; valid from when it has started until it ends."""
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:
         """Return whether it is stuck; while it runs an author's code, only the limits of that load count."""
-        self._watch.look()
-        return super().is_stuck() if self.load is None else self.excess is not None
+        self.watch.look()
+        return super().is_stuck() if self.watch.load is None else self.watch.excess is not None
 
     def reaped(self, code: int) -> None:
         """Record that it has ended, and during which load."""
         super().reaped(code)
-        self._watch.look()
+        self.watch.look()
         self._note.close()
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import signal
 import socket
-from collections.abc import Mapping
 
 from updraft.service.child import Child, describe_exit
 from updraft_server.ipc.control import packet_pair, refuse_reload
@@ -30,17 +29,12 @@ class BrokenLoads:
     """Broken loads of one pool, until its functions are loaded again."""
 
     def __init__(self) -> None:
-        self._faults: dict[Load, str] = {}
+        self.faults: dict[Load, str] = {}
         self._size_bytes = 0
         self._ended: set[Load] = set()
         """Broken loads that have ended a zygote. They can end another one only by falsifying its loading note."""
         self._suspect: Load | None = None
         """Load that ran when the last zygote was killed, perhaps from outside."""
-
-    @property
-    def faults(self) -> Mapping[Load, str]:
-        """Why each load is left out, for callers of its functions."""
-        return self._faults
 
     def exceeded(self, load: Load, reason: str) -> None:
         """Leave out a load from now on, because it has exceeded its time or memory."""
@@ -51,7 +45,7 @@ class BrokenLoads:
 
         The fault is empty if the load is not to blame, or if there are too many faults.
         """
-        is_certain = code != _OTHERS_KILL or load == self._suspect or load in self._faults
+        is_certain = code != _OTHERS_KILL or load == self._suspect or load in self.faults
         self._suspect = load
         if load is None or not is_certain or load in self._ended:
             return ""
@@ -63,19 +57,19 @@ class BrokenLoads:
 
     def forget(self) -> None:
         """Forget all faults, because the functions are being reloaded."""
-        self._faults.clear()
+        self.faults.clear()
         self._ended.clear()
         self._size_bytes = 0
         self._suspect = None
 
     def _leave_out(self, load: Load, reason: str) -> str:
         fault = load.fault(reason)
-        if load not in self._faults:
+        if load not in self.faults:
             size_bytes = self._size_bytes + len(json.dumps([dataclasses.asdict(load), fault]))
             if size_bytes > _MOST_BYTES:
                 return ""
             self._size_bytes = size_bytes
-        return self._faults.setdefault(load, fault)
+        return self.faults.setdefault(load, fault)
 
 
 FRONT = "front"
@@ -146,7 +140,7 @@ class Zygotes:
 
     def kill_excessive(self, name: str, child: Child) -> bool:
         """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns False for others."""
-        excess = child.excess if isinstance(child, ZygoteChild) else None
+        excess = child.watch.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
         self._broken_loads.exceeded(excess.load, excess.reason)
@@ -229,4 +223,4 @@ def _new_faults(successor: Child, serving: Child) -> list[str]:
 
 def _load_of(zygote: Child) -> Load | None:
     """Return the load at the last look, or when the zygote ended."""
-    return zygote.load if isinstance(zygote, ZygoteChild) else None
+    return zygote.watch.load if isinstance(zygote, ZygoteChild) else None

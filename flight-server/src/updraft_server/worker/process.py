@@ -37,16 +37,12 @@ class Ownership:
 
     def __init__(self) -> None:
         self._owner: tuple[str, ...] = ()
-        self._may_go_on = True
-
-    @property
-    def is_lasting(self) -> bool:
+        self.is_lasting = True
         """Whether the worker may serve another exchange.
 
         After a client that names no application it may not, because nothing tells which other exchanges are that
         client's.
         """
-        return self._may_go_on
 
     def take(self, assignment: Assignment) -> None:
         """Bind the worker to the owner of the exchange; raises InternalError if it belongs to another owner."""
@@ -54,10 +50,10 @@ class Ownership:
         owner = _registered(assignment) if is_registered else tuple(assignment.owner)
         if not is_registered and len(owner) != 3:
             raise errors.InternalError("the front sent a session function without an owner")
-        if not self._may_go_on or self._owner not in ((), owner):
+        if not self.is_lasting or self._owner not in ((), owner):
             raise errors.InternalError("the front sent an exchange of another owner to a worker that has served one")
         self._owner = owner
-        self._may_go_on = is_registered or owner[1] != ""
+        self.is_lasting = is_registered or owner[1] != ""
 
 
 def _registered(assignment: Assignment) -> tuple[str, ...]:

@@ -23,8 +23,7 @@ from updraft_server.ipc.zygote_packets import STACK_SIGNAL
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
-from updraft_server.zygote.function_models import FunctionModels
-from updraft_server.zygote.model_budget import Resident, victims
+from updraft_server.zygote.function_models import FunctionModels, Resident, victims
 from updraft_server.zygote.model_channels import ModelChannels, Unwatch, Watch
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
 

@@ -329,7 +329,7 @@ async def test_whoever_ends_a_relay_says_why() -> None:
 async def test_nobody_watches_the_workers_socket_once_the_relay_has_ended() -> None:
     async def watched_at_the_end() -> bool:
         with pytest.raises(PoolUnavailableError):
-            await running.relay.run(Assignment("test"))
+            await running.relay.run(Assignment())
         return asyncio.get_running_loop().remove_reader(running.lease.socket)
 
     running = await exchange([], silent, ends=False)

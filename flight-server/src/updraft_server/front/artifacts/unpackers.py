@@ -8,7 +8,6 @@ uses any, and reports its verdict at the end. Without a good verdict, the front 
 import asyncio
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ import updraft_server
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft.service.child import describe_exit
 from updraft_server.front.artifacts.room import Volume
-from updraft_server.front.artifacts.threads import in_thread
+from updraft_server.front.artifacts.threads import in_thread, remove
 from updraft_server.ipc import unpacking
 from updraft_server.linux.hostile_trees import TreeSize
 
@@ -113,7 +112,7 @@ class Unpackers:
                 whole = True
             finally:
                 if not whole:
-                    await in_thread(_remove, directory)
+                    await in_thread(remove, directory)
 
     async def _unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
         size_bytes = _size_bytes(archive)
@@ -130,7 +129,7 @@ class Unpackers:
             raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
         finally:
             process.kill()
-            await in_thread(_reap, process)
+            await in_thread(process.wait)
         _judge(name, encoded, process.returncode)
 
 
@@ -181,10 +180,6 @@ async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int)
         writer.close()
 
 
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    process.wait()
-
-
 def _judge(name: str, encoded: bytes, status: int) -> None:
     if status == -signal.SIGXCPU:
         raise ProtocolError(f"{name} takes too much CPU time to unpack")
@@ -198,7 +193,3 @@ def _judge(name: str, encoded: bytes, status: int) -> None:
         raise ProtocolError(f"{name} {verdict.reason}")
     if verdict.outcome is unpacking.UnpackOutcome.FAULT:
         raise OSError(verdict.error_number, os.strerror(verdict.error_number))
-
-
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)

@@ -93,9 +93,11 @@ class Admission:
         self._limits = limits
         self._caps = caps or Caps()
         self._queues: dict[str, _Queue] = {}
-        self._waiting = 0
+        self.waiting = 0
+        """Number of exchanges in the queue."""
         self._waiting_of_tasks: Counter[TaskKey] = Counter()
-        self._held_bytes = 0
+        self.queue_bytes = 0
+        """Memory of the exchanges in the queue."""
         self._turns: Turns[Place] = Turns(
             idle=lambda: pool.idle,
             most_workers=lambda tenant: self._caps.of(tenant).max_workers,
@@ -113,20 +115,10 @@ class Admission:
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
 
-    @property
-    def waiting(self) -> int:
-        """Exchanges in the queue."""
-        return self._waiting
-
-    @property
-    def queue_bytes(self) -> int:
-        """Memory of the exchanges in the queue."""
-        return self._held_bytes
-
     def show_in(self, metrics: Metrics) -> None:
         """Add gauges of the queue."""
-        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self._waiting)
-        metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self._held_bytes)
+        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.waiting)
+        metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
 
     @property
     def queue_limit(self) -> int:
@@ -259,13 +251,13 @@ class Admission:
 
         Any newcomer fits in an empty queue.
         """
-        missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
-        if missing_bytes <= 0 or not self._held_bytes:
+        missing_bytes = self.queue_bytes + newcomer.held_bytes - self._limits.queue_bytes
+        if missing_bytes <= 0 or not self.queue_bytes:
             return
         held = {tenant: queue.held_bytes for tenant, queue in self._queues.items()}
         left: dict[str, list[Place]] = {}
         losers: list[Place] = []
-        while missing_bytes > 0 and len(losers) < self._waiting:
+        while missing_bytes > 0 and len(losers) < self.waiting:
             largest = max(held, key=lambda tenant: held[tenant])
             if largest not in left:
                 # Keep exchanges that may overtake: an exchange that has a worker may be waiting for them.
@@ -317,8 +309,8 @@ class Admission:
         queue = self._queues.setdefault(place.tenant, _Queue())
         queue.places[place] = None
         queue.held_bytes += place.held_bytes
-        self._held_bytes += place.held_bytes
-        self._waiting += 1
+        self.queue_bytes += place.held_bytes
+        self.waiting += 1
         if place.task is not None:
             self._waiting_of_tasks[place.task] += 1
 
@@ -337,8 +329,8 @@ class Admission:
             return
         del queue.places[place]
         queue.held_bytes -= place.held_bytes
-        self._held_bytes -= place.held_bytes
-        self._waiting -= 1
+        self.queue_bytes -= place.held_bytes
+        self.waiting -= 1
         if not queue.places:
             del self._queues[place.tenant]
         if place.binding is not None:

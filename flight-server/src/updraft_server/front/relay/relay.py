@@ -118,7 +118,7 @@ class Relay:
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
-        self._end_state = RelayEnd(request, lease.worker, limits.batch_timeout)
+        self.end_state = RelayEnd(request, lease.worker, limits.batch_timeout)
         self._load = TimedLoad(self.end_for)
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
@@ -171,13 +171,8 @@ class Relay:
     def end_for(self, excess: UpdraftError) -> None:
         """End `run` with an error because the function exceeded a limit, unless it has ended already."""
         if not self._ended.done():
-            self._end_state = replace(self._end_state, exceeded_limit=True)
+            self.end_state = replace(self.end_state, exceeded_limit=True)
             self.end(excess)
-
-    @property
-    def end_state(self) -> RelayEnd:
-        """State in which `run` ended."""
-        return self._end_state
 
     @property
     def worker(self) -> str:
@@ -321,7 +316,7 @@ class Relay:
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED | FrameKind.CRASHED:
                         error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
-                        self._end_state = replace(self._end_state, reported=frame.kind)
+                        self.end_state = replace(self.end_state, reported=frame.kind)
                         raise error
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
@@ -369,5 +364,5 @@ class Relay:
     async def _lost_worker(self) -> WorkerError:
         """Wait a limited time for news of the worker's death, and return the error for its closed socket."""
         await asyncio.wait({self._lease.death}, timeout=_EXIT_STATUS_TIMEOUT_SECONDS)
-        self._end_state = replace(self._end_state, lost_worker=True)
+        self.end_state = replace(self.end_state, lost_worker=True)
         return WorkerError(f"the worker closed its socket while it ran {self.subject}")

@@ -33,7 +33,7 @@ from updraft_server.linux.resource_limits import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.explanations import explain
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import arrow_stream, log_capture, signed_rows, struct_columns
+from updraft_server.worker.pyspark import log_capture, signed_rows, streams, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
@@ -110,7 +110,7 @@ class SessionRunner:
         self._broadcasts = KnownBroadcasts()
         # Otherwise PySpark would add the directory for each task, and drop every cache of the import system each time.
         sys.path.insert(1, files_directory)
-        arrow_stream.install(ArrowStreamSerializer)
+        streams.install(ArrowStreamSerializer)
         log_capture.install(pyspark.worker)
         if signed_functions_alone:
             signed_rows.install()

@@ -8,7 +8,7 @@ import pytest
 from updraft.errors import FunctionRefusedError, VersionMismatchError
 from updraft.v1.exchange_pb2 import SessionFunction
 from updraft_server.front.request.capabilities import Capabilities
-from updraft_server.front.request.session_rules import check_session_function
+from updraft_server.front.request.request import check_session_function
 
 OPEN = Capabilities((), session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
 CLOSED = Capabilities((), session_functions_allowed=False, python_version="3.11.9", pyspark_version="4.3.0")
