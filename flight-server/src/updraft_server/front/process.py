@@ -141,7 +141,7 @@ class Front:
         tracer = self.tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         exchanges = Exchanges(
             settings=settings,
-            capabilities=self._capabilities_once_started,
+            capabilities=self._capabilities,
             admission=admission,
             collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
             running=running,
@@ -153,17 +153,7 @@ class Front:
             metrics=metrics,
             tracer=tracer,
         )
-        service = PoolService(
-            exchanges,
-            pool,
-            admission,
-            self._capabilities,
-            functions,
-            lifecycle,
-            signatures=signatures,
-            allow_remote_drain=settings.allow_remote_drain,
-            allow_remote_stacks=settings.allow_remote_stacks,
-        )
+        service = PoolService(exchanges, pool, lifecycle)
         sampler = self.sampler = Sampler(
             service.status,
             activity,
@@ -186,13 +176,10 @@ class Front:
         )
 
     def _capabilities(self) -> Capabilities:
-        return Capabilities.of(self.pool, self.settings.session_functions)
-
-    def _capabilities_once_started(self) -> Capabilities:
         # Before the pool has started, every function would look unknown, which is a final error for the client.
         if self.lifecycle.phase is Phase.STARTING or not self.pool.functions:
             raise PoolUnavailableError("the pool has not started yet: try again")
-        return self._capabilities()
+        return Capabilities.of(self.pool, self.settings.session_functions)
 
     async def run(self) -> None:
         """Serve until a drain has ended; raise StartError or PoolError if the front cannot start."""

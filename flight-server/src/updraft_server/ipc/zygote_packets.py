@@ -16,15 +16,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from updraft_server.ipc import model_packets
 from updraft_server.ipc.load import Load
-from updraft_server.ipc.model_packets import (
-    LimitModels,
-    MeasuredModels,
-    MeasureModels,
-    ModelEnded,
-    ModelFault,
-    ModelStarted,
-)
 from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
@@ -246,12 +239,12 @@ Packet: TypeAlias = (
     | Exited
     | Retired
     | ReloadRefused
-    | LimitModels
-    | ModelStarted
-    | ModelEnded
-    | ModelFault
-    | MeasureModels
-    | MeasuredModels
+    | model_packets.LimitModels
+    | model_packets.ModelStarted
+    | model_packets.ModelEnded
+    | model_packets.ModelFault
+    | model_packets.MeasureModels
+    | model_packets.MeasuredModels
 )
 
 _CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))

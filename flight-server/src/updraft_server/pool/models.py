@@ -34,12 +34,7 @@ _MEASUREMENT_SECONDS = 2.0
 class _Process:
     """Pipes of one model process."""
 
-    def __init__(
-        self,
-        started: model_packets.ModelStarted,
-        descriptors: Sequence[int],
-        outputs: Outputs,
-    ) -> None:
+    def __init__(self, started: model_packets.ModelStarted, descriptors: Sequence[int], outputs: Outputs) -> None:
         output, stack = descriptors
         context = {"function": started.name, "version": started.version}
         self.context = context
@@ -59,11 +54,7 @@ class _Process:
 class ZygoteModels:
     """Model processes of the current zygote and its dead predecessors."""
 
-    def __init__(
-        self,
-        outputs: Outputs,
-        on_fault: Callable[[], None],
-    ) -> None:
+    def __init__(self, outputs: Outputs, on_fault: Callable[[], None]) -> None:
         """Prepare to track model processes.
 
         Args:
@@ -208,11 +199,7 @@ class RetiredZygote:
 class PooledModels:
     """Model processes of all zygotes of a pool."""
 
-    def __init__(
-        self,
-        outputs: Outputs,
-        on_fault: Callable[[], None],
-    ) -> None:
+    def __init__(self, outputs: Outputs, on_fault: Callable[[], None]) -> None:
         """Prepare to track model processes; the arguments are those of `ZygoteModels`."""
         self._make = functools.partial(ZygoteModels, outputs, on_fault)
         self._current = self._make()

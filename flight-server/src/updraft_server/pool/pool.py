@@ -15,17 +15,9 @@ from updraft_server.ipc.function_list import UNLISTED
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Continue, Exited, Kill, ShowStack, Sweep
+from updraft_server.pool import leases
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
-from updraft_server.pool.leases import (
-    Lease,
-    LeaseOutcome,
-    NoIdleWorker,
-    PoolError,
-    PoolSettings,
-    TaskKey,
-    WorkerInfo,
-)
 from updraft_server.pool.models import PooledModels
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
@@ -44,7 +36,7 @@ class Pool:
 
     def __init__(
         self,
-        settings: PoolSettings,
+        settings: leases.PoolSettings,
         on_output: Callable[[WorkerOutput], None],
         on_drop: Callable[[DroppedOutput], None],
     ) -> None:
@@ -78,7 +70,7 @@ class Pool:
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Extra workers that are being started: several exchanges of a task may ask at once.
-        self._extra_of_tasks: Counter[TaskKey | None] = Counter()
+        self._extra_of_tasks: Counter[leases.TaskKey | None] = Counter()
         self._closing = False
         self.generation = 0
 
@@ -93,11 +85,11 @@ class Pool:
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
-                raise PoolError(
+                raise leases.PoolError(
                     f"{self.idle} of {wanted} workers were ready within {limit_seconds:g} seconds: {reason}"
                 )
         if self._starts.are_hopeless:
-            raise PoolError(f"workers do not start: {self._starts.last_failure}")
+            raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
 
     async def _are_there_within(self, seconds: float) -> bool:
         """Wait for the configured number of workers, or until there is no hope for them; returns False on a timeout."""
@@ -113,7 +105,7 @@ class Pool:
         return self._zygote.reload_fault
 
     @property
-    def workers(self) -> Sequence[WorkerInfo]:
+    def workers(self) -> Sequence[leases.WorkerInfo]:
         """Living workers. May be read from any thread."""
         return self._workers.infos()
 
@@ -140,14 +132,16 @@ class Pool:
         self.resting.wake(found)
         return await found.stack()
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
+    async def lease(
+        self, task: leases.TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0
+    ) -> leases.Lease:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
         not served an exchange are left for others, but at most one fewer than the pool keeps.
         """
         if self._closing:
-            raise PoolError("the pool is closing")
+            raise leases.PoolError("the pool is closing")
         held = self._workers.held_by(task) + self._extra_of_tasks[task]
         spare = self._workers.best(WorkerState.SPARE, binding) if 0 < held < self._settings.workers_per_task else None
         if spare is not None:
@@ -160,15 +154,15 @@ class Pool:
                 await self._gone([other] if other else self._workers.leaving(lease, binding), lease)
             return lease
         if held >= self._settings.workers_per_task:
-            raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
+            raise leases.NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
         if self._workers.surplus + self._starts.extra >= self._settings.most_extra_workers:
-            raise NoIdleWorker(f"tasks hold {self._workers.surplus} extra workers, the maximum for the pool")
+            raise leases.NoIdleWorker(f"tasks hold {self._workers.surplus} extra workers, the maximum for the pool")
         self._extra_of_tasks[task] += 1
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
         except ZygoteLostError as error:
             # The lost zygote's successor may start one.
-            raise NoIdleWorker(str(error)) from None
+            raise leases.NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
             # Drop zero counts, which would pile up as tasks come and go.
@@ -181,7 +175,7 @@ class Pool:
         replacement is ready.
         """
         if other is None:
-            raise NoIdleWorker("all workers are busy")
+            raise leases.NoIdleWorker("all workers are busy")
         fresh = list(self._workers.in_state(WorkerState.FRESH))
         if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
             self._workers.discard(other)
@@ -190,7 +184,7 @@ class Pool:
         if not self._starts.unasked and not self._workers.missing(self._starts.unasked):
             self._workers.discard(other)
             self._heal()
-        raise NoIdleWorker("no idle worker can serve the owner")
+        raise leases.NoIdleWorker("no idle worker can serve the owner")
 
     async def _gone(self, workers: Sequence[PooledWorker], lease: WorkerLease) -> None:
         """Wait until workers have ended and the shared memory is swept; raises NoIdleWorker."""
@@ -200,9 +194,9 @@ class Pool:
             async with asyncio.timeout(_LAST_DEATHS_SECONDS):
                 await asyncio.gather(*(asyncio.shield(worker.death) for worker in workers))
         except BaseException as error:
-            lease.release(LeaseOutcome.CANCELLED)
+            lease.release(leases.LeaseOutcome.CANCELLED)
             if isinstance(error, TimeoutError):
-                raise NoIdleWorker("the worker of another owner does not end") from None
+                raise leases.NoIdleWorker("the worker of another owner does not end") from None
             raise
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -315,11 +309,11 @@ class Pool:
                     if worker.generation != self.generation:
                         raise ZygoteLostError()
             except TimeoutError:
-                raise PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
+                raise leases.PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
             undo.pop_all()
         return worker
 
-    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> WorkerLease:
+    def _lease(self, worker: PooledWorker, task: leases.TaskKey | None, binding: Binding) -> WorkerLease:
         self.resting.end(worker)
         worker.state = WorkerState.BUSY
         self._workers.bind(worker, binding)
@@ -328,12 +322,12 @@ class Pool:
         self._changed()
         return lease
 
-    def _released(self, lease: WorkerLease, outcome: LeaseOutcome) -> None:
+    def _released(self, lease: WorkerLease, outcome: leases.LeaseOutcome) -> None:
         worker = lease.held
         self._workers.leases.discard(lease)
         worker.works_for({})
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
-        is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
+        is_reusable = outcome is leases.LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing or worker.generation != self.generation:
             self._workers.discard(worker)
         else:

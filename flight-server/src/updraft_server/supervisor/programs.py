@@ -11,15 +11,7 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.parent import stdin_has_ended
-from updraft_server.ipc import settings_handover
-from updraft_server.ipc.control import (
-    CONTROL_VARIABLE,
-    KNOWN_VARIABLE,
-    WorkersSecret,
-    connect_both,
-    listener_at,
-    packet_pair,
-)
+from updraft_server.ipc import control, settings_handover
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING
 from updraft_server.linux.descendants import children
@@ -94,8 +86,8 @@ class FrontSupervisor(Supervisor):
         super().__init__(settings.drain_timeout_seconds)
         self._front = FrontStarts(settings, directory, neighbours_token_file)
         self._socket_path = directory / FRONT_SOCKET
-        self._known = WorkersSecret.made(somebody=self._socket_path.exists())
-        self._listener = listener_at(self._socket_path)
+        self._known = control.WorkersSecret.made(somebody=self._socket_path.exists())
+        self._listener = control.listener_at(self._socket_path)
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""
@@ -107,7 +99,10 @@ class FrontSupervisor(Supervisor):
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:
-        descriptors = {CONTROL_VARIABLE: self._listener.fileno(), KNOWN_VARIABLE: self._known.descriptor}
+        descriptors = {
+            control.CONTROL_VARIABLE: self._listener.fileno(),
+            control.KNOWN_VARIABLE: self._known.descriptor,
+        }
         self._children[FRONT] = self._front.start(descriptors)
 
     def _ended(self, name: str, code: int) -> int | None:
@@ -254,7 +249,7 @@ class WorkersSupervisor(_WithWorkers):
     def _connect_both(self) -> None:
         if self._front_call.control is not None and self._zygotes.zygote_socket is not None:
             # The front's process id means nothing in this PID namespace.
-            connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
+            control.connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
 
     def _look_for_front(self) -> None:
         """Connect to the front, or to its successor; no zygote runs before there is a front."""
@@ -296,15 +291,15 @@ class PoolSupervisor(_WithWorkers):
     def _start_front(self) -> None:
         if self._control is not None:
             self._control.close()
-        self._control, fronts_end = packet_pair()
+        self._control, fronts_end = control.packet_pair()
         with fronts_end:
-            self._children[FRONT] = self._front.start({CONTROL_VARIABLE: fronts_end.fileno()})
+            self._children[FRONT] = self._front.start({control.CONTROL_VARIABLE: fronts_end.fileno()})
         self._connect_both()
 
     def _connect_both(self) -> None:
         front = self._children.get(FRONT)
         if self._control is not None and self._zygotes.zygote_socket is not None:
-            connect_both(self._zygotes.zygote_socket, self._control, front.pid if front is not None else 0)
+            control.connect_both(self._zygotes.zygote_socket, self._control, front.pid if front is not None else 0)
 
     def _ended(self, name: str, code: int) -> int | None:
         return self._front_ended(code) if name == FRONT else super()._ended(name, code)
