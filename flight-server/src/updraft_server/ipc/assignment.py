@@ -87,7 +87,7 @@ class Assignment:
         values = json.loads(data)
         try:
             for name, message in _MESSAGES.items():
-                values[name] = message.FromString(base64.b64decode(values[name]))
+                values[name] = message.FromString(base64.b64decode(values[name], validate=True))
             return cls(**values)
         except (DecodeError, KeyError) as error:
             raise ValueError(f"not an assignment: {error}") from None

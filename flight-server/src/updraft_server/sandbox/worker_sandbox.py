@@ -212,18 +212,14 @@ def _read_only_files_problem() -> str:
     return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "the file system is still writable"
 
 
-def _shared_memory_problem() -> str:
-    return "" if os.path.ismount(layers.SHARED_MEMORY_PATH) else f"{layers.SHARED_MEMORY_PATH} is not mounted"
-
-
-def _terminals_problem() -> str:
-    return "" if os.path.ismount(layers.TERMINALS_PATH) else f"{layers.TERMINALS_PATH} is not mounted"
+def _unmounted(path: str) -> str:
+    return "" if os.path.ismount(path) else f"{path} is not mounted"
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
     layers.READ_ONLY_FILES: _read_only_files_problem,
-    layers.SHARED_MEMORY: _shared_memory_problem,
-    layers.TERMINALS: _terminals_problem,
+    layers.SHARED_MEMORY: lambda: _unmounted(layers.SHARED_MEMORY_PATH),
+    layers.TERMINALS: lambda: _unmounted(layers.TERMINALS_PATH),
     layers.SECCOMP: _calls_problem,
     layers.CAPABILITIES: _capabilities_problem,
     layers.HIDDEN_MEMORY: _memory_problem,

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.linux.descendants import children, kill_child, reap
-from updraft_server.linux.held_memory import held_bytes
 from updraft_server.linux.hostile_trees import TreeSize
 from updraft_server.linux.namespaces import memory_used_bytes
+from updraft_server.linux.out_of_memory import held_bytes
 from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
 from updraft_server.zygote.scratch import ScratchDirectories
 

@@ -102,7 +102,7 @@ class ArtifactCollector:
             # Another exchange may have noticed the change first and discarded the artifact.
             if artifact.path == there[artifact][0]:
                 _log.warning("an artifact was changed on the pool's disk", artifact=artifact.key.sha256.hex())
-                self._store.discard(held, artifact)
+                self._store.discard(held.owned, artifact)
 
     async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
         """Wait for a sender to finish; return False if no sender makes progress within the timeout."""

@@ -148,10 +148,6 @@ class ArtifactStore:
         finally:
             room.end()
 
-    def discard(self, held: Held, artifact: StoredArtifact) -> None:
-        """Remove the bytes of a changed artifact. Exchanges still hold it, so a client has to send the bytes again."""
-        self._remove(held.owned, artifact)
-
     def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
         """Raise LimitError if an artifact of this owner can never have this much space."""
         if room_bytes > self._limit_bytes:
@@ -300,7 +296,7 @@ class ArtifactStore:
         key, artifact = owned.idle.popitem(last=False)
         self._count_idle(owned, -artifact.kept_bytes)
         del owned.artifacts[key]
-        self._remove(owned, artifact)
+        self.discard(owned, artifact)
 
     def _evict_all(self, owned: OwnedArtifacts) -> None:
         while owned.may_give_way:
@@ -315,7 +311,8 @@ class ArtifactStore:
                 self._evict_all(loser)
                 self._forget(loser)
 
-    def _remove(self, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
+    def discard(self, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
+        """Remove the bytes of a changed artifact. Exchanges still hold it, so a client has to send the bytes again."""
         for name in [name for name, file_set in owned.file_sets.items() if artifact.key in file_set.keys]:
             self._remove_set(owned, name)
         if artifact.path is not None:

@@ -91,6 +91,8 @@ class Admission:
     def __init__(self, pool: WorkerSource, limits: AdmissionLimits, caps: Caps | None = None) -> None:
         self._pool = pool
         self._limits = limits
+        self.queue_limit = limits.queue_limit
+        """Maximum number of exchanges in the queue."""
         self._caps = caps or Caps()
         self._queues: dict[str, _Queue] = {}
         self.waiting = 0
@@ -119,11 +121,6 @@ class Admission:
         """Add gauges of the queue."""
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.waiting)
         metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
-
-    @property
-    def queue_limit(self) -> int:
-        """Maximum number of exchanges in the queue."""
-        return self._limits.queue_limit
 
     @contextmanager
     def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
@@ -283,7 +280,7 @@ class Admission:
 
     def _make_room(self, tenant: str) -> None:
         """If the queue is full, refuse an exchange of the tenant that has most places, possibly `tenant` itself."""
-        if self.waiting < self._limits.queue_limit + self._pool.idle:
+        if self.waiting < self.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         own = self._queues.get(tenant)

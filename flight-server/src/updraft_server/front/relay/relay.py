@@ -102,9 +102,15 @@ class Relay:
     def __init__(self, call: Call, lease: Lease, request: Request, limits: RelayLimits, transfer: Transfer) -> None:
         self._call = call
         self._lease = lease
+        self.worker = lease.worker
+        """Id of the worker."""
         self._request = request
+        self.subject = request.subject
+        """`Request.subject`."""
         self._plain = request.plain
         self._limits = limits
+        self.batch_timeout = limits.batch_timeout
+        """Time limits of the function."""
         self._transfer = transfer
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
@@ -173,21 +179,6 @@ class Relay:
         if not self._ended.done():
             self.end_state = replace(self.end_state, exceeded_limit=True)
             self.end(excess)
-
-    @property
-    def worker(self) -> str:
-        """Id of the worker."""
-        return self._lease.worker
-
-    @property
-    def subject(self) -> str:
-        """`Request.subject`."""
-        return self._request.subject
-
-    @property
-    def batch_timeout(self) -> BatchTimeout:
-        """Time limits of the function."""
-        return self._limits.batch_timeout
 
     @property
     def batches_at_once(self) -> int:
