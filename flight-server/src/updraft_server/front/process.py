@@ -44,8 +44,7 @@ from updraft_server.front.request.request import SERVICE
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.activity import Activity
-from updraft_server.front.status.announcement import Announcement
-from updraft_server.front.status.health import PoolHealth
+from updraft_server.front.status.announcement import Announcement, PoolHealth
 from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
