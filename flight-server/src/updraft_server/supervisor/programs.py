@@ -19,13 +19,7 @@ from updraft_server.settings import FrontSettings, ServeSettings, WorkersSetting
 from updraft_server.supervisor.front_call import FrontCall, News
 from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
 from updraft_server.supervisor.stderr import say
-from updraft_server.supervisor.supervisor import (
-    EXIT_FAILURE,
-    EXIT_REFUSED,
-    LAST_DEATHS_SECONDS,
-    Phase,
-    Supervisor,
-)
+from updraft_server.supervisor.supervisor import EXIT_FAILURE, EXIT_REFUSED, LAST_DEATHS_SECONDS, Phase, Supervisor
 from updraft_server.supervisor.zygote_child import ZygoteChild
 from updraft_server.supervisor.zygote_settings import zygote_settings
 from updraft_server.supervisor.zygotes import FRONT, ZYGOTE, Zygotes

@@ -278,14 +278,8 @@ class Zygote:
                 model_channel = (
                     descriptors.enter_context(self._models.model_channels.open(name)) if self._models else None
                 )
-                forked = self._forks.fork(
-                    name,
-                    worker_end,
-                    self._fronts[front],
-                    self._image.run_worker,
-                    descriptors,
-                    model_channel=model_channel,
-                )
+                front_pid, run = self._fronts[front], self._image.run_worker
+                forked = self._forks.fork(name, worker_end, front_pid, run, descriptors, model_channel=model_channel)
             except OSError as error:
                 self._models.model_channels.shut(name)
                 self._send(front, packets.ForkFailed(packet.request, f"fork: {error.strerror}"))

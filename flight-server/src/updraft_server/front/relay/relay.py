@@ -14,11 +14,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import join_flight_data
-from updraft.service.exchange import (
-    LAST_MESSAGE_TIMEOUT_SECONDS,
-    Call,
-    event_message,
-)
+from updraft.service.exchange import LAST_MESSAGE_TIMEOUT_SECONDS, Call, event_message
 from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
 from updraft_server.front.relay.batch_limits import BatchTimeout

@@ -18,20 +18,13 @@ from pyspark.serializers import SpecialLengths
 from updraft.errors import ProtocolError, UserError
 from updraft.v1.exchange_pb2 import SessionPayload
 from updraft_server.ipc.frames import Buffer
+from updraft_server.worker import replies as forms
 from updraft_server.worker.exchange import DIFFERENT_SCHEMA, Exchange
 from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, Group, GroupReader, as_batches
 from updraft_server.worker.pyspark.kinds import Kind, Reads, ReplyForm
 from updraft_server.worker.pyspark.pickled_stream import PickledStream, PickledTableStream
 from updraft_server.worker.pyspark.readable_columns import ReadableColumns
 from updraft_server.worker.pyspark.wire import INT, WorkerInput
-from updraft_server.worker.replies import (
-    FreeRunningReplies,
-    JoinedReplies,
-    OneToOneReplies,
-    OutputReplies,
-    Replies,
-    ReplyChannel,
-)
 
 # After its data the worker looks for this mark, which says that Spark is done too.
 LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
@@ -40,7 +33,7 @@ LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 class ArrowStream(WorkerInput):
     """Input and output file of PySpark's worker for one exchange."""
 
-    def __init__(self, replies: Replies, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, replies: forms.Replies, batches: Iterable[pa.RecordBatch]) -> None:
         super().__init__([LAST_MARK])
         self._replies = replies
         self._batches = batches
@@ -96,7 +89,7 @@ _NO_MORE_GROUPS = INT.pack(0)
 class GroupedStream(ArrowStream):
     """Input and output file of PySpark's worker for one exchange of groups."""
 
-    def __init__(self, replies: Replies, groups: Iterable[Group]) -> None:
+    def __init__(self, replies: forms.Replies, groups: Iterable[Group]) -> None:
         super().__init__(replies, ())
         self._tables: deque[Iterable[pa.RecordBatch]] = deque()
         self._pieces = self._count_tables(groups)
@@ -115,10 +108,10 @@ class GroupedStream(ArrowStream):
         yield LAST_MARK
 
 
-class MapReplies(FreeRunningReplies):
+class MapReplies(forms.FreeRunningReplies):
     """Free-running replies whose columns are converted to types that Spark reads (`readable_columns`)."""
 
-    def __init__(self, exchange: ReplyChannel) -> None:
+    def __init__(self, exchange: forms.ReplyChannel) -> None:
         super().__init__(exchange)
         self._columns: ReadableColumns | None = None
 
@@ -166,15 +159,15 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
             return GroupedStream(replies, GroupReader(source))
 
 
-def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
+def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> forms.Replies:
     match kind.answers:
         case ReplyForm.FREELY if kind.reads is Reads.BATCHES:
             return MapReplies(exchange)
         case ReplyForm.FREELY:
-            return JoinedReplies(exchange)
+            return forms.JoinedReplies(exchange)
         case ReplyForm.OUTPUTS:
-            return OutputReplies(exchange) if payload.udtf.joined else JoinedReplies(exchange)
+            return forms.OutputReplies(exchange) if payload.udtf.joined else forms.JoinedReplies(exchange)
         case ReplyForm.PER_ROW:
-            return OneToOneReplies(exchange)
+            return forms.OneToOneReplies(exchange)
         case ReplyForm.PER_GROUP:
-            return OneToOneReplies(exchange, ahead=1)
+            return forms.OneToOneReplies(exchange, ahead=1)
