@@ -5,12 +5,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from fake_pool import FakePool
+
 from updraft.service.tenants import Caps
 from updraft_server.front.queue.admission import Admission, AdmissionLimits, WorkerSource
 from updraft_server.front.queue.place import Grant
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
-from updraft_server.pool.testing import FakePool
 
 PoolOf = Callable[[int], FakePool]
 

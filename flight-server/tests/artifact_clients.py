@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool, FakeWorker
 from flight_messages import (
     FlightData,
     all_replies,
@@ -35,10 +36,9 @@ from updraft.v1.exchange_pb2 import (
     SessionFunction,
     TaskIdentity,
 )
-from updraft_server.front.artifacts.volume import Volume
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.testing import FakePool, FakeWorker
 
 MODULE = b"answer = 42\n"
 VALUE = b"x" * 3000

@@ -10,13 +10,13 @@ import grpc
 import grpc.aio
 import pyarrow as pa
 import pyarrow.flight as flight
+from fake_pool import FakeWorker
 from flight_messages import (
     all_replies,
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.testing import FakeWorker
 
 Answer = TypeVar("Answer")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from updraft.errors import PoolFullError
+from updraft_server.front.artifacts.room import Volume
 from updraft_server.front.artifacts.unpackers import UnpackLimits
-from updraft_server.front.artifacts.volume import Volume
-from updraft_server.linux.tree_sizes import TreeSize, tree_size
+from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
 GIB = 1024**3
 LIMITS = UnpackLimits(members=100, names_bytes=9000)

@@ -4,13 +4,13 @@
 import asyncio
 from typing import Any
 
+from fake_pool import FakeWorker
 from flight_messages import command_request, echo_command, reply_metadata
 from front_harness import RunningFront
 
 from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata
 from updraft_server.front.limits import running_exchanges
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.testing import FakeWorker
 
 # The front itself looks so rarely that it does not within a test.
 FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}

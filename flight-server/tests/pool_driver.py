@@ -31,7 +31,7 @@ from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner,
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.pool.zygote_source import ZygoteSource
-from updraft_server.supervisor.children import start_zygote
+from updraft_server.supervisor.zygote_child import start_zygote
 
 _OUTCOMES = {
     FrameKind.DONE: LeaseOutcome.CLEAN,
@@ -229,7 +229,6 @@ async def send_command(
     command = command or exchange_pb2.ExchangeCommand()
     session = command.session
     assignment = Assignment(
-        "test",
         plain=bool(plain_function),
         function_name=plain_function or command.registered.name,
         eval_type=session.eval_type,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from fake_pool import FakeLease, FakePool, FakeWorker, Script, echo
 from flight_messages import FlightData, path_request
 
 from updraft.errors import (
@@ -22,7 +23,6 @@ from updraft_server.front.relay.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
 
 MAX_MESSAGE_BYTES = 10_000
 ECHO_DESCRIPTOR = bytes(split_flight_data(path_request("echo")).descriptor)
@@ -116,7 +116,7 @@ class Exchange:
     async def run(self) -> LeaseOutcome:
         try:
             async with asyncio.timeout(60):
-                return await self.relay.run(Assignment("test"))
+                return await self.relay.run(Assignment())
         finally:
             self.lease.release(LeaseOutcome.BROKEN)
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from admission_arrivals import PoolOf
-
-from updraft_server.pool.testing import FakePool
+from fake_pool import FakePool
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ import grpc.aio
 import psutil
 import pytest
 import trustme
+from fake_pool import FakePool
 from flight_messages import all_replies, path_request
 from front_harness import DO_EXCHANGE, Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from updraft_server.pool.testing import FakePool
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = struct.pack(">I", 0)[1:] + b"\x04\x00\x00\x00\x00\x00"

@@ -10,12 +10,12 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, finish
 from front_harness import Running, RunningFront
 from signing import Driver, write_signers
 
 from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, SessionFunction, TaskIdentity
-from updraft_server.pool.testing import FakePool
 
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0", eval_type=200)
 OWNER = Owner(tenant="a", application_id="app\n{}", session_id="s")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import FlightData, all_replies
 from front_harness import Running
 
@@ -19,7 +20,6 @@ from updraft.errors import PoolFullError
 from updraft.service.audit import NO_RECORD
 from updraft.service.early_reads import EarlyReads, allocated_bytes
 from updraft.service.identity import ANYBODY, STRANGER
-from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
 OWN_BYTES = 64 * MIB

@@ -4,6 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool, FakeWorker, echo
 from flight_messages import (
     SCHEMA,
     FlightData,
@@ -21,7 +22,6 @@ from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, SessionFunction
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakePool, FakeWorker, echo
 from updraft_server.pool.worker_events import WorkerDeath
 
 SIGKILL = WorkerDeath(-9)

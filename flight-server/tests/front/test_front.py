@@ -12,6 +12,7 @@ import grpc.aio
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from fake_pool import FakePool
 from flight_messages import (
     all_replies,
     command_request,
@@ -29,7 +30,6 @@ from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
-from updraft_server.pool.testing import FakePool
 
 
 async def next_health(watch: Any) -> int:

@@ -8,13 +8,13 @@ import grpc
 import grpc.aio
 import pytest
 import trustme
+from fake_pool import FakePool
 from flight_messages import all_replies, command_request, echo_command, finish
 from front_calls import SERVING, admitted, health
 from front_harness import DO_EXCHANGE, Running, RunningFront
 from structlog.testing import capture_logs
 
 from updraft.protocol import TENANT_HEADER
-from updraft_server.pool.testing import FakePool
 
 
 async def test_calls_need_a_known_token_and_health_needs_none(running_front: Running, tmp_path: Path) -> None:

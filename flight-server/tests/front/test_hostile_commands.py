@@ -8,8 +8,7 @@ from updraft.errors import ProtocolError
 from updraft.v1.exchange_pb2 import Artifact, DeferredPayload, Limits, SessionFunction
 from updraft_server.front.artifacts.needs import parse_needs
 from updraft_server.front.request.capabilities import Capabilities
-from updraft_server.front.request.request import Request, resolve
-from updraft_server.front.request.session_rules import check_session_function
+from updraft_server.front.request.request import Request, check_session_function, resolve
 
 OPEN = Capabilities((), session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
 

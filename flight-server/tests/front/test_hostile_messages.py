@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import FlightData, all_replies, batch, command_request, echo_command, reply_metadata
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.ipc import frames
-from updraft_server.pool.testing import FakePool
 
 LIMIT_BYTES = 4096
 

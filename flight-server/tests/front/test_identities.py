@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_calls import Gate, admitted, in_a_thread, until
 from front_harness import Running, RunningFront
@@ -24,7 +25,6 @@ from signing import Driver, write_signers
 
 from updraft.protocol import TENANT_HEADER
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, Owner, SessionFunction, TaskIdentity
-from updraft_server.pool.testing import FakePool
 
 SCOPES = ("call", "session", "write", "admin")
 SPIFFE = "spiffe://example.org/ns/a/sa"

@@ -9,13 +9,13 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, finish
 from front_calls import Gate, admitted, until
 from front_harness import Running, RunningFront
 from issuing import Key, entry, key_set
 
 from updraft.protocol import TENANT_HEADER
-from updraft_server.pool.testing import FakePool
 
 KEY = Key("one")
 

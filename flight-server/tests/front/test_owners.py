@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from fake_pool import FakePool, FakeWorker
 from flight_messages import all_replies, batch, command_request, echo_command, finish
 from front_harness import Running
 
@@ -12,7 +13,6 @@ from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, SessionFunction, Tas
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool import leases
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.testing import FakePool, FakeWorker
 
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
 OWNER = Owner(tenant="theirs", application_id="app", session_id="s")

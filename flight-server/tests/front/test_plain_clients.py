@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from fake_pool import FakePool, FakeWorker
 from flight_messages import FlightData, all_replies, path_request
 from front_calls import Gate, in_a_thread, until
 from front_harness import Running, RunningFront
@@ -16,7 +17,6 @@ from pyarrow import flight
 
 from updraft.errors import UserError
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.testing import FakePool, FakeWorker
 
 ECHO = FlightData.FromString(path_request("echo")).flight_descriptor
 OTHER = FlightData.FromString(path_request("other")).flight_descriptor

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from admission_arrivals import Arrivals, PoolOf, admission
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, keep_alive, reply_metadata
 from front_calls import until
 from front_harness import Running, RunningFront
@@ -17,7 +18,6 @@ from updraft.errors import PoolFullError
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
 from updraft_server.front.limits.running_exchanges import _UNUSED_WORKER_SECONDS
 from updraft_server.front.queue.turns import Turns
-from updraft_server.pool.testing import FakePool
 
 GREEDY = [f"greedy-{number}" for number in range(9)]
 # With these limits a front looks every 30 seconds.

@@ -5,7 +5,6 @@ from updraft.v1.exchange_pb2 import Limits, Owner, TaskIdentity
 from updraft_server.ipc.assignment import Assignment
 
 WHOLE = Assignment(
-    "id",
     tenant="team",
     eval_type=250,
     python_includes=["helpers.py"],
@@ -18,7 +17,7 @@ WHOLE = Assignment(
 )
 
 
-@pytest.mark.parametrize("assignment", [Assignment("id"), Assignment("id", plain=True, function_name="echo"), WHOLE])
+@pytest.mark.parametrize("assignment", [Assignment(), Assignment(plain=True, function_name="echo"), WHOLE])
 def test_a_worker_reads_what_the_front_has_decided(assignment: Assignment) -> None:
     decoded = Assignment.decode(assignment.encode())
     assert {name: getattr(decoded, name) for name in Assignment.__slots__} == {
@@ -29,7 +28,7 @@ def test_a_worker_reads_what_the_front_has_decided(assignment: Assignment) -> No
 
 @pytest.mark.parametrize(("tenant", "named"), [("team", "team"), ("app", ""), ("", "")])
 def test_an_application_is_no_tenant_that_a_client_has_named(tenant: str, named: str) -> None:
-    assert Assignment("id", tenant=tenant, owner=(tenant, "app", "session")).named_tenant == named
+    assert Assignment(tenant=tenant, owner=(tenant, "app", "session")).named_tenant == named
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"task": "", "limits": "!"}', b'{"task": "/w==", "limits": ""}'])

@@ -21,6 +21,7 @@ from updraft_server.ipc.model_packets import (
 from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
 from updraft_server.pool.models import PooledModels
 from updraft_server.pool.worker_events import WorkerOutput
+from updraft_server.pool.worker_output import Outputs
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -43,7 +44,7 @@ class Retired:
 
     def __init__(self) -> None:
         self.printed: list[WorkerOutput] = []
-        self.models = PooledModels(100.0, self.printed.append, lambda _: None, lambda: None)
+        self.models = PooledModels(Outputs(100.0, self.printed.append, lambda _: None), lambda: None)
         self.output, self.stack = self.start("old")
         self.models.measured([usage("f", replica("old"), loads=3)])
         self.end, fronts_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -138,7 +138,7 @@ async def test_a_zygote_that_retires_as_soon_as_it_has_loaded_is_not_used(tmp_pa
         hello = dataclasses.replace(HELLO, generation=1)
         second.send(encode(hello))
         assert await asyncio.wait_for(connecting, 60) == hello
-        client.kill("a-1")
+        client.send(Kill("a-1"))
         assert decode(await asyncio.to_thread(second.recv, MAX_PACKET_BYTES)) == Kill("a-1")
         client.close()
         with first, second, retired.get_nowait() as left:
@@ -165,7 +165,7 @@ async def test_more_workers_than_a_packet_may_name_are_measured_in_parts(zygote:
 async def test_packets_wait_for_a_zygote_that_does_not_read_and_none_is_lost(zygote: Zygote) -> None:
     names = [f"worker-{number}" for number in range(5000)]
     for name in names:
-        zygote.client.kill(name)
+        zygote.client.send(Kill(name))
     assert zygote.client._unsent, "the socket has room for all of them: this tests nothing"
     assert [await zygote.receive() for _ in names] == [Kill(name) for name in names]
 
@@ -179,7 +179,7 @@ async def test_the_end_of_a_zygote_wakes_everybody_who_waits(zygote: Zygote) -> 
         with pytest.raises(ZygoteError, match="gone away"):
             await asyncio.wait_for(task, 60)
     await asyncio.wait_for(zygote.lost.wait(), 60)
-    zygote.client.kill("a-1")
+    zygote.client.send(Kill("a-1"))
     with pytest.raises(ZygoteError):
         await zygote.client.fork()
 

@@ -53,15 +53,15 @@ async def test_a_spare_takes_the_place_of_a_worker_that_died(zygotes: Zygotes) -
             lease.release(LeaseOutcome.CLEAN)
         spare, idle = leases
         os.kill(pid_of(pool, idle.worker), signal.SIGKILL)
-        await until(pool, lambda: pool._workers[spare.worker].state is WorkerState.IDLE)
+        await until(pool, lambda: pool._workers.by_id[spare.worker].state is WorkerState.IDLE)
         await answers(pool)
 
 
 async def kill_and_wait_for_the_next(pool: Pool) -> None:
     """SIGKILL for the only worker."""
-    (victim,) = pool._workers
+    (victim,) = pool._workers.by_id
     os.kill(pid_of(pool, victim), signal.SIGKILL)
-    await until(pool, lambda: pool.idle == 1 and victim not in pool._workers)
+    await until(pool, lambda: pool.idle == 1 and victim not in pool._workers.by_id)
 
 
 async def test_an_idle_worker_that_is_killed_is_replaced(zygotes: Zygotes) -> None:
@@ -188,11 +188,11 @@ async def test_a_killed_zygote_leaves_running_exchanges_alone_and_the_pool_heals
             own.restart()
             await send_requests(lease, requests(batches_of([5])))
             assert (await receive_reply(lease)).finish.rows == 5
-            broken = pool._workers[lease.worker]
+            broken = pool._workers.by_id[lease.worker]
             lease.release(LeaseOutcome.BROKEN)
             await lease.death
             await until(pool, lambda: pool.idle == 2)
-            assert broken not in pool._workers.values()
+            assert broken not in pool._workers.by_id.values()
             await answers(pool)
     finally:
         own.stop()
@@ -236,7 +236,7 @@ async def test_a_worker_of_a_killed_zygote_is_still_ended_by_the_pool(tmp_path: 
 async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         workers = [psutil.Process(info.pid) for info in pool.workers]
-        deaths = [worker.death for worker in pool._workers.values()]
+        deaths = [worker.death for worker in pool._workers.by_id.values()]
         assert pool._zygote is not None
         pool._zygote.close()
         await asyncio.gather(*deaths)

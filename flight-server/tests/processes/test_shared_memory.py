@@ -18,12 +18,12 @@ from pyspark import cloudpickle
 from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.linux.hostile_trees import remove_unused_files
 from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, Owner
 from updraft_server.pool.pool import Pool
-from updraft_server.zygote.shared_memory import remove_unused_files
 
 # Workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft_server.ipc.load import Load
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import Load, LoadingNote
 from updraft_server.linux.process_trees import process_trees
 from updraft_server.supervisor.zygote_child import LoadWatch
 

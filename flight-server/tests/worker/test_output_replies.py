@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.serializers import SpecialLengths
 
 from updraft.errors import UpdraftError
-from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
+from updraft_server.worker.pyspark.pickled_stream import PickledTableStream
 from updraft_server.worker.pyspark.wire import INT
 from updraft_server.worker.replies import OutputReplies
 

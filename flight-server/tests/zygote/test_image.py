@@ -6,7 +6,7 @@ WITHOUT_PYSPARK = """
 import sys
 sys.modules["pyspark"] = None
 from updraft_server.ipc.function_list import decode_functions
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.zygote.image import Image

@@ -3,7 +3,7 @@
 
 import pytest
 
-from updraft_server.zygote.model_budget import RESIDENT_SECONDS, Backoff, Resident, victims
+from updraft_server.zygote.function_models import RESIDENT_SECONDS, Backoff, Resident, victims
 
 NOW = 1000.0
 

@@ -14,11 +14,11 @@ import pytest
 from updraft.functions import Batching
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelEnded, ModelFault
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.worker.model import control
 from updraft_server.worker.model.channel import MAX_PACKET_BYTES, Connect, Connected, decode, encode
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.watchdog import Watchdog
-from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel
 from updraft_server.zygote.models import Models
 
@@ -94,9 +94,9 @@ class Zygote:
         self._buried.append(ended)
         return ended.status
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
         names = {each.forked: each.name for each in self.started}
-        return {model: ModelProcessUsage(self.sizes[names[process]]) for model, process in models.items()}
+        return {model: WorkerUsage(0, "", own_bytes=self.sizes[names[process]]) for model, process in models.items()}
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         if isinstance(packet, ModelFault):

@@ -41,7 +41,7 @@ from updraft_writer.settings import ServeSettings
 
 # As services are without any settings: so much may be claimed.
 _BATCH_BYTES, _QUOTA_BYTES = 1 << 30, 4 << 30
-_ASSIGNMENT = Assignment("fuzz", max_batch_bytes=_BATCH_BYTES, max_batch_bytes_setting="--max-batch-bytes")
+_ASSIGNMENT = Assignment(max_batch_bytes=_BATCH_BYTES, max_batch_bytes_setting="--max-batch-bytes")
 # Of the event loop, until whoever has asked for credit has it. An ask is a few bytes long.
 _TURNS_UNTIL_CREDIT, _MOST_BYTES_OF_AN_ASK = 4, 32
 

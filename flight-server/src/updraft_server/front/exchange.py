@@ -12,25 +12,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import structlog
 
 from updraft.errors import UpdraftError
 from updraft.protocol import DATABEND_TENANT_HEADER
+from updraft.service import exchange as calls
 from updraft.service.early_reads import EarlyReads
-from updraft.service.exchange import (
-    Call,
-    IdentifiedCall,
-    MessageLimits,
-    event_message,
-    first_message,
-    schema_header,
-    send_last,
-    share_of,
-    tenant_of,
-    within_deadline,
-)
 from updraft.service.identity import Scope
 from updraft.service.setting_names import SettingNames, configured_by
 from updraft.service.spans import TRACE_HEADER, Tracer
@@ -85,7 +73,7 @@ class Exchanges:
     tracer: Tracer
 
     def __post_init__(self) -> None:
-        self._message_limits = MessageLimits(SERVICE, self.settings.max_message_bytes)
+        self._message_limits = calls.MessageLimits(SERVICE, self.settings.max_message_bytes)
         self._setting_names = SettingNames(configured_by(), value_of)
 
     def functions_loaded_again(self) -> None:
@@ -93,20 +81,20 @@ class Exchanges:
         self.functions.loaded_again()
         self.hold_back.loaded_again()
 
-    async def serve(self, call: IdentifiedCall) -> None:
+    async def serve(self, call: calls.IdentifiedCall) -> None:
         """Serve one exchange; raise UpdraftError, after sending it in-band if the client's protocol allows that."""
         with self.tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
             exchange = self.activity.begin()
             exchange.span = span
             await self._serve(call, exchange)
 
-    async def _serve(self, call: IdentifiedCall, exchange: OpenExchange) -> None:
+    async def _serve(self, call: calls.IdentifiedCall, exchange: OpenExchange) -> None:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
             with self._setting_names.in_errors():
                 read = self.early_reads.of(call)
-                first = await first_message(read, self._message_limits)
+                first = await calls.first_message(read, self._message_limits)
                 request = parse_request(first, call.header)
                 exchange.identity = request.log_context
                 exchange.span.describe(exchange.identity)
@@ -115,7 +103,7 @@ class Exchanges:
                 call.identity.require(*_scope_of(request))
                 request = resolve(request, self.capabilities())
                 structlog.contextvars.bind_contextvars(**exchange.identity)
-                schema = bytes(await schema_header(read, first, self._message_limits))
+                schema = bytes(await calls.schema_header(read, first, self._message_limits))
                 # Free the message: it may be large, and the exchange may take long.
                 del first
                 await self._run(call, replace(request, schema=schema), exchange)
@@ -134,13 +122,15 @@ class Exchanges:
             self._record(request, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
-    async def _run(self, call: IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
-        async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
+    async def _run(self, call: calls.IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
+        async with calls.within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
             checked = self.signatures.check(request, owner) if request.is_session else None
-            with self.admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
+            with self.admission.place(
+                calls.share_of(call, owner.tenant), request.task_key, request.held_bytes
+            ) as place:
                 if request.plain:
                     # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.
                     await call.accept()
@@ -176,7 +166,7 @@ class Exchanges:
         return Binding(None, restricted=request.function in self.settings.restricted_functions)
 
     async def _prepared(
-        self, call: Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
+        self, call: calls.Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """Return the request with its payload, and its artifacts.
 
@@ -194,12 +184,12 @@ class Exchanges:
         if signed_by := checked.signed_by:
             digests = [f"sha256:{digest.hex()}" for digest in signed_by.digests]
             call.record.describe(signer=signed_by.signer, functions=digests)
-        collected = self.collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))
+        collected = self.collector.collected(dialogue, owner, request.needs, share=calls.share_of(call, owner.tenant))
         return request, await stack.enter_async_context(collected)
 
     async def _with_worker(
         self,
-        call: Call,
+        call: calls.Call,
         request: Request,
         owner: Owner,
         artifacts: CollectedArtifacts,
@@ -222,7 +212,7 @@ class Exchanges:
             # next to user code.
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
-                with self.running.watching(relay, share_of(call, owner.tenant)):
+                with self.running.watching(relay, calls.share_of(call, owner.tenant)):
                     outcome = await relay.run(
                         _assignment(request, owner, binding, artifacts, batch_timeout, traceparent, self._batch_limit())
                     )
@@ -276,14 +266,14 @@ def _scope_of(request: Request) -> tuple[Scope, str]:
     return _SHIP if request.is_session else _CALL
 
 
-async def _known_still(call: IdentifiedCall, request: Request, owner: Owner) -> None:
+async def _known_still(call: calls.IdentifiedCall, request: Request, owner: Owner) -> None:
     """Raise UnauthenticatedError or PermissionDeniedError if the caller's credentials no longer allow the exchange."""
     identity = await call.identity_now()
     identity.require(*_scope_of(request))
     identity.tenant_of([owner.tenant])
 
 
-async def _recorded(call: Call, request: Request) -> None:
+async def _recorded(call: calls.Call, request: Request) -> None:
     """Record in the audit log what the exchange runs; raise PoolUnavailableError if that fails."""
     if not call.record.is_kept:
         return
@@ -296,9 +286,9 @@ async def _recorded(call: Call, request: Request) -> None:
     await call.record.opened()
 
 
-def _owner(call: Call, request: Request) -> Owner:
+def _owner(call: calls.Call, request: Request) -> Owner:
     task = request.command.task
-    tenant = tenant_of(call, task)
+    tenant = calls.tenant_of(call, task)
     if not tenant and request.plain:
         # Databend always sends its own tenant header, so the header counts only if nothing else names a tenant.
         tenant = call.identity.tenant_of([call.header(DATABEND_TENANT_HEADER)])
@@ -316,7 +306,6 @@ def _assignment(
 ) -> Assignment:
     session, registered = request.command.session, request.command.registered
     return Assignment(
-        request_id=uuid4().hex,
         tenant=owner.tenant,
         owner=binding.owner or (),
         restricted=binding.restricted,
@@ -344,5 +333,5 @@ def _assignment(
     )
 
 
-async def _send_error(call: Call, error: UpdraftError) -> None:
-    await send_last(call.write(event_message(ReplyMetadata(error=error.to_message()))))
+async def _send_error(call: calls.Call, error: UpdraftError) -> None:
+    await calls.send_last(call.write(calls.event_message(ReplyMetadata(error=error.to_message()))))

@@ -13,7 +13,6 @@ import socket
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,7 @@ from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
 from updraft.service.privileges import keep_few_capabilities
-from updraft.service.spans import Tracer
-from updraft.service.telemetry import log_to_stderr
+from updraft.service.telemetry import LOG_DROPS, log_to_stderr
 from updraft.service.tenants import Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.artifacts.collector import ArtifactCollector
@@ -39,33 +37,27 @@ from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.limits.deaths import ALLOWED_DEATHS, FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
-from updraft_server.front.limits.worker_limits import WorkerLimits, most_scratch_files, most_threads
+from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.queue.admission import QUEUE_BYTES, RETRY_AFTER_MILLISECONDS, Admission, AdmissionLimits
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.activity import Activity
-from updraft_server.front.status.announcement import Announcement
-from updraft_server.front.status.health import PoolHealth
+from updraft_server.front.status.announcement import Announcement, PoolHealth
 from updraft_server.front.status.metrics import FrontMetrics
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
-from updraft_server.front.status.sampler import Sampler
-from updraft_server.front.status.worker_log import log_dropped_output, log_worker_output
+from updraft_server.front.status.report import Sampler
+from updraft_server.ipc import settings_handover
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret
-from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
 from updraft_server.ipc.model_packets import LimitModels, memory_bytes
-from updraft_server.ipc.settings_handover import (
-    ARTIFACTS_VARIABLE,
-    FRONT_SETTINGS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
-    take_over,
-)
+from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.pool.zygote_source import ControlConnection
 from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP
 
@@ -78,27 +70,115 @@ _log = structlog.get_logger(__name__)
 _ENDING_SECONDS = 2.0
 
 
-@dataclass(eq=False, kw_only=True)
 class Front:
-    """Front with its pool, queue and listeners; created by `assemble`."""
+    """Front with its pool, queue and listeners."""
 
-    settings: "FrontSettings"
-    pool: WorkerPool
-    lifecycle: Lifecycle
-    activity: Activity
-    metrics: FrontMetrics
-    admission: Admission
-    running: RunningExchanges
-    early_reads: EarlyReads
-    signatures: Signatures
-    functions: FunctionHealth
-    artifacts: ArtifactStore
-    health: PoolHealth
-    sampler: Sampler
-    audit: Audit
-    tracer: Tracer
-    listeners: Listeners
-    announcement: Announcement
+    def __init__(
+        self,
+        settings: "FrontSettings",
+        pool: WorkerPool,
+        artifacts_directory: Path,
+        neighbours_token_file: Path | None = None,
+    ) -> None:
+        """Assemble a front that is ready to `run`.
+
+        Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
+
+        Args:
+            settings: Settings of the front.
+            pool: Pool that has not started.
+            artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
+            neighbours_token_file: File with the token with which processes on this machine read metrics and status.
+        """
+        self.settings = settings
+        self.pool = pool
+        lifecycle = self.lifecycle = Lifecycle()
+        activity = self.activity = Activity()
+        metrics = self.metrics = FrontMetrics(activity)
+        caps = Caps(lambda tenant: listeners.caps_of(tenant))
+        health = self.health = PoolHealth(pool, lifecycle, lambda: functions.faults())
+        functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
+        hold_back = HoldBack(ALLOWED_DEATHS)
+        signatures = self.signatures = Signatures(
+            settings.signers_file, required=settings.session_functions == "signed"
+        )
+        admission = self.admission = Admission(
+            pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps
+        )
+        artifacts = self.artifacts = ArtifactStore(
+            artifacts_directory,
+            limit_bytes=settings.artifact_store_bytes,
+            retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
+            caps=caps,
+        )
+        running = self.running = RunningExchanges(
+            pool,
+            client_silence_seconds=settings.client_silence_seconds,
+            worker_silence_seconds=settings.worker_silence_seconds,
+            limits=lambda: WorkerLimits.effective(
+                # Model processes use the same memory, so subtract theirs.
+                there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
+                memory_bytes=settings.worker_memory_bytes,
+                processes=settings.worker_processes,
+                scratch_bytes=settings.worker_scratch_bytes,
+            ),
+            giving_way=admission.giving_way,
+            batch_processor_seconds=_batch_processor_seconds(settings),
+            longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
+        )
+        early_reads = self.early_reads = EarlyReads(
+            limit_bytes=QUEUE_BYTES,
+            refusal=lambda: PoolFullError(
+                f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: "
+                "retry later, or give it more workers",
+                retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
+            ),
+            # Each busy worker has one message on its way in and one on its way out.
+            elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
+        )
+
+        tracer = self.tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
+        exchanges = Exchanges(
+            settings=settings,
+            capabilities=self._capabilities,
+            admission=admission,
+            collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
+            running=running,
+            signatures=signatures,
+            functions=functions,
+            hold_back=hold_back,
+            early_reads=early_reads,
+            activity=activity,
+            metrics=metrics,
+            tracer=tracer,
+        )
+        service = PoolService(exchanges, pool, lifecycle)
+        sampler = self.sampler = Sampler(
+            service.status,
+            activity,
+            health.board.published,
+            pool.exits,
+            settings.workers,
+            lambda: pool.workers,
+            lambda: pool.model_usage,
+        )
+        audit = self.audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
+        pages = status_pages(lambda: sampler.report)
+        listeners = Listeners(settings, service, health.board, audit, pages, neighbours_token_file)
+        watch_pool(metrics, pool, wanted_workers=settings.workers + _fresh_workers(settings))
+        for part in (caps, functions, hold_back, signatures, admission, artifacts, running, early_reads, audit):
+            part.show_in(metrics)
+        token = {} if neighbours_token_file is None else {"metrics_token_file": str(neighbours_token_file)}
+        self.functions, self.listeners = functions, listeners
+        self.announcement = Announcement(
+            pool, lambda: {**listeners.addresses, **token}, settings.ready_file, exchanges.functions_loaded_again
+        )
+
+    def _capabilities(self) -> Capabilities:
+        # Before the pool has started, every function would look unknown, which is a final error for the client.
+        if self.lifecycle.phase is Phase.STARTING or not self.pool.functions:
+            raise PoolUnavailableError("the pool has not started yet: try again")
+        return Capabilities.of(self.pool, self.settings.session_functions)
 
     async def run(self) -> None:
         """Serve until a drain has ended; raise StartError or PoolError if the front cannot start."""
@@ -186,137 +266,6 @@ class Front:
         await until(self.pool, lambda: self.pool.busy == 0)
 
 
-def assemble(
-    settings: "FrontSettings",
-    pool: WorkerPool,
-    artifacts_directory: Path,
-    neighbours_token_file: Path | None = None,
-) -> Front:
-    """Return the front of a pool, ready to `run`.
-
-    Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
-
-    Args:
-        settings: Settings of the front.
-        pool: Pool that has not started.
-        artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
-        neighbours_token_file: File with the token with which processes on this machine read metrics and status.
-    """
-    lifecycle, activity = Lifecycle(), Activity()
-    metrics = FrontMetrics(activity)
-    caps = Caps(lambda tenant: listeners.caps_of(tenant))
-    health = PoolHealth(pool, lifecycle, lambda: functions.faults())
-    functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
-    hold_back = HoldBack(ALLOWED_DEATHS)
-    signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
-    admission = Admission(pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps)
-    artifacts = ArtifactStore(
-        artifacts_directory,
-        limit_bytes=settings.artifact_store_bytes,
-        retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
-        caps=caps,
-    )
-    running = RunningExchanges(
-        pool,
-        client_silence_seconds=settings.client_silence_seconds,
-        worker_silence_seconds=settings.worker_silence_seconds,
-        limits=lambda: WorkerLimits.effective(
-            # Model processes use the same memory, so subtract theirs.
-            there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
-            memory_bytes=settings.worker_memory_bytes,
-            processes=settings.worker_processes,
-            scratch_bytes=settings.worker_scratch_bytes,
-        ),
-        giving_way=admission.giving_way,
-        batch_processor_seconds=_batch_processor_seconds(settings),
-        longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
-    )
-    early_reads = EarlyReads(
-        limit_bytes=QUEUE_BYTES,
-        refusal=lambda: PoolFullError(
-            f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: retry "
-            "later, or give it more workers",
-            retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
-        ),
-        # Each busy worker has one message on its way in and one on its way out.
-        elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
-    )
-
-    def capabilities() -> Capabilities:
-        return Capabilities.of(pool, settings.session_functions)
-
-    def capabilities_once_started() -> Capabilities:
-        # Before the pool has started, every function would look unknown, which is a final error for the client.
-        if lifecycle.phase is Phase.STARTING or not pool.functions:
-            raise PoolUnavailableError("the pool has not started yet: try again")
-        return capabilities()
-
-    tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
-    exchanges = Exchanges(
-        settings=settings,
-        capabilities=capabilities_once_started,
-        admission=admission,
-        collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
-        running=running,
-        signatures=signatures,
-        functions=functions,
-        hold_back=hold_back,
-        early_reads=early_reads,
-        activity=activity,
-        metrics=metrics,
-        tracer=tracer,
-    )
-    service = PoolService(
-        exchanges,
-        pool,
-        admission,
-        capabilities,
-        functions,
-        lifecycle,
-        signatures=signatures,
-        allow_remote_drain=settings.allow_remote_drain,
-        allow_remote_stacks=settings.allow_remote_stacks,
-    )
-    sampler = Sampler(
-        service.status,
-        activity,
-        health.board.published,
-        pool.exits,
-        settings.workers,
-        lambda: pool.workers,
-        lambda: pool.model_usage,
-    )
-    audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
-    pages = status_pages(lambda: sampler.report)
-    listeners = Listeners(settings, service, health.board, audit, pages, neighbours_token_file)
-    watch_pool(metrics, pool, wanted_workers=settings.workers + _fresh_workers(settings))
-    for part in (caps, functions, hold_back, signatures, admission, artifacts, running, early_reads, audit):
-        part.show_in(metrics)
-    token = {} if neighbours_token_file is None else {"metrics_token_file": str(neighbours_token_file)}
-    announcement = Announcement(
-        pool, lambda: {**listeners.addresses, **token}, settings.ready_file, exchanges.functions_loaded_again
-    )
-    return Front(
-        settings=settings,
-        pool=pool,
-        lifecycle=lifecycle,
-        activity=activity,
-        metrics=metrics,
-        admission=admission,
-        running=running,
-        early_reads=early_reads,
-        signatures=signatures,
-        functions=functions,
-        artifacts=artifacts,
-        health=health,
-        sampler=sampler,
-        audit=audit,
-        tracer=tracer,
-        listeners=listeners,
-        announcement=announcement,
-    )
-
-
 def _fresh_workers(settings: "FrontSettings") -> int:
     """Return how many fresh workers to keep; 0 if only registered functions run, because they share their workers."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
@@ -326,6 +275,22 @@ def _batch_processor_seconds(settings: "FrontSettings") -> float:
     return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
 
 
+def _log_output(output: WorkerOutput) -> None:
+    _log.info("worker output", worker=output.worker, line=output.line, **output.context)
+
+
+def _log_dropped_output(output: DroppedOutput) -> None:
+    """Count and log lines of output that were dropped because a worker printed too many."""
+    LOG_DROPS.add("flood", output.lines)
+    _log.warning(
+        "worker output was dropped: print less, or raise --output-lines-per-second",
+        worker=output.worker,
+        lines=output.lines,
+        bytes=output.bytes,
+        **output.context,
+    )
+
+
 async def _serve(settings: "FrontSettings", control: socket.socket, known: WorkersSecret | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
@@ -333,18 +298,18 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         idle_seconds=settings.idle_worker_seconds,
-        model_limits=LimitModels(
+        model_limits=LimitModels.of(
             settings.worker_processes,
-            most_threads(settings.worker_processes),
             settings.worker_scratch_bytes,
-            most_scratch_files(settings.worker_scratch_bytes),
-            _batch_processor_seconds(settings),
+            batch_processor_seconds=_batch_processor_seconds(settings),
         ),
     )
-    pool = Pool(pool_settings, log_worker_output, log_dropped_output)
+    pool = Pool(pool_settings, _log_output, _log_dropped_output)
     try:
-        token = os.environ.get(NEIGHBOURS_TOKEN_VARIABLE)
-        front = assemble(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)
+        token = os.environ.get(settings_handover.NEIGHBOURS_TOKEN_VARIABLE)
+        front = Front(
+            settings, pool, Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]), Path(token) if token else None
+        )
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
@@ -365,7 +330,7 @@ def main() -> None:
     hide_memory()
     keep_few_capabilities()
     retain_freed_memory()
-    settings = take_over(os.environ[FRONT_SETTINGS_VARIABLE])
+    settings = settings_handover.take_over(os.environ[settings_handover.FRONT_SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
     known = WorkersSecret(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
     # The unpackers that this process starts must not inherit the descriptors.

@@ -16,11 +16,8 @@ from updraft.service.lifecycle import Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.limits.deaths import FunctionHealth
-from updraft_server.front.queue.admission import Admission
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE, is_databend, path_parts
-from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
 
 POOL_STATUS_ACTION = "updraft.pool_status"
@@ -49,38 +46,23 @@ _STATES = {
 class PoolService(FlightService):
     """Flight service of one pool."""
 
-    def __init__(
-        self,
-        exchanges: Exchanges,
-        pool: WorkerPool,
-        admission: Admission,
-        capabilities: Callable[[], Capabilities],
-        functions: FunctionHealth,
-        lifecycle: Lifecycle,
-        *,
-        signatures: Signatures,
-        allow_remote_drain: bool,
-        allow_remote_stacks: bool,
-    ) -> None:
+    def __init__(self, exchanges: Exchanges, pool: WorkerPool, lifecycle: Lifecycle) -> None:
+        self._exchanges = exchanges
+        self._pool = pool
+        settings = exchanges.settings
         status = Action(POOL_STATUS_ACTION, _STATUS_DOC, self._encoded_status)
-        refusal = "" if allow_remote_stacks else _NO_STACKS
+        refusal = "" if settings.allow_remote_stacks else _NO_STACKS
         stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
         signature = Action(CHECK_SIGNATURE_ACTION, _SIGNATURE_DOC, self._signer)
         arrow_udf = Action(ARROW_UDF_VERSION_ACTION, _ARROW_UDF_DOC, self._arrow_udf_version)
         super().__init__(
             SERVICE,
-            [status, stack, *([signature] if signatures.are_looked_at else []), arrow_udf],
+            [status, stack, *([signature] if exchanges.signatures.are_looked_at else []), arrow_udf],
             lifecycle,
             exchanges.early_reads,
             drain_doc=_DRAIN_DOC,
-            allow_remote_drain=allow_remote_drain,
+            allow_remote_drain=settings.allow_remote_drain,
         )
-        self._exchanges = exchanges
-        self._pool = pool
-        self._admission = admission
-        self._capabilities = capabilities
-        self._functions = functions
-        self._signatures = signatures
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -88,13 +70,13 @@ class PoolService(FlightService):
 
     def list_flights(self) -> Iterable[Any]:
         """Return a FlightInfo for each registered function."""
-        shown = self._functions.shown(self._capabilities().functions)
+        shown = self._exchanges.functions.shown(self._capabilities().functions)
         return [_flight_info(function, numbered=True) for function in shown]
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
         """Return the FlightInfo of the function that a PATH descriptor names; raise UpdraftError."""
         name, version = path_parts([part.decode("utf-8", "replace") for part in descriptor.path or ()])
-        (found,) = self._functions.shown([self._capabilities().find(name, version)])
+        (found,) = self._exchanges.functions.shown([self._capabilities().find(name, version)])
         return _flight_info(found, numbered=not is_databend(header))
 
     def status(self) -> PoolStatus:
@@ -113,12 +95,15 @@ class PoolService(FlightService):
             workers_idle=max(0, self._pool.idle - computing),
             workers_busy=self._pool.busy + computing,
             workers_starting=self._pool.starting,
-            exchanges_waiting=self._admission.waiting,
-            exchanges_waiting_limit=self._admission.queue_limit,
-            functions=self._functions.shown(capabilities.functions),
+            exchanges_waiting=self._exchanges.admission.waiting,
+            exchanges_waiting_limit=self._exchanges.admission.queue_limit,
+            functions=self._exchanges.functions.shown(capabilities.functions),
             reload_fault=self._pool.reload_fault,
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
+
+    def _capabilities(self) -> Capabilities:
+        return Capabilities.of(self._pool, self._exchanges.settings.session_functions)
 
     async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
         """Return as JSON the stack of the worker that the body names, or of every busy worker if it names none."""
@@ -132,7 +117,7 @@ class PoolService(FlightService):
     async def _signer(self, body: bytes, identity: Identity) -> bytes:
         identity.require(Scope.SESSION, "run session functions")
         signed = parse_message(SignedStatement, body, "the body is not a SignedStatement")
-        return json.dumps({"signer": self._signatures.signer_of(signed, identity)}).encode()
+        return json.dumps({"signer": self._exchanges.signatures.signer_of(signed, identity)}).encode()
 
     async def _arrow_udf_version(self, _body: bytes, _identity: Identity) -> bytes:
         return _ARROW_UDF_VERSION

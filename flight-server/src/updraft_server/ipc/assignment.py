@@ -19,8 +19,6 @@ from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 class Assignment:
     """Everything that a worker needs to know about a command, except for the payload; the front has checked it."""
 
-    request_id: str
-    """Id of the exchange in logs."""
     plain: bool = False
     """Whether the client speaks plain Flight: its messages have no app_metadata, and it gets none."""
     databend: bool = False
@@ -89,7 +87,7 @@ class Assignment:
         values = json.loads(data)
         try:
             for name, message in _MESSAGES.items():
-                values[name] = message.FromString(base64.b64decode(values[name]))
+                values[name] = message.FromString(base64.b64decode(values[name], validate=True))
             return cls(**values)
         except (DecodeError, KeyError) as error:
             raise ValueError(f"not an assignment: {error}") from None

@@ -64,10 +64,7 @@ class BatchRecord:
     def from_plain(cls, plain: Sequence[Any]) -> "BatchRecord":
         """Return the record that `to_plain` has written; raises ValueError or TypeError."""
         (rows, rows_total), (seconds, seconds_total) = plain
-        return cls(
-            _counts(ROWS_BOUNDS, rows, rows_total),
-            _counts(SECONDS_BOUNDS, seconds, seconds_total),
-        )
+        return cls(_counts(ROWS_BOUNDS, rows, rows_total), _counts(SECONDS_BOUNDS, seconds, seconds_total))
 
 
 def _counts(bounds: Sequence[float], counts: Sequence[int], total: float) -> Counts:

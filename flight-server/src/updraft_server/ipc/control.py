@@ -20,6 +20,8 @@ MAX_HANDOVER_BYTES = 32
 SECRET_BYTES = 32
 MAX_FAULT_BYTES = 4 * 1024
 _REFUSAL = b"refused "
+_BACKLOG = 16
+_GROUP_MAY_CONNECT = 0o660
 
 
 def packet_pair() -> tuple[socket.socket, socket.socket]:
@@ -145,3 +147,15 @@ def connected(path: Path, secret: bytes) -> socket.socket | None:
         control.close()
         return None
     return control
+
+
+def listener_at(path: Path) -> socket.socket:
+    """Return the socket at which the workers' side reaches one front after the other; it outlives all of them."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A predecessor that was killed has left its socket behind.
+    path.unlink(missing_ok=True)
+    listener.bind(str(path))
+    # The workers' side may be another user of the same group; only the first to connect is accepted.
+    path.chmod(_GROUP_MAY_CONNECT)
+    listener.listen(_BACKLOG)
+    return listener

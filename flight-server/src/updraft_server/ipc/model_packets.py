@@ -5,6 +5,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from updraft_server.ipc.worker_usage import ProcessLimits, WorkerUsage
+
 MODEL_DESCRIPTORS = 2
 # One packet holds the usage of this many functions.
 FUNCTIONS_PER_PACKET = 8
@@ -56,15 +58,26 @@ def memory_bytes(usage: Sequence[ModelUsage]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LimitModels:
+class LimitModels(ProcessLimits):
     """Limits, other than memory, of each model process and all that it has started; the same as a worker's."""
 
-    processes: int
-    threads: int
-    scratch_bytes: int
-    scratch_files: int
     batch_processor_seconds: float
     """CPU time for one batch; 0 sets no limit."""
+
+    def excess(self, usage: WorkerUsage, batch_processor_seconds: float) -> str:
+        """Return why a process that exceeds a limit was ended, as a verb phrase; empty if it is within all limits.
+
+        `batch_processor_seconds` is the CPU time used for the current batch.
+        """
+        if (excess := self.exceeded(usage, "its scratch directory")) is not None:
+            return f"{excess.took}, the limit is {excess.limit}, and was ended: {excess.remedy} of the pool"
+        if 0 < self.batch_processor_seconds < batch_processor_seconds:
+            return (
+                f"used {batch_processor_seconds:.1f} seconds of CPU time for one batch, the limit is"
+                f" {self.batch_processor_seconds:g}, and was ended: join fewer rows (Batching), or raise"
+                " --batch-cpu-seconds of the pool"
+            )
+        return ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,20 +12,23 @@ so that the front's next exchange does not wait for the load. A retiring zygote 
 
 import dataclasses
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from updraft_server.ipc import model_packets
 from updraft_server.ipc.load import Load
-from updraft_server.ipc.model_packets import (
-    LimitModels,
-    MeasuredModels,
-    MeasureModels,
-    ModelEnded,
-    ModelFault,
-    ModelStarted,
-)
 from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
+
+STACK_SIGNAL = signal.SIGRTMAX - 3
+"""Signal on which a worker writes its stacks to a pipe of its own; a worker that does not know it yet ignores it.
+
+A debugger cannot attach to a worker, whose memory is hidden, and a worker that is stuck in C answers nothing else.
+"""
+MAX_STACK_BYTES = 256 * 1024
+"""More than faulthandler writes: a hundred threads with a hundred frames each at most."""
+
 
 MAX_PACKET_BYTES = 64 * 1024
 MAX_WORKERS_PER_PACKET = 256
@@ -167,7 +170,7 @@ class Continue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShowStack:
-    """Request of the front that a worker write its stacks to its pipe (`worker_stack`); has no other answer."""
+    """Request of the front that a worker write its stacks to its pipe (STACK_SIGNAL); has no other answer."""
 
     worker: str
 
@@ -236,12 +239,12 @@ Packet: TypeAlias = (
     | Exited
     | Retired
     | ReloadRefused
-    | LimitModels
-    | ModelStarted
-    | ModelEnded
-    | ModelFault
-    | MeasureModels
-    | MeasuredModels
+    | model_packets.LimitModels
+    | model_packets.ModelStarted
+    | model_packets.ModelEnded
+    | model_packets.ModelFault
+    | model_packets.MeasureModels
+    | model_packets.MeasuredModels
 )
 
 _CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))

@@ -5,6 +5,8 @@ import ctypes
 import os
 import struct
 
+from updraft_server.linux.system_calls import checked, libc
+
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _PR_CAP_AMBIENT, _AMBIENT_IS_SET, _AMBIENT_CLEAR_ALL = 47, 1, 4
 _VERSION_3 = 0x20080522
@@ -17,8 +19,6 @@ SYS_ADMIN = 21
 _SETS = "=6I"
 _WORD = 0xFFFFFFFF
 _ALL = range(64)
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def held_capabilities() -> int:
@@ -42,9 +42,9 @@ def close_bounding_set() -> None:
         # A process that may not drop them cannot use them either, once new privileges are forbidden.
         return
     for capability in _ALL:
-        if _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:
+        if libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:
             break
-        _checked(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
+        checked(libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), "capabilities")
 
 
 def give_up_capabilities(*, but: int | None = None) -> None:
@@ -58,17 +58,17 @@ def give_up_capabilities(*, but: int | None = None) -> None:
     kept = 0 if but is None else _capabilities()[1] & 1 << but
     if 0 in os.getresuid():
         # Kernels before 4.3 have no ambient capabilities.
-        _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+        libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     else:
-        kept = sum(1 << bit for bit in _ALL if _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_IS_SET, bit, 0, 0) == 1)
+        kept = sum(1 << bit for bit in _ALL if libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_IS_SET, bit, 0, 0) == 1)
     sets = struct.pack(_SETS, *[kept & _WORD] * 3, *[kept >> 32] * 3)
-    _checked(_libc.capset(_header(), ctypes.create_string_buffer(sets)))
+    checked(libc.capset(_header(), ctypes.create_string_buffer(sets)), "capabilities")
 
 
 def _capabilities() -> tuple[int, int, int]:
     """Return the effective, permitted and inheritable capabilities."""
     sets = ctypes.create_string_buffer(struct.calcsize(_SETS))
-    _checked(_libc.capget(_header(), sets))
+    checked(libc.capget(_header(), sets), "capabilities")
     words = struct.unpack(_SETS, sets.raw)
     effective, permitted, inheritable = (low | high << 32 for low, high in zip(words[:3], words[3:], strict=True))
     return effective, permitted, inheritable
@@ -76,9 +76,3 @@ def _capabilities() -> tuple[int, int, int]:
 
 def _header() -> ctypes.Array[ctypes.c_char]:
     return ctypes.create_string_buffer(struct.pack("=Ii", _VERSION_3, 0))
-
-
-def _checked(result: int) -> None:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"capabilities: {os.strerror(number)}")

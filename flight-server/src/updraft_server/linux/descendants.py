@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of this process, adopted ones included, and how to kill them.
+"""Children of this process, adopted ones included: how to list, kill and reap them.
 
 A child keeps its number until it is reaped, so only code that reaps may act on the numbers given here.
 """
@@ -7,8 +7,10 @@ A child keeps its number until it is reaped, so only code that reaps may act on 
 import contextlib
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
+from updraft_server.linux.process_control import kill_group
 from updraft_server.linux.process_trees import parents
 
 
@@ -27,3 +29,37 @@ def kill_child(pid: int) -> None:
     """Send SIGKILL to a child that has not been reaped; ignored if the child runs as another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
+
+
+def next_ended() -> int | None:
+    """Return a child that has ended and is not reaped yet, or None."""
+    return _ended_of(os.P_ALL, 0)
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether this child has ended and is not reaped yet."""
+    return _ended_of(os.P_PID, pid) is not None
+
+
+def reap(pid: int) -> int:
+    """End the group of a child that has ended, and reap the child; returns its exit code, or minus its signal."""
+    # The child is not reaped yet, so its number still names its own group.
+    kill_group(pid)
+    _, wait_status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(wait_status)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill children, each with its group."""
+    for pid in pids:
+        kill_group(pid)
+        # Kill the child itself too, because a daemon may be in a group whose leader is gone.
+        kill_child(pid)
+
+
+def _ended_of(kind: int, which: int) -> int | None:
+    try:
+        ended = os.waitid(kind, which, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return ended.si_pid if ended is not None else None

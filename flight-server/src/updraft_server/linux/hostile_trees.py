@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removal of what user code has left in directories, whatever its shape.
+"""Directory trees of user code, whatever their shape: their removal, and their size on disk.
 
-No link is followed, no path is longer than two names, and one or two descriptors are open at a time. Directories are
-moved up one after the other and removed there, so that neither depth nor modes nor names can stop the removal. It needs
-the memory of one directory entry.
+No link is followed, no path is longer than two names, and one or two descriptors are open at a time, so that neither
+depth nor modes nor names can stop a walk. To remove a tree, directories are moved up one after the other and removed
+there, which needs the memory of one directory entry. To measure one, which may change meanwhile, takes memory in
+proportion to the entries that are counted.
 """
 
 import contextlib
+import fcntl
 import itertools
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -85,7 +89,7 @@ def _raise_children(root: int, name: str, names: Iterator[str], deadline_seconds
 
 
 def _open_to_owner(name: str, parent: int) -> None:
-    """Let this user read and write a directory; only then can it be emptied or moved."""
+    """Let this user read and write a directory, whose rights a function may have removed to keep it or to hide it."""
     with contextlib.suppress(OSError):
         entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
@@ -93,3 +97,119 @@ def _open_to_owner(name: str, parent: int) -> None:
             Path(f"/proc/self/fd/{entry}").chmod(0o700)
         finally:
             os.close(entry)
+
+
+# Unit of `st_blocks`, whatever the file system's own blocks are.
+_BLOCK_BYTES = 512
+
+_Identity = tuple[int, int]
+
+
+class TreeSize(NamedTuple):
+    """Size of a directory's contents, without the directory itself."""
+
+    size_bytes: int = 0
+    """Size on the disk: holes count nothing, and a file with several names counts once."""
+    files: int = 0
+    """Number of entries of all kinds."""
+
+
+class _Level(NamedTuple):
+    directory: _Identity
+    unseen: list[str]
+    """Subdirectories that are still to be visited."""
+
+
+def tree_size(path: Path, *, most_files: int) -> TreeSize:
+    """Return the size of a tree; stops beyond `most_files` entries, and returns zeros if there is no such directory."""
+    # This descriptor refers to one directory after the other.
+    current = os.open(path.parent, _OPEN_DIRECTORY)
+    try:
+        return _walked(current, most_files) if _enter(current, path.name) else TreeSize()
+    finally:
+        os.close(current)
+
+
+def _walked(current: int, most_files: int) -> TreeSize:
+    size_bytes = files = 0
+    linked: set[_Identity] = set()
+    levels: list[_Level] = []
+
+    def look() -> None:
+        nonlocal size_bytes, files
+        unseen: list[str] = []
+        with os.scandir(current) as entries:
+            for entry in entries:
+                files += 1
+                if files > most_files:
+                    break
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        unseen.append(entry.name)
+                    elif found.st_nlink > 1:
+                        if (found.st_dev, found.st_ino) in linked:
+                            continue
+                        linked.add((found.st_dev, found.st_ino))
+                    size_bytes += found.st_blocks * _BLOCK_BYTES
+        levels.append(_Level(_identity(current), unseen))
+
+    look()
+    while files <= most_files:
+        if levels[-1].unseen:
+            if _enter(current, levels[-1].unseen.pop()):
+                look()
+            continue
+        levels.pop()
+        # A directory that was moved away meanwhile has another parent: this walk stops there, and the next one counts
+        # anew.
+        if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
+            break
+    return TreeSize(size_bytes, files)
+
+
+def _enter(current: int, name: str) -> bool:
+    """Make the descriptor refer to a directory in its current one; returns False if that is impossible."""
+    try:
+        try:
+            inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
+        except PermissionError:
+            _open_to_owner(name, current)
+            inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
+    except OSError:
+        return False
+    os.dup2(inner, current, inheritable=False)
+    os.close(inner)
+    return True
+
+
+def _identity(directory: int) -> _Identity:
+    found = os.fstat(directory)
+    return found.st_dev, found.st_ino
+
+
+def remove_unused_files(directory: Path) -> None:
+    """Remove the plain files that no process uses from a /dev/shm that all workers of a pool share.
+
+    The kernel does not say who made a file. A file that no process has mapped or open for writing counts as left
+    behind, since processes that share memory have it mapped. So files stay while workers of registered functions, or
+    processes that function modules have started, use them.
+    """
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+                    _remove_unused(entry.path)
+
+
+def _remove_unused(path: str) -> None:
+    """Remove a file; raises OSError if a process has it open for writing, as mapped shared memory is."""
+    # O_NONBLOCK, so that a pipe in its place does not block.
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # The kernel grants a read lease only if no process has the file open for writing, and keeps new writers out
+        # while the lease is held.
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        Path(path).unlink()
+    finally:
+        os.close(file)

@@ -4,11 +4,16 @@
 Rules name what is allowed at and beneath a path. Rules cannot forbid, so a path that has to stay out of reach must not
 lie beneath an allowed one. Open descriptors stay usable. No version so far covers `stat`, `chmod`, `chown`, or
 connecting to a socket by its path.
+
+`confine_files` is for our own helper processes: files elsewhere cannot be opened, made, moved or removed.
 """
 
 import ctypes
 import os
 import stat
+from collections.abc import Iterable
+
+from updraft_server.linux.system_calls import checked, libc
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIRECTORY, REMOVE_FILE = 1 << 4, 1 << 5
@@ -38,8 +43,6 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _RULE_PATH_BENEATH = 1
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class _Attributes(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
@@ -52,7 +55,7 @@ class _PathRule(ctypes.Structure):
 
 def landlock_version() -> int:
     """Return the version of Landlock in this kernel; 0 without it. Needs no right and changes nothing."""
-    return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)), 0)
+    return max(int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)), 0)
 
 
 class Ruleset:
@@ -68,7 +71,7 @@ class Ruleset:
         # An older kernel knows fewer fields.
         fields = 1 + (version >= _TCP_SINCE) + (version >= SCOPES_SINCE)
         size = ctypes.c_size_t(fields * ctypes.sizeof(ctypes.c_uint64))
-        self._descriptor = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
+        self._descriptor = checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock")
 
     def __enter__(self) -> "Ruleset":
         return self
@@ -83,7 +86,7 @@ class Ruleset:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 rights &= _RIGHTS_OVER_A_FILE
             rule = _PathRule(rights & self._rights, descriptor)
-            _checked(_libc.syscall(_ADD_RULE, self._descriptor, _RULE_PATH_BENEATH, ctypes.byref(rule), 0))
+            checked(libc.syscall(_ADD_RULE, self._descriptor, _RULE_PATH_BENEATH, ctypes.byref(rule), 0), "landlock")
         finally:
             os.close(descriptor)
 
@@ -92,11 +95,31 @@ class Ruleset:
 
         The process must have no other thread, and must have given up new privileges.
         """
-        _checked(_libc.syscall(_RESTRICT_SELF, self._descriptor, 0))
+        checked(libc.syscall(_RESTRICT_SELF, self._descriptor, 0), "landlock")
 
 
-def _checked(result: int) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"landlock: {os.strerror(number)}")
-    return result
+_READABLE = READ_FILE | READ_DIRECTORY
+_WRITABLE = WRITE_FILE | REMOVE_DIRECTORY | REMOVE_FILE | MAKE_DIRECTORY | MAKE_FILE | MAKE_LINK | REFER | TRUNCATE
+
+
+def can_confine_files() -> bool:
+    """Return whether this kernel has what `confine_files` needs."""
+    return landlock_version() >= LEAST_VERSION
+
+
+def confine_files(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Confine this process for good; returns False if the kernel cannot. New privileges must have been given up.
+
+    Links and plain files may be made in writable directories; devices, sockets and pipes nowhere. From version 4 of
+    Landlock the process cannot bind or connect TCP sockets either. From version 6 it signals only itself and what it
+    starts, and does not connect to abstract sockets of others. Open descriptors stay usable.
+    """
+    if not can_confine_files():
+        return False
+    with Ruleset(tcp=TCP_RIGHTS, scopes=SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS) as rules:
+        for directory in readable:
+            rules.allow(os.path.realpath(directory), _READABLE)
+        for directory in writable:
+            rules.allow(os.path.realpath(directory), _READABLE | _WRITABLE)
+        rules.restrict_self()
+    return True

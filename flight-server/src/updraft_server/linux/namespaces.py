@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from updraft_server.linux.capabilities import SYS_ADMIN, held_capabilities, holds_capability
-from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+from updraft_server.linux.system_calls import ARCHITECTURES, call_number, checked, libc
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
@@ -32,8 +32,6 @@ _MOST_FILES = 65_536
 # All devpts mounts except the machine's own share some 3,000 terminals (`kernel.pty.max` less `kernel.pty.reserve`),
 # including those of other containers.
 _MOST_TERMINALS = 64
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter_user_namespace_to_mount() -> bool:
@@ -125,9 +123,9 @@ def _mount_for_oneself(file_system: int, path: str) -> None:
 
 
 def _separate_mounts() -> None:
-    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
+    checked(libc.unshare(_CLONE_NEWNS), "unshare")
     # Mounts made here do not reach other processes.
-    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
+    checked(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
 
 
 def _move_mount(mount: int, path: str) -> None:
@@ -137,7 +135,7 @@ def _move_mount(mount: int, path: str) -> None:
 def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
     # A file system that is not mounted yet can be made only with the right to mount in the current mount namespace.
-    _checked(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
+    checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -166,11 +164,4 @@ def _call(name: str, *arguments: int | bytes | None) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, f"{name}: {os.strerror(errno.ENOSYS)}")
     wide = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    return _checked(_libc.syscall(ctypes.c_long(number), *wide), name)
-
-
-def _checked(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
+    return checked(libc.syscall(ctypes.c_long(number), *wide), name)

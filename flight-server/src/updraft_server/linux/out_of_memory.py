@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order in which the kernel kills processes when memory runs out: forks of this process before the process itself."""
+"""Order in which the kernel kills processes when memory runs out: forks of this process before the process itself.
+
+Also the memory of this container or machine that is not backed by files: an upper bound for all processes in it. A page
+that a process shares with its forked children counts in each of them if processes are measured one by one, and the
+kernel does not show sharing to ordinary users. The bound counts each page once.
+"""
 
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 _FORKS_ABOVE = 500
 _MOST = 1000
@@ -44,3 +49,56 @@ class OutOfMemoryScore:
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.pwrite(self._descriptor, b"%d" % score, 0)
+
+
+_MACHINE = ("AnonPages:", "Shmem:")
+_GROUP = ("anon", "shmem")
+_OLD_GROUP = ("total_rss", "total_shmem")
+# Page tables, on kernels that count them.
+_PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
+
+
+def held_bytes(root: Path = Path("/")) -> int | None:
+    """Return the bytes of anonymous and shared memory, swapped out or not, and of page tables; None if unknown.
+
+    The sum covers the machine or a cgroup that this user's processes cannot leave, whichever holds less.
+    """
+    found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
+    return min(found, default=None)
+
+
+def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    yield root / "proc/meminfo", _MACHINE
+    mounts = root / "sys/fs/cgroup"
+    groups: list[tuple[Path, tuple[str, ...]]] = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, name = line.split(":", 2)
+        relative = PurePosixPath(name).relative_to("/")
+        if controllers == "":
+            groups.append((mounts / relative, _GROUP))
+        elif "memory" in controllers.split(","):
+            groups.append((mounts / "memory" / relative, _OLD_GROUP))
+    for group, names in groups:
+        # Outside of containers, users may have cgroups of their own, to which a process could move to escape this
+        # count.
+        if not os.access(group / "cgroup.procs", os.W_OK):
+            yield group / "memory.stat", names
+
+
+def _sum(path: Path, names: tuple[str, ...]) -> int | None:
+    """Return the sum of these names, page tables and swap; None if a name is missing, as it could be the largest."""
+    lines = [words for line in _text(path).splitlines() if (words := line.split())]
+    values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines}
+    if not values.keys() >= set(names):
+        return None
+    held = sum(value for name, value in values.items() if name in _PAGE_TABLES.union(names))
+    # Swap of the machine, of an old cgroup, and of a new one (which has a file for it), as far as they exist.
+    swapped = values.get("SwapTotal:", 0) - values.get("SwapFree:", 0) + values.get("total_swap", 0)
+    return held + swapped + int(_text(path.with_name("memory.swap.current")) or 0)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

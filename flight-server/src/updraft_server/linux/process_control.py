@@ -2,11 +2,12 @@
 """Process controls of Linux that Python's library does not wrap."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import resource
 import signal
+
+from updraft_server.linux.system_calls import checked, libc
 
 _PR_SET_PDEATHSIG = 1
 _PR_GET_DUMPABLE = 3
@@ -16,8 +17,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
 _F_SETSIG = 10
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def end_with_parent() -> None:
@@ -55,7 +54,7 @@ def hide_memory() -> None:
 
 def is_memory_hidden() -> bool:
     """Return whether other processes of the same user are kept from reading this one's memory."""
-    return bool(_libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
+    return bool(libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
 
 
 def forbid_new_privileges() -> None:
@@ -65,7 +64,7 @@ def forbid_new_privileges() -> None:
 
 def name_process(name: str) -> None:
     """Name this process in process lists; 15 characters are kept."""
-    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def no_core_dumps() -> None:
@@ -80,6 +79,4 @@ def kill_group(leader_pid: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+    checked(libc.prctl(option, value, 0, 0, 0), f"prctl({option})")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
-from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+from updraft_server.linux.system_calls import ARCHITECTURES, call_number, checked, libc
 
 _PR_GET_SECCOMP, _PR_SET_SECCOMP, _MODE_FILTER = 21, 22, 2
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
@@ -26,8 +26,6 @@ _VALUE_OFFSET = 4
 # Offsets in struct seccomp_data: number of the call, architecture, and the arguments of 64 bits each.
 _CALL_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALL_BITS = 0xFFFFFFFF
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 Value: TypeAlias = int | str
 """Number, or the name of one that is known only when the filter is installed."""
@@ -150,11 +148,9 @@ def install(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     count = len(program) // struct.calcsize(_INSTRUCTION)
     header = ctypes.create_string_buffer(struct.pack("@HP", count, ctypes.addressof(code)))
-    if _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), header, 0, 0):
-        error = ctypes.get_errno()
-        raise OSError(error, f"seccomp: {os.strerror(error)}")
+    checked(libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), header, 0, 0), "seccomp")
 
 
 def is_filtered() -> bool:
     """Return whether this thread has a filter."""
-    return bool(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _MODE_FILTER)
+    return bool(libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _MODE_FILTER)

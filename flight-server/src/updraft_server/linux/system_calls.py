@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System call numbers of each architecture for which `updraft_server.linux.seccomp` can assemble filters."""
+"""System calls: through the C library, and by their numbers on each architecture whose filters can be assembled."""
 
+import ctypes
 import os
 from collections.abc import Mapping
+
+libc = ctypes.CDLL(None, use_errno=True)
 
 ARCHITECTURES = ("x86_64", "aarch64")
 
@@ -135,3 +138,11 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
 def call_number(name: str) -> int | None:
     """Return the number of a call on this machine, or None if it has none; raises KeyError for unknown calls."""
     return _NUMBERS[name][ARCHITECTURES.index(os.uname().machine)]
+
+
+def checked(result: int, what: str) -> int:
+    """Return what a function of the C library returned; raise OSError that names `what` if it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result

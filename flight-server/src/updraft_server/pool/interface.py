@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool as the front uses it: implemented in `updraft_server.pool.pool`, and in `updraft_server.pool.testing`."""
+"""Pool as the front uses it: implemented in `updraft_server.pool.pool`, and in the tests' `fake_pool`."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

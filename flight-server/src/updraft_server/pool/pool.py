@@ -7,43 +7,28 @@ one of them. Nothing here knows gRPC or Arrow.
 
 import asyncio
 import contextlib
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-import structlog
+from collections.abc import Callable, Mapping, Sequence
 
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.function_list import UNLISTED
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.ipc.zygote_packets import Exited
-from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, victim
+from updraft_server.ipc.zygote_packets import Continue, Exited, Kill, ShowStack, Sweep
+from updraft_server.pool import leases
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
-from updraft_server.pool.leases import (
-    Lease,
-    LeaseOutcome,
-    NoIdleWorker,
-    PoolError,
-    PoolSettings,
-    TaskKey,
-    WorkerInfo,
-)
-from updraft_server.pool.left_behind import leaving, may_sweep, share_memory
 from updraft_server.pool.models import PooledModels
-from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
-from updraft_server.pool.worker_lease import WorkerLease
+from updraft_server.pool.worker_output import Outputs
 from updraft_server.pool.worker_starts import WorkerStarts
+from updraft_server.pool.workers import PooledWorkers, WorkerLease, share_memory
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError, ZygoteLostError
 from updraft_server.sandbox_layers import SandboxLayer
 
-_log = structlog.get_logger(__name__)
-
 _LAST_DEATHS_SECONDS = 2.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
-_MODELS_MEASUREMENT_SECONDS = 2.0
 
 
 class Pool:
@@ -51,7 +36,7 @@ class Pool:
 
     def __init__(
         self,
-        settings: PoolSettings,
+        settings: leases.PoolSettings,
         on_output: Callable[[WorkerOutput], None],
         on_drop: Callable[[DroppedOutput], None],
     ) -> None:
@@ -68,14 +53,12 @@ class Pool:
         self.sandbox: Sequence[SandboxLayer] = ()
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self._settings = settings
-        self._on_output = on_output
-        self._on_drop = on_drop
+        self._outputs = Outputs(settings.output_lines_per_second, on_output, on_drop)
         self._subscribers: list[Callable[[], None]] = []
-        self._workers: dict[str, PooledWorker] = {}
-        self._uses = itertools.count(1)
-        self._leases: set[WorkerLease] = set()
+        self._workers = PooledWorkers(settings, lambda packet: self._zygote.send(packet), self._heal)
+        self.resting = self._workers.resting
         self._wake = asyncio.Event()
-        self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
+        self._models = PooledModels(self._outputs, self._changed)
         self._zygote = ZygoteClient(
             settings.zygotes,
             self._exited,
@@ -84,25 +67,16 @@ class Pool:
             self._models.retire,
             self._changed,
         )
-        self.resting: RestingWorkers[PooledWorker] = RestingWorkers(
-            stop=lambda worker: self._zygote.stop(worker.id),
-            go_on=lambda worker: self._zygote.go_on(worker.id),
-            replace=self._replace,
-            expire=self._expire,
-            is_kept=lambda worker: worker.is_the_operators,
-            idle_seconds=settings.idle_seconds,
-            clock=asyncio.get_running_loop().time,
-        )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Extra workers that are being started: several exchanges of a task may ask at once.
-        self._extra_of_tasks: Counter[TaskKey | None] = Counter()
+        self._extra_of_tasks: Counter[leases.TaskKey | None] = Counter()
         self._closing = False
         self.generation = 0
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError if the zygote cannot start them."""
-        keepers = self._keep(), self._keep_measuring_models()
+        keepers = self._keep(), self._models.keep_measuring(self.measure_models)
         self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
         left_seconds = limit_seconds
@@ -111,11 +85,11 @@ class Pool:
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
-                raise PoolError(
+                raise leases.PoolError(
                     f"{self.idle} of {wanted} workers were ready within {limit_seconds:g} seconds: {reason}"
                 )
         if self._starts.are_hopeless:
-            raise PoolError(f"workers do not start: {self._starts.last_failure}")
+            raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
 
     async def _are_there_within(self, seconds: float) -> bool:
         """Wait for the configured number of workers, or until there is no hope for them; returns False on a timeout."""
@@ -131,18 +105,9 @@ class Pool:
         return self._zygote.reload_fault
 
     @property
-    def workers(self) -> Sequence[WorkerInfo]:
+    def workers(self) -> Sequence[leases.WorkerInfo]:
         """Living workers. May be read from any thread."""
-        return tuple(
-            WorkerInfo(
-                worker.id,
-                worker.pid,
-                self.resting.state(worker.id) or worker.state.value,
-                worker.usage.memory_bytes if worker.usage else None,
-                worker.usage.scratch_bytes if worker.usage else None,
-            )
-            for worker in tuple(self._workers.values())
-        )
+        return self._workers.infos()
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return what each of these workers uses now, without those that have ended or cannot be measured."""
@@ -152,7 +117,7 @@ class Pool:
         except (ZygoteError, TimeoutError):
             return {}
         for name, used in usage.items():
-            if (worker := self._workers.get(name)) is not None:
+            if (worker := self._workers.by_id.get(name)) is not None:
                 worker.usage = used
         return usage
 
@@ -161,45 +126,43 @@ class Pool:
 
         The text is empty if it does not answer; None means that it has ended.
         """
-        found = self._workers.get(worker)
+        found = self._workers.by_id.get(worker)
         if found is None:
-            return await self._models.stack(worker, self._zygote.show_stack)
+            return await self._models.stack(worker, lambda name: self._zygote.send(ShowStack(name)))
         self.resting.wake(found)
         return await found.stack()
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
+    async def lease(
+        self, task: leases.TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0
+    ) -> leases.Lease:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
         A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
         not served an exchange are left for others, but at most one fewer than the pool keeps.
         """
         if self._closing:
-            raise PoolError("the pool is closing")
-        held = sum(lease.task == task for lease in self._leases) if task is not None else 0
-        held += self._extra_of_tasks[task]
-        if 0 < held < self._settings.workers_per_task:
-            spares = [(worker, worker.bound) for worker in self._in(WorkerState.SPARE)]
-            if (spare := best(spares, binding)) is not None:
-                return self._lease(spare, task, binding)
-        idle = [(worker, worker.bound) for worker in self._in(WorkerState.IDLE)]
-        known = best(idle, binding)
+            raise leases.PoolError("the pool is closing")
+        held = self._workers.held_by(task) + self._extra_of_tasks[task]
+        spare = self._workers.best(WorkerState.SPARE, binding) if 0 < held < self._settings.workers_per_task else None
+        if spare is not None:
+            return self._lease(spare, task, binding)
+        known = self._workers.best(WorkerState.IDLE, binding)
         if known is not None or not held:
-            other = None if known is not None else victim(idle)
+            other = None if known is not None else self._workers.victim()
             lease = self._lease(known or self._in_place_of(other, leave_fresh), task, binding)
             if share_memory(self.sandbox):
-                running = (each.held for each in self._leases if each is not lease)
-                await self._gone([other] if other else leaving(self._in(WorkerState.DEAD), running, binding), lease)
+                await self._gone([other] if other else self._workers.leaving(lease, binding), lease)
             return lease
         if held >= self._settings.workers_per_task:
-            raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
-        if self._surplus() + self._starts.extra >= self._settings.most_extra_workers:
-            raise NoIdleWorker(f"tasks hold {self._surplus()} extra workers, the maximum for the pool")
+            raise leases.NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
+        if self._workers.surplus + self._starts.extra >= self._settings.most_extra_workers:
+            raise leases.NoIdleWorker(f"tasks hold {self._workers.surplus} extra workers, the maximum for the pool")
         self._extra_of_tasks[task] += 1
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
         except ZygoteLostError as error:
             # The lost zygote's successor may start one.
-            raise NoIdleWorker(str(error)) from None
+            raise leases.NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
             # Drop zero counts, which would pile up as tasks come and go.
@@ -212,16 +175,16 @@ class Pool:
         replacement is ready.
         """
         if other is None:
-            raise NoIdleWorker("all workers are busy")
-        fresh = list(self._in(WorkerState.FRESH))
+            raise leases.NoIdleWorker("all workers are busy")
+        fresh = list(self._workers.in_state(WorkerState.FRESH))
         if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
-            self._discard(other)
+            self._workers.discard(other)
             self._wake.set()
             return fresh[0]
-        if not self._starts.unasked and not self._missing():
-            self._discard(other)
+        if not self._starts.unasked and not self._workers.missing(self._starts.unasked):
+            self._workers.discard(other)
             self._heal()
-        raise NoIdleWorker("no idle worker can serve the owner")
+        raise leases.NoIdleWorker("no idle worker can serve the owner")
 
     async def _gone(self, workers: Sequence[PooledWorker], lease: WorkerLease) -> None:
         """Wait until workers have ended and the shared memory is swept; raises NoIdleWorker."""
@@ -231,9 +194,9 @@ class Pool:
             async with asyncio.timeout(_LAST_DEATHS_SECONDS):
                 await asyncio.gather(*(asyncio.shield(worker.death) for worker in workers))
         except BaseException as error:
-            lease.release(LeaseOutcome.CANCELLED)
+            lease.release(leases.LeaseOutcome.CANCELLED)
             if isinstance(error, TimeoutError):
-                raise NoIdleWorker("the worker of another owner does not end") from None
+                raise leases.NoIdleWorker("the worker of another owner does not end") from None
             raise
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -247,17 +210,13 @@ class Pool:
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
-                await until(self, lambda: not self._leases)
+                await until(self, lambda: not self._workers.leases)
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await self._starts.stop()
-        for worker in list(self._workers.values()):
-            self.resting.forget(worker)
-            worker.kill()
-            worker.close_socket()
-        if self._workers:
-            await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
+        if deaths := self._workers.end_all():
+            await asyncio.wait(deaths, timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
         self._models.close()
 
@@ -267,20 +226,14 @@ class Pool:
             self._wake.clear()
             if self._zygote.hello is None:
                 await self._connect()
-            while self._missing():
+            while self._workers.missing(self._starts.unasked):
                 await self._starts.pace()
                 if self._zygote.hello is None:
                     # Connect to a successor first: it ends the workers that this front does not claim in time.
                     break
-                if self._missing():
+                if self._workers.missing(self._starts.unasked):
                     self._starts.begin()
             await self._wake.wait()
-
-    async def _keep_measuring_models(self) -> None:
-        while True:
-            await asyncio.sleep(_MODELS_MEASUREMENT_SECONDS)
-            if self._models.are_there:
-                await self.measure_models()
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:
@@ -306,21 +259,21 @@ class Pool:
         if any(function.batched for function in self._zygote.functions):
             # These workers cannot reach models any more. The pool ends them, because an exchange may be on its way to
             # one before the worker notices by itself.
-            self._give_up(worker for worker in self._waiting() if worker.may_call_models)
+            self._workers.discard_all(worker for worker in self._workers.waiting if worker.may_call_models)
         self._wake.set()
         self._changed()
 
     async def _connect(self) -> None:
         hello = await self._zygote.connect()
-        self._zygote.claim(tuple(self._workers))
+        self._zygote.claim(tuple(self._workers.by_id))
         if self._settings.model_limits is not None:
-            self._zygote.limit_models(self._settings.model_limits)
-        for worker in self._workers.values():
+            self._zygote.send(self._settings.model_limits)
+        for worker in self._workers.by_id.values():
             # Repeat what this front said while there was no zygote.
             if worker.was_killed:
-                self._zygote.kill(worker.id)
+                self._zygote.send(Kill(worker.id))
             elif worker.state is WorkerState.BUSY:
-                self._zygote.go_on(worker.id)
+                self._zygote.send(Continue(worker.id))
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
         self.memory_limit_bytes = hello.memory_limit_bytes
@@ -330,49 +283,11 @@ class Pool:
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
         if hello.generation != self.generation:
-            self._renew(hello.generation)
-        self._zygote.sweep()
+            # End the workers that have older functions; busy ones end after their exchange.
+            self.generation = self._workers.generation = hello.generation
+            self._workers.discard_all(self._workers.waiting)
+        self._zygote.send(Sweep())
         self._changed()
-
-    def _renew(self, generation: int) -> None:
-        """End the workers that have older functions; busy ones end after their exchange."""
-        self.generation = generation
-        self._give_up(self._waiting())
-
-    def _waiting(self) -> Iterator[PooledWorker]:
-        return self._in(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)
-
-    def _give_up(self, workers: Iterable[PooledWorker]) -> None:
-        for worker in list(workers):
-            self._discard(worker)
-
-    def _surplus(self) -> int:
-        """Return how many workers (extra ones of tasks) exceed the configured number; negative if some are missing."""
-        living = self._in(WorkerState.IDLE, WorkerState.BUSY)
-        return sum(worker.generation == self.generation for worker in living) - self._settings.workers
-
-    def _missing(self) -> int:
-        """Return the number of workers to start, fresh ones included."""
-        fresh = sum(1 for _ in self._in(WorkerState.FRESH))
-        wanted = max(0, -self._surplus()) + self._settings.fresh_workers
-        return max(0, wanted - fresh - self._starts.unasked)
-
-    def _has_one_for_each_task(self) -> bool:
-        """Return whether running tasks and idle workers add up to the pool's size; all other workers are extra."""
-        tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self.generation}
-        return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
-
-    def _fill_up(self) -> None:
-        """Let spare and fresh workers take the places of missing ones, as far as there are any."""
-        while not self._has_one_for_each_task():
-            fresh = next(self._in(WorkerState.FRESH), None) if self._surplus() < 0 else None
-            spare = max(self._in(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
-            if (substitute := spare or fresh) is None:
-                return
-            substitute.state = WorkerState.IDLE
-
-    def _in(self, *states: WorkerState) -> Iterator[PooledWorker]:
-        return (worker for worker in self._workers.values() if worker.state in states)
 
     async def _start_worker(self) -> PooledWorker:
         """Fork a worker and wait until it is ready; raises PoolError."""
@@ -382,114 +297,87 @@ class Pool:
                 async with asyncio.timeout(limit_seconds):
                     worker = PooledWorker(
                         await self._zygote.fork(),
-                        self._settings.output_lines_per_second,
-                        self._on_output,
-                        self._on_drop,
+                        self._outputs,
                         self._ended,
-                        self._zygote.kill,
-                        self._zygote.show_stack,
+                        self._zygote.send,
                         self.generation,
                     )
-                    undo.callback(self._discard, worker)
-                    self._workers[worker.id] = worker
+                    undo.callback(self._workers.discard, worker)
+                    self._workers.by_id[worker.id] = worker
                     worker.death.add_done_callback(lambda death: self._died(worker, death.result()))
                     await worker.ready()
                     if worker.generation != self.generation:
                         raise ZygoteLostError()
             except TimeoutError:
-                raise PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
+                raise leases.PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
             undo.pop_all()
         return worker
 
-    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> WorkerLease:
+    def _lease(self, worker: PooledWorker, task: leases.TaskKey | None, binding: Binding) -> WorkerLease:
         self.resting.end(worker)
         worker.state = WorkerState.BUSY
-        worker.bound = Bound(binding, next(self._uses))
+        self._workers.bind(worker, binding)
         lease = WorkerLease(worker, task, self._released)
-        self._leases.add(lease)
+        self._workers.leases.add(lease)
         self._changed()
         return lease
 
-    def _released(self, lease: WorkerLease, outcome: LeaseOutcome) -> None:
+    def _released(self, lease: WorkerLease, outcome: leases.LeaseOutcome) -> None:
         worker = lease.held
-        self._leases.discard(lease)
+        self._workers.leases.discard(lease)
         worker.works_for({})
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
-        is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
+        is_reusable = outcome is leases.LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing or worker.generation != self.generation:
-            self._discard(worker)
+            self._workers.discard(worker)
         else:
             self._keep_for_later(worker)
         self._sweep_behind(worker)
         self._heal()
 
     def _keep_for_later(self, worker: PooledWorker) -> None:
-        if self._has_one_for_each_task():
-            if sum(1 for _ in self._in(WorkerState.SPARE)) >= self._settings.workers:
-                self._discard(worker)
-                return
-            worker.state = WorkerState.SPARE
-        else:
-            worker.state = WorkerState.IDLE
-        worker.bound = Bound(worker.bound.binding, next(self._uses))
+        state = self._workers.state_after_exchange()
+        if state is None:
+            self._workers.discard(worker)
+            return
+        worker.state = state
+        self._workers.bind(worker, worker.bound.binding)
         if not self.resting.begin(worker):
-            self._discard(worker)
-
-    def _expire(self, worker: PooledWorker) -> None:
-        self._discard(worker)
-        self._heal()
-
-    def _replace(self, worker: PooledWorker, reason: str) -> None:
-        """End a worker between exchanges because of what one of them has left behind."""
-        owner = worker.owner._asdict() if worker.owner is not None else {}
-        _log.warning(
-            "a worker was ended because of what an exchange has left behind in it",
-            worker=worker.id,
-            reason=reason,
-            **owner,
-        )
-        worker.has_leftovers = True
-        self._expire(worker)
-
-    def _discard(self, worker: PooledWorker) -> None:
-        self.resting.forget(worker)
-        worker.kill()
-        worker.state = WorkerState.DEAD
-        worker.close_socket()
+            self._workers.discard(worker)
 
     def _ended(self, worker: PooledWorker) -> None:
         """Start a replacement for a worker that has ended; its exit status follows."""
         self.resting.forget(worker)
-        if not any(lease.held is worker for lease in self._leases):
+        if not any(lease.held is worker for lease in self._workers.leases):
             worker.close_socket()
         self._heal()
 
     def _died(self, worker: PooledWorker, death: WorkerDeath) -> None:
         self.exits[worker.reason_of(death)] += 1
-        del self._workers[worker.id]
+        del self._workers.by_id[worker.id]
         self._sweep_behind(worker)
         self._changed()
 
     def _sweep_behind(self, worker: PooledWorker) -> None:
-        if share_memory(self.sandbox) and may_sweep(worker, (lease.held for lease in self._leases)):
-            self._zygote.sweep()
+        if share_memory(self.sandbox) and self._workers.may_sweep(worker):
+            self._zygote.send(Sweep())
 
     def _exited(self, packet: Exited) -> None:
-        worker = self._workers.get(packet.worker)
+        worker = self._workers.by_id.get(packet.worker)
         if worker is not None:
             worker.exited(WorkerDeath(packet.status))
 
     def _heal(self) -> None:
         """Fill gaps after a change that may leave a worker missing."""
-        self._fill_up()
+        self._workers.fill_up()
         self._wake.set()
         self._changed()
 
     def _changed(self) -> None:
-        self.idle = sum(1 for _ in self._in(WorkerState.IDLE))
-        self.fresh = sum(1 for _ in self._in(WorkerState.FRESH))
-        self.busy = len(self._leases)
+        self.idle = self._workers.count(WorkerState.IDLE)
+        self.fresh = self._workers.count(WorkerState.FRESH)
+        self.busy = len(self._workers.leases)
         # Starting workers that will be fresh add nothing to what the pool can run.
-        self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
+        self.starting = min(self._starts.unasked, max(0, -self._workers.surplus)) + self._starts.extra
         for callback in list(self._subscribers):
             callback()

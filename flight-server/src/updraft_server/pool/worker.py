@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.zygote_packets import Kill, ShowStack
 from updraft_server.pool.bindings import Bound
 from updraft_server.pool.leases import Owner, PoolError
-from updraft_server.pool.stack_reader import StackReader
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
-from updraft_server.pool.worker_output import OutputReader
+from updraft_server.pool.worker_output import OutputReader, Outputs, StackReader
 from updraft_server.pool.zygote_client import ForkedWorker
 
 # The socket shows at once that an idle worker has ended. The zygote, unless it is dead, reports the status a moment
@@ -45,12 +45,9 @@ class PooledWorker:
     def __init__(
         self,
         forked: ForkedWorker,
-        output_lines_per_second: float,
-        on_output: Callable[[WorkerOutput], None],
-        on_drop: Callable[[DroppedOutput], None],
+        outputs: Outputs,
         on_end: Callable[["PooledWorker"], None],
-        kill: Callable[[str], None],
-        show_stack: Callable[[str], None],
+        send: Callable[[Kill | ShowStack], None],
         generation: int,
     ) -> None:
         self.id = forked.id
@@ -73,12 +70,10 @@ class PooledWorker:
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
         self.socket = socket.socket(fileno=forked.socket_fd)
         self.socket.setblocking(False)  # noqa: FBT003
-        self._on_output = on_output
-        self._on_drop = on_drop
-        self._output = OutputReader(forked.output_fd, output_lines_per_second, self._take_line, self._note_drop)
+        self._outputs = outputs
+        self._output = OutputReader(forked.output_fd, outputs.lines_per_second, self._take_line, self._note_drop)
         self._on_end = on_end
-        self._kill = kill
-        self._show_stack = show_stack
+        self._send = send
         self._stack = StackReader(forked.stack_fd)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
@@ -132,11 +127,11 @@ class PooledWorker:
     def kill(self) -> None:
         """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
         self.was_killed = True
-        self._kill(self.id)
+        self._send(Kill(self.id))
 
     async def stack(self) -> str:
         """Return the Python stacks of all its threads; empty if it does not answer, as when it is stopped."""
-        return await self._stack.read(lambda: self._show_stack(self.id))
+        return await self._stack.read(lambda: self._send(ShowStack(self.id)))
 
     def reason_of(self, death: WorkerDeath) -> str:
         """Return which of EXIT_REASONS applies; a worker that crashed before the pool killed it counts as crashed."""
@@ -169,10 +164,10 @@ class PooledWorker:
         self.socket.close()
 
     def _take_line(self, line: str) -> None:
-        self._on_output(WorkerOutput(self.id, line, self._context))
+        self._outputs.on_line(WorkerOutput(self.id, line, self._context))
 
     def _note_drop(self, lines: int, size: int) -> None:
-        self._on_drop(DroppedOutput(self.id, lines, size, self._context))
+        self._outputs.on_drop(DroppedOutput(self.id, lines, size, self._context))
 
     def _read_ready(self) -> None:
         data = b""
@@ -196,7 +191,7 @@ class PooledWorker:
 
     def _stirred(self) -> None:
         """Kill an idle worker whose socket has become readable: it has ended, or is unusable."""
-        self._kill(self.id)
+        self._send(Kill(self.id))
         self._ended()
 
     def _ended(self) -> None:

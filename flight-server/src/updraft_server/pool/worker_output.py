@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of a worker's output, so that printing never blocks for long; passes on lines as far as the budget allows.
+"""Readers of a worker's pipes: its output, so that printing never blocks for long, and its Python stacks.
 
-One read of the pipe takes 64 KiB at most and passes on no more lines than the budget holds. The rest is searched for a
-crash report, counted and dropped.
+One read of the output takes 64 KiB at most and passes on no more lines than the budget holds. The rest is searched for
+a crash report, counted and dropped. A worker writes its stacks when the zygote asks.
 """
 
 import asyncio
@@ -12,6 +12,20 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from typing import NamedTuple
+
+from updraft_server.ipc.zygote_packets import MAX_STACK_BYTES
+from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
+
+
+class Outputs(NamedTuple):
+    """Where the output of a pool's processes goes."""
+
+    lines_per_second: float
+    """Lines that each process may print for one exchange, in the long run."""
+    on_line: Callable[[WorkerOutput], None]
+    on_drop: Callable[[DroppedOutput], None]
+    """Called for output beyond the limit."""
 
 
 class TokenBucket:
@@ -191,3 +205,66 @@ class OutputReader:
 
 def _text(line: bytes) -> str:
     return line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip()
+
+
+_FIRST_SECONDS = 2.0
+# The text has no end mark, but after the first part the rest comes at once.
+_NEXT_SECONDS = 0.1
+
+
+class StackReader:
+    """Front's end of the pipe. A function that writes to it falsifies its own stacks only."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._turn = asyncio.Lock()
+        os.set_blocking(descriptor, False)
+
+    async def read(self, ask: Callable[[], None]) -> str:
+        """Return the stacks of all threads, the innermost call first; empty if the worker does not answer.
+
+        Args:
+            ask: Makes the worker write them.
+        """
+        async with self._turn:
+            self._read_what_is_there()
+            ask()
+            text = b""
+            while len(text) < MAX_STACK_BYTES and await self._has_more(_NEXT_SECONDS if text else _FIRST_SECONDS):
+                more = self._read_what_is_there()
+                if not more:
+                    # The worker has ended.
+                    break
+                text += more
+            return text[:MAX_STACK_BYTES].decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Close the pipe. Idempotent."""
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def _has_more(self, within_seconds: float) -> bool:
+        if self._descriptor < 0:
+            return False
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._descriptor, readable.set)
+        try:
+            async with asyncio.timeout(within_seconds):
+                await readable.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if self._descriptor >= 0:
+                loop.remove_reader(self._descriptor)
+        return True
+
+    def _read_what_is_there(self) -> bytes:
+        """Read at most MAX_STACK_BYTES, however fast a function writes on."""
+        if self._descriptor < 0:
+            return b""
+        try:
+            return os.read(self._descriptor, MAX_STACK_BYTES)
+        except OSError:
+            return b""

@@ -13,46 +13,15 @@ from typing import Any, NamedTuple
 import structlog
 
 from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc import model_packets
+from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.function_list import decode_functions, joined
-from updraft_server.ipc.model_packets import (
-    LimitModels,
-    MeasuredModels,
-    MeasureModels,
-    ModelEnded,
-    ModelFault,
-    ModelStarted,
-    ModelUsage,
-)
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.ipc.zygote_packets import (
-    FORKED_DESCRIPTORS,
-    MAX_PACKET_BYTES,
-    MAX_WORKERS_PER_PACKET,
-    Claim,
-    Continue,
-    Exited,
-    Fork,
-    Forked,
-    ForkFailed,
-    Hello,
-    Kill,
-    Measure,
-    Measured,
-    MoreFunctions,
-    Packet,
-    ReloadRefused,
-    Retired,
-    ShowStack,
-    Stop,
-    Sweep,
-    decode,
-    encode,
-)
 from updraft_server.pool.leases import PoolError
 from updraft_server.pool.zygote_source import ZygoteSource
 
-ModelPacket = ModelStarted | ModelEnded | ModelFault
+ModelPacket = model_packets.ModelStarted | model_packets.ModelEnded | model_packets.ModelFault
 
 _log = structlog.get_logger(__name__)
 
@@ -93,7 +62,7 @@ class ZygoteClient:
     def __init__(
         self,
         zygotes: ZygoteSource,
-        on_exit: Callable[[Exited], None],
+        on_exit: Callable[[packets.Exited], None],
         on_lost: Callable[[], None],
         on_model: Callable[[ModelPacket, Sequence[int]], None],
         on_retirement: Callable[[socket.socket], None],
@@ -109,7 +78,7 @@ class ZygoteClient:
             on_retirement: Called when the zygote has a successor, with another connection to the zygote to close.
             on_refusal: Called when `reload_fault` has changed.
         """
-        self.hello: Hello | None = None
+        self.hello: packets.Hello | None = None
         """Hello of the zygote; None while there is no connection."""
         self.functions: Sequence[FunctionDescription] = ()
         """Functions of the last zygote that has said hello."""
@@ -117,7 +86,7 @@ class ZygoteClient:
         """Why the last reload was refused; empty after a good one."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
-        self._greeting: Hello | None = None
+        self._greeting: packets.Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False
         """Whether the zygote that was connected last has a successor."""
@@ -143,7 +112,7 @@ class ZygoteClient:
         is_loading = self.hello is None and _GREETING in self._answers
         return 0.0 if is_loading else self._loop.time() - self._loading_seconds
 
-    async def connect(self) -> Hello:
+    async def connect(self) -> packets.Hello:
         """Retry until a zygote has loaded and says hello."""
         next_complaint_seconds = self._loop.time() + _PATIENCE_SECONDS
         while self.hello is None:
@@ -160,7 +129,7 @@ class ZygoteClient:
             _log.info("the workers' side is back")
         return self.hello
 
-    async def _greeted(self) -> Hello:
+    async def _greeted(self) -> packets.Hello:
         """Connect to a zygote and return its hello; raises ZygoteError."""
         with contextlib.ExitStack() as connection:
             try:
@@ -180,7 +149,7 @@ class ZygoteClient:
                 # Keep the connection, because this zygote is handed over only once. The supervisor ends one that hangs.
                 self.trouble = "the zygote is still loading what workers start with: see the log of the workers' side"
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
-            hello: Hello = greeting.result()
+            hello: packets.Hello = greeting.result()
             if self._has_retired:
                 # Hello and retirement came at once, from a zygote that took longer to load than its successor.
                 raise ZygoteLostError()
@@ -194,65 +163,40 @@ class ZygoteClient:
 
     async def fork(self) -> ForkedWorker:
         """Fork a worker; raises ZygoteError. The caller limits the wait."""
-        forked: ForkedWorker = await self._ask(Fork(next(self._requests)))
+        forked: ForkedWorker = await self._ask(packets.Fork(next(self._requests)))
         return forked
 
     def claim(self, workers: Sequence[str]) -> None:
         """Keep these workers of an earlier zygote; the zygote reports the exit of each that is gone."""
         for some in _parts(workers):
-            self._send(Claim(some))
-
-    def kill(self, worker: str) -> None:
-        """End a worker; the zygote reports its exit. A worker that has ended already is ignored.
-
-        Without a connection nothing happens, and the caller repeats it after the next `connect`.
-        """
-        self._send(Kill(worker))
-
-    def stop(self, worker: str) -> None:
-        """Stop a worker, which uses no CPU until `go_on`; without a connection nothing happens."""
-        self._send(Stop(worker))
-
-    def go_on(self, worker: str) -> None:
-        """Continue a worker; without a connection nothing happens, and the caller repeats it after `connect`."""
-        self._send(Continue(worker))
-
-    def show_stack(self, worker: str) -> None:
-        """Make a worker write its stacks; without a connection nothing happens."""
-        self._send(ShowStack(worker))
-
-    def sweep(self) -> None:
-        """Remove unused files from a /dev/shm that only this pool uses; without a connection nothing happens."""
-        self._send(Sweep())
-
-    def limit_models(self, limits: LimitModels) -> None:
-        """Limit what model processes may use; without a connection nothing happens."""
-        self._send(limits)
+            self.send(packets.Claim(some))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
-            measured: Measured = await self._ask(Measure(next(self._requests), some))
+            measured: packets.Measured = await self._ask(packets.Measure(next(self._requests), some))
             usage.update({worker: WorkerUsage(*fields) for worker, fields in measured.usage.items()})
         return usage
 
-    async def measure_models(self) -> Sequence[ModelUsage]:
+    async def measure_models(self) -> Sequence[model_packets.ModelUsage]:
         """Return what the processes of each batched function use and have done; raises ZygoteError.
 
         The caller limits the wait.
         """
-        usage: list[ModelUsage] = []
+        usage: list[model_packets.ModelUsage] = []
         while True:
-            measured: MeasuredModels = await self._ask(MeasureModels(next(self._requests), len(usage)))
-            usage.extend(map(ModelUsage.from_plain, measured.functions))
+            measured: model_packets.MeasuredModels = await self._ask(
+                model_packets.MeasureModels(next(self._requests), len(usage))
+            )
+            usage.extend(map(model_packets.ModelUsage.from_plain, measured.functions))
             if measured.are_last:
                 return usage
 
-    async def _ask(self, packet: Fork | Measure | MeasureModels) -> Any:
+    async def _ask(self, packet: packets.Fork | packets.Measure | model_packets.MeasureModels) -> Any:
         if self.hello is None:
             raise ZygoteLostError()
-        self._send(packet)
+        self.send(packet)
         return await self._answer(packet.request)
 
     async def _answer(self, request: int) -> Any:
@@ -262,10 +206,14 @@ class ZygoteClient:
         finally:
             self._answers.pop(request, None)
 
-    def _send(self, packet: Packet) -> None:
+    def send(self, packet: packets.Packet) -> None:
+        """Send a packet that has no answer; without a connection nothing happens.
+
+        Only the exit of a worker follows a Kill. The caller repeats Kill and Continue after the next `connect`.
+        """
         if self.hello is None:
             return
-        self._unsent.append(encode(packet))
+        self._unsent.append(packets.encode(packet))
         if len(self._unsent) == 1:
             self._send_unsent()
 
@@ -294,8 +242,10 @@ class ZygoteClient:
 
     def _readable(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, FORKED_DESCRIPTORS)
-            packet = decode(data) if data else None
+            data, descriptors, _, _ = socket.recv_fds(
+                self._socket, packets.MAX_PACKET_BYTES, packets.FORKED_DESCRIPTORS
+            )
+            packet = packets.decode(data) if data else None
         except BlockingIOError:
             return
         except (OSError, PacketError):
@@ -309,24 +259,24 @@ class ZygoteClient:
         self.close()
         self._on_lost()
 
-    def _handle(self, packet: Packet, descriptors: list[int]) -> None:
+    def _handle(self, packet: packets.Packet, descriptors: list[int]) -> None:
         match packet:
-            case Hello() | MoreFunctions():
+            case packets.Hello() | packets.MoreFunctions():
                 self._greet(packet)
-            case ReloadRefused():
+            case packets.ReloadRefused():
                 self.reload_fault = packet.fault
                 self._on_refusal()
-            case Forked():
+            case packets.Forked():
                 self._forked(packet, descriptors)
-            case ForkFailed():
+            case packets.ForkFailed():
                 self._answered(packet.request, ZygoteError(packet.reason))
-            case Measured() | MeasuredModels():
+            case packets.Measured() | model_packets.MeasuredModels():
                 self._answered(packet.request, packet)
-            case Exited():
+            case packets.Exited():
                 self._on_exit(packet)
-            case ModelStarted() | ModelEnded() | ModelFault():
+            case model_packets.ModelStarted() | model_packets.ModelEnded() | model_packets.ModelFault():
                 self._on_model(packet, descriptors)
-            case Retired():
+            case packets.Retired():
                 self._retired()
 
     def _retired(self) -> None:
@@ -338,10 +288,10 @@ class ZygoteClient:
         finally:
             self._lose()
 
-    def _greet(self, packet: Hello | MoreFunctions) -> None:
+    def _greet(self, packet: packets.Hello | packets.MoreFunctions) -> None:
         """Take a part of the zygote's greeting; deliver the greeting once it is complete."""
         try:
-            if isinstance(packet, MoreFunctions):
+            if isinstance(packet, packets.MoreFunctions):
                 if self._greeting is None:
                     raise PacketError("no function is missing")
                 packet = joined(self._greeting, packet)
@@ -353,8 +303,8 @@ class ZygoteClient:
         except PacketError:
             self._lose()
 
-    def _forked(self, packet: Forked, descriptors: list[int]) -> None:
-        is_whole = len(descriptors) == FORKED_DESCRIPTORS
+    def _forked(self, packet: packets.Forked, descriptors: list[int]) -> None:
+        is_whole = len(descriptors) == packets.FORKED_DESCRIPTORS
         if not is_whole or not self._answered(packet.request, ForkedWorker(packet.worker, packet.pid, *descriptors)):
             # The caller has given up: without its socket the worker ends by itself.
             for descriptor in descriptors:
@@ -373,4 +323,7 @@ class ZygoteClient:
 
 
 def _parts(workers: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (workers[start : start + MAX_WORKERS_PER_PACKET] for start in range(0, len(workers), MAX_WORKERS_PER_PACKET))
+    return (
+        workers[start : start + packets.MAX_WORKERS_PER_PACKET]
+        for start in range(0, len(workers), packets.MAX_WORKERS_PER_PACKET)
+    )

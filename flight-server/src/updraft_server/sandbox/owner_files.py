@@ -22,35 +22,26 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.linux.landlock import (
-    EXECUTE,
-    LEAST_VERSION,
-    MAKE_DIRECTORY,
-    MAKE_FILE,
-    MAKE_LINK,
-    MAKE_PIPE,
-    MAKE_SOCKET,
-    READ_DIRECTORY,
-    READ_FILE,
-    REFER,
-    REMOVE_DIRECTORY,
-    REMOVE_FILE,
-    SCOPE_ABSTRACT_SOCKETS,
-    SCOPE_SIGNALS,
-    TRUNCATE,
-    WRITE_FILE,
-    Ruleset,
-    landlock_version,
-)
+from updraft_server.linux import landlock
 from updraft_server.linux.process_control import forbid_new_privileges
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH, TERMINALS_PATH
 
-_READ = EXECUTE | READ_FILE | READ_DIRECTORY
-_MAKE = MAKE_DIRECTORY | MAKE_FILE | MAKE_SOCKET | MAKE_PIPE | MAKE_LINK
-_WRITE = _READ | WRITE_FILE | TRUNCATE | _MAKE | REMOVE_DIRECTORY | REMOVE_FILE | REFER
-_DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
+_READ = landlock.EXECUTE | landlock.READ_FILE | landlock.READ_DIRECTORY
+_MAKE = landlock.MAKE_DIRECTORY | landlock.MAKE_FILE | landlock.MAKE_SOCKET | landlock.MAKE_PIPE | landlock.MAKE_LINK
+_WRITE = (
+    _READ
+    | landlock.WRITE_FILE
+    | landlock.TRUNCATE
+    | _MAKE
+    | landlock.REMOVE_DIRECTORY
+    | landlock.REMOVE_FILE
+    | landlock.REFER
+)
+_DEVICE = landlock.READ_FILE | landlock.READ_DIRECTORY | landlock.WRITE_FILE | landlock.TRUNCATE
 # Semaphores and shared memory are plain files with unguessable names, and can be found by name only.
-_SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
+_SHARED_MEMORY = (
+    landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.MAKE_FILE | landlock.REMOVE_FILE
+)
 
 _DEVICES = "/dev"
 # /dev/zero: a process that may write to it can map it as shared memory that counts in no process once it is unmapped.
@@ -98,7 +89,7 @@ class OwnerFiles:
         self._settings = settings
         self._shared_memory = shared_memory
         self._devices = [
-            (path, READ_FILE if found.st_rdev == _ZEROS else _DEVICE)
+            (path, landlock.READ_FILE if found.st_rdev == _ZEROS else _DEVICE)
             for path, found in _usable_devices()
             if terminals or not (path == TERMINALS_PATH or found.st_rdev == _NEW_TERMINALS)
         ]
@@ -114,12 +105,12 @@ class OwnerFiles:
         _keep_relative_imports()
         scratch = scratch.resolve()
         os.chdir(scratch)
-        if landlock_version() < LEAST_VERSION:
+        if landlock.landlock_version() < landlock.LEAST_VERSION:
             return False
         if len(list(Path("/proc/self/task").iterdir())) > 1:
             raise OSError(errno.EBUSY, "a process with several threads cannot be confined")
         forbid_new_privileges()
-        with Ruleset(scopes=SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS) as rules:
+        with landlock.Ruleset(scopes=landlock.SCOPE_ABSTRACT_SOCKETS | landlock.SCOPE_SIGNALS) as rules:
             for path in surroundings([*self._settings.hidden_paths, _DEVICES]):
                 _allow(rules, path, _READ)
             for path in filter(None, [*self._settings.readable_paths, artifacts]):
@@ -206,7 +197,7 @@ def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield entry.path, entry.stat(follow_symlinks=False)
 
 
-def _allow(rules: Ruleset, path: str, rights: int) -> None:
+def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:
     # The path may have gone since it was seen, be out of this user's reach anyway, or be a mount that does not answer.
     with contextlib.suppress(OSError):
         rules.allow(path, rights)

@@ -16,37 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
+from updraft_server import sandbox_layers as layers
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
 from updraft_server.linux.namespaces import mount_memory, mount_read_only, mount_terminals, new_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+from updraft_server.sandbox import refused_calls as calls
 from updraft_server.sandbox.owner_files import SharedMemoryUse
-from updraft_server.sandbox.refused_calls import (
-    FRONT_PID,
-    OWN_PID,
-    new_terminals,
-    pool_processes,
-    refused_calls,
-    restricted_calls,
-    shared_mappings,
-)
 from updraft_server.sandbox.shared_mappings import are_shared_mappings_refused, keep_in_files, keep_private
-from updraft_server.sandbox_layers import (
-    CAPABILITIES,
-    HIDDEN_MEMORY,
-    LANDLOCK,
-    LANDLOCK_SCOPES,
-    NEEDS,
-    READ_ONLY_FILES,
-    RESTRICTED,
-    SECCOMP,
-    SHARED_MEMORY,
-    SHARED_MEMORY_PATH,
-    TERMINALS,
-    TERMINALS_PATH,
-    SandboxLayer,
-)
 
 _INIT_PID = 1
 
@@ -68,21 +46,21 @@ class WorkerSandbox:
             shared_memory: The /dev/shm that workers have, as the setting of that name says.
             writable_paths: Paths that workers may change, in addition to their own; None allows all.
         """
-        self._pool = pool_processes()
+        self._pool = calls.pool_processes()
         self._shared_memory = shared_memory
         self._writable_paths = writable_paths
         # Half of the container's memory, as the kernel by default gives /dev/shm half of the machine's.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
-        rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
+        rules = [*calls.refused_calls(), *(calls.restricted_calls() if restricted else ())]
         if are_shared_mappings_refused():
-            rules.extend(shared_mappings())
+            rules.extend(calls.shared_mappings())
         has_filters = os.uname().machine in ARCHITECTURES
         self._filter = seccomp.Filter(rules) if has_filters else None
-        self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
-        self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
+        self.layers: Sequence[layers.SandboxLayer] = [layers.SandboxLayer(name) for name in layers.NEEDS]
+        self.layers = [layers.SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
         if has_filters and not self.terminals:
-            self._filter = seccomp.Filter([*rules, *new_terminals()])
+            self._filter = seccomp.Filter([*rules, *calls.new_terminals()])
 
     @property
     def shared_memory(self) -> SharedMemoryUse:
@@ -100,17 +78,19 @@ class WorkerSandbox:
     @property
     def has_own_shared_memory(self) -> bool:
         """Whether each worker has a /dev/shm of its own."""
-        return self._has(SHARED_MEMORY)
+        return self._has(layers.SHARED_MEMORY)
 
     @property
     def terminals(self) -> bool:
         """Whether each worker has terminals of its own; functions may not use any others."""
-        return self._has(TERMINALS)
+        return self._has(layers.TERMINALS)
 
     @property
     def refuses_shared_mappings(self) -> bool:
         """Whether shared memory of workers needs a file, which `shared_mappings` provides."""
-        return are_shared_mappings_refused() and any(layer.name == SECCOMP and layer.is_on for layer in self.layers)
+        return are_shared_mappings_refused() and any(
+            layer.name == layers.SECCOMP and layer.is_on for layer in self.layers
+        )
 
     def new_shared_memory(self) -> int | None:
         """Return the descriptor of one worker's future /dev/shm, or None if it has none of its own; raises OSError."""
@@ -140,19 +120,19 @@ class WorkerSandbox:
         The restricted profile is a part of the filter.
         """
         # Mounts come first, since mounting takes a capability. Among them, writable mounts go over read-only ones.
-        if layer == READ_ONLY_FILES:
-            writable = [*(self._writable_paths or ()), SHARED_MEMORY_PATH]
+        if layer == layers.READ_ONLY_FILES:
+            writable = [*(self._writable_paths or ()), layers.SHARED_MEMORY_PATH]
             mount_read_only(writable if scratch is None else [*writable, str(scratch)])
-        elif layer == SHARED_MEMORY:
+        elif layer == layers.SHARED_MEMORY:
             memory = new_memory(self._shared_memory_bytes) if shared_memory is None else shared_memory
-            mount_memory(memory, SHARED_MEMORY_PATH)
-        elif layer == TERMINALS:
-            mount_terminals(TERMINALS_PATH)
-        elif layer == HIDDEN_MEMORY:
+            mount_memory(memory, layers.SHARED_MEMORY_PATH)
+        elif layer == layers.TERMINALS:
+            mount_terminals(layers.TERMINALS_PATH)
+        elif layer == layers.HIDDEN_MEMORY:
             hide_memory()
-        elif layer == CAPABILITIES:
+        elif layer == layers.CAPABILITIES:
             give_up_capabilities()
-        elif layer == SECCOMP:
+        elif layer == layers.SECCOMP:
             self._refuse_calls(front_pid)
 
     def _has(self, name: str) -> bool:
@@ -161,7 +141,7 @@ class WorkerSandbox:
     def _refuse_calls(self, front_pid: int) -> None:
         if self._filter is None:
             raise OSError(errno.ENOSYS, f"seccomp: filters for {os.uname().machine} are not known")
-        own = {OWN_PID: os.getpid(), FRONT_PID: front_pid or _INIT_PID}
+        own = {calls.OWN_PID: os.getpid(), calls.FRONT_PID: front_pid or _INIT_PID}
         seccomp.install(self._filter.filled(**self._pool, **own))
 
     def _try_layers(self) -> Mapping[str, str]:
@@ -170,25 +150,25 @@ class WorkerSandbox:
         return {layer.name: self._lack(layer.name) for layer in self.layers}
 
     def _lack(self, layer: str) -> str:
-        if layer == RESTRICTED and not self._restricted:
+        if layer == layers.RESTRICTED and not self._restricted:
             return "the profile of the pool is compatible"
-        if layer == READ_ONLY_FILES and self._writable_paths is None:
+        if layer == layers.READ_ONLY_FILES and self._writable_paths is None:
             return "the pool runs no session functions"
-        if layer == SHARED_MEMORY and self._shared_memory == "machine":
+        if layer == layers.SHARED_MEMORY and self._shared_memory == "machine":
             return "--shared-memory is machine"
         try:
             self._apply(layer, 0)
         except OSError as error:
-            return f"{error.strerror}: it needs {NEEDS[layer]}"
+            return f"{error.strerror}: it needs {layers.NEEDS[layer]}"
         problem = _PROBLEMS[layer]()
-        return f"{problem}: it needs {NEEDS[layer]}" if problem else ""
+        return f"{problem}: it needs {layers.NEEDS[layer]}" if problem else ""
 
 
 def restrict() -> None:
     """Take network and subprocesses from this single-threaded process for good; raises OSError."""
-    seccomp.install(seccomp.Filter(restricted_calls()).filled())
+    seccomp.install(seccomp.Filter(calls.restricted_calls()).filled())
     if problem := _restriction_problem():
-        raise OSError(errno.ENOSYS, f"{problem}: it needs {NEEDS[RESTRICTED]}")
+        raise OSError(errno.ENOSYS, f"{problem}: it needs {layers.NEEDS[layers.RESTRICTED]}")
 
 
 def _calls_problem() -> str:
@@ -232,24 +212,20 @@ def _read_only_files_problem() -> str:
     return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "the file system is still writable"
 
 
-def _shared_memory_problem() -> str:
-    return "" if os.path.ismount(SHARED_MEMORY_PATH) else f"{SHARED_MEMORY_PATH} is not mounted"
-
-
-def _terminals_problem() -> str:
-    return "" if os.path.ismount(TERMINALS_PATH) else f"{TERMINALS_PATH} is not mounted"
+def _unmounted(path: str) -> str:
+    return "" if os.path.ismount(path) else f"{path} is not mounted"
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
-    READ_ONLY_FILES: _read_only_files_problem,
-    SHARED_MEMORY: _shared_memory_problem,
-    TERMINALS: _terminals_problem,
-    SECCOMP: _calls_problem,
-    CAPABILITIES: _capabilities_problem,
-    HIDDEN_MEMORY: _memory_problem,
-    LANDLOCK: _files_problem,
-    LANDLOCK_SCOPES: _scopes_problem,
-    RESTRICTED: _restriction_problem,
+    layers.READ_ONLY_FILES: _read_only_files_problem,
+    layers.SHARED_MEMORY: lambda: _unmounted(layers.SHARED_MEMORY_PATH),
+    layers.TERMINALS: lambda: _unmounted(layers.TERMINALS_PATH),
+    layers.SECCOMP: _calls_problem,
+    layers.CAPABILITIES: _capabilities_problem,
+    layers.HIDDEN_MEMORY: _memory_problem,
+    layers.LANDLOCK: _files_problem,
+    layers.LANDLOCK_SCOPES: _scopes_problem,
+    layers.RESTRICTED: _restriction_problem,
 }
 
 

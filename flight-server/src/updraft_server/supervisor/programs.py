@@ -11,28 +11,15 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.parent import stdin_has_ended
-from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, WorkersSecret, connect_both, packet_pair
-from updraft_server.ipc.settings_handover import (
-    ARTIFACTS_VARIABLE,
-    FRONT_SETTINGS_VARIABLE,
-    NEIGHBOURS_TOKEN_VARIABLE,
-    hand_down,
-)
+from updraft_server.ipc import control, settings_handover
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING
 from updraft_server.linux.descendants import children
 from updraft_server.settings import FrontSettings, ServeSettings, WorkersSettings
-from updraft_server.supervisor.children import control_listener
 from updraft_server.supervisor.front_call import FrontCall, News
 from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
 from updraft_server.supervisor.stderr import say
-from updraft_server.supervisor.supervisor import (
-    EXIT_FAILURE,
-    EXIT_REFUSED,
-    LAST_DEATHS_SECONDS,
-    Phase,
-    Supervisor,
-)
+from updraft_server.supervisor.supervisor import EXIT_FAILURE, EXIT_REFUSED, LAST_DEATHS_SECONDS, Phase, Supervisor
 from updraft_server.supervisor.zygote_child import ZygoteChild
 from updraft_server.supervisor.zygote_settings import zygote_settings
 from updraft_server.supervisor.zygotes import FRONT, ZYGOTE, Zygotes
@@ -62,9 +49,9 @@ class FrontStarts:
         """Start a front that inherits `descriptors`; each key is the environment variable for the number."""
         environment = {
             **os.environ,
-            FRONT_SETTINGS_VARIABLE: hand_down(self._settings),
-            ARTIFACTS_VARIABLE: str(self._artifacts_path),
-            NEIGHBOURS_TOKEN_VARIABLE: str(self._neighbours_token_file or ""),
+            settings_handover.FRONT_SETTINGS_VARIABLE: settings_handover.hand_down(self._settings),
+            settings_handover.ARTIFACTS_VARIABLE: str(self._artifacts_path),
+            settings_handover.NEIGHBOURS_TOKEN_VARIABLE: str(self._neighbours_token_file or ""),
             **{name: str(descriptor) for name, descriptor in descriptors.items()},
         }
         self._started_seconds = time.monotonic()
@@ -93,8 +80,8 @@ class FrontSupervisor(Supervisor):
         super().__init__(settings.drain_timeout_seconds)
         self._front = FrontStarts(settings, directory, neighbours_token_file)
         self._socket_path = directory / FRONT_SOCKET
-        self._known = WorkersSecret.made(somebody=self._socket_path.exists())
-        self._listener = control_listener(self._socket_path)
+        self._known = control.WorkersSecret.made(somebody=self._socket_path.exists())
+        self._listener = control.listener_at(self._socket_path)
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""
@@ -106,7 +93,10 @@ class FrontSupervisor(Supervisor):
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:
-        descriptors = {CONTROL_VARIABLE: self._listener.fileno(), KNOWN_VARIABLE: self._known.descriptor}
+        descriptors = {
+            control.CONTROL_VARIABLE: self._listener.fileno(),
+            control.KNOWN_VARIABLE: self._known.descriptor,
+        }
         self._children[FRONT] = self._front.start(descriptors)
 
     def _ended(self, name: str, code: int) -> int | None:
@@ -169,8 +159,8 @@ class _WithWorkers(Supervisor):
     def _end_stuck_children(self) -> None:
         super()._end_stuck_children()
         for name, child in self._children.items():
-            if isinstance(child, ZygoteChild) and child.patience:
-                say(f"the {name} is not ready yet: {child.patience}")
+            if isinstance(child, ZygoteChild) and child.watch.patience:
+                say(f"the {name} is not ready yet: {child.watch.patience}")
 
     def _kill_stuck(self, name: str, child: Child) -> None:
         if not self._zygotes.kill_excessive(name, child):
@@ -253,7 +243,7 @@ class WorkersSupervisor(_WithWorkers):
     def _connect_both(self) -> None:
         if self._front_call.control is not None and self._zygotes.zygote_socket is not None:
             # The front's process id means nothing in this PID namespace.
-            connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
+            control.connect_both(self._zygotes.zygote_socket, self._front_call.control, 0)
 
     def _look_for_front(self) -> None:
         """Connect to the front, or to its successor; no zygote runs before there is a front."""
@@ -295,15 +285,15 @@ class PoolSupervisor(_WithWorkers):
     def _start_front(self) -> None:
         if self._control is not None:
             self._control.close()
-        self._control, fronts_end = packet_pair()
+        self._control, fronts_end = control.packet_pair()
         with fronts_end:
-            self._children[FRONT] = self._front.start({CONTROL_VARIABLE: fronts_end.fileno()})
+            self._children[FRONT] = self._front.start({control.CONTROL_VARIABLE: fronts_end.fileno()})
         self._connect_both()
 
     def _connect_both(self) -> None:
         front = self._children.get(FRONT)
         if self._control is not None and self._zygotes.zygote_socket is not None:
-            connect_both(self._zygotes.zygote_socket, self._control, front.pid if front is not None else 0)
+            control.connect_both(self._zygotes.zygote_socket, self._control, front.pid if front is not None else 0)
 
     def _ended(self, name: str, code: int) -> int | None:
         return self._front_ended(code) if name == FRONT else super()._ended(name, code)

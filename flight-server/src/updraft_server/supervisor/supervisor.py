@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 
 from updraft.service.child import CRASHES, WINDOW_SECONDS, Child, Crashes
 from updraft.service.heartbeat import INTERVAL_SECONDS, LOADING_TURNS, SILENT_TURNS
-from updraft_server.linux.descendants import children
-from updraft_server.supervisor.reaping import has_ended, kill, next_ended, reap
+from updraft_server.linux.descendants import children, has_ended, kill, next_ended, reap
 from updraft_server.supervisor.stderr import say
 from updraft_server.supervisor.zygotes import FRONT, ZYGOTE
 

@@ -1,15 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervisor's record of a zygote: while the zygote loads an author's code, the limits of that load apply."""
+"""Zygote as the supervisor's child: its start with an environment and a lifeline, and the limits of what it loads."""
 
+import functools
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from updraft.service.child import Child
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
-from updraft_server.ipc.load import Load
-from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote
+from updraft_server.ipc import zygote_packets as packets
+from updraft_server.ipc.load import NOTE_VARIABLE, Load, LoadingNote
 from updraft_server.linux.process_trees import process_trees
+from updraft_server.linux.resource_limits import allow_more_than
+
+# Variables that a zygote and its workers inherit: none that could hold a secret.
+_KEPT_VARIABLES = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+)
+_WORKER_VARIABLES = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+    # Otherwise importing pyarrow starts a thread, which forks would lose.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+# One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 # Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.
 _MOST_MEMORY = 0.9
@@ -93,7 +120,7 @@ class ZygoteChild(Child):
     def __init__(self, environment: Mapping[str, str], inherited_descriptors: Sequence[int]) -> None:
         self._note = LoadingNote.made()
         all_bytes = min(memory_limits().values())
-        self._watch = LoadWatch(self._note, lambda: process_trees([self.pid])[self.pid].own_bytes, all_bytes)
+        self.watch = LoadWatch(self._note, lambda: process_trees([self.pid])[self.pid].own_bytes, all_bytes)
         descriptor = self._note.descriptor
         super().__init__(
             "updraft_server.zygote.process",
@@ -102,32 +129,54 @@ class ZygoteChild(Child):
         )
 
     @property
-    def load(self) -> Load | None:
-        """Load at the last look, or when it ended."""
-        return self._watch.load
-
-    @property
-    def patience(self) -> str:
-        """Message to print at this look for an operator who waits for it; usually empty."""
-        return self._watch.patience
-
-    @property
-    def excess(self) -> Excess | None:
-        """Why it has to end, according to the last look; None if it need not."""
-        return self._watch.excess
-
-    @property
     def faults(self) -> Mapping[str, str]:
         """Faults by the names of modules and functions; valid from when it has started until it ends."""
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:
         """Return whether it is stuck; while it runs an author's code, only the limits of that load count."""
-        self._watch.look()
-        return super().is_stuck() if self.load is None else self.excess is not None
+        self.watch.look()
+        return super().is_stuck() if self.watch.load is None else self.watch.excess is not None
 
     def reaped(self, code: int) -> None:
         """Record that it has ended, and during which load."""
         super().reaped(code)
-        self._watch.look()
+        self.watch.look()
         self._note.close()
+
+
+def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket) -> ZygoteChild:
+    """Start a zygote that serves the fronts that come over `zygote_socket`."""
+    allow_more_than(settings.worker.worker_descriptors)
+    environment = zygote_environment(os.environ)
+    environment[packets.ZYGOTE_SETTINGS_VARIABLE] = settings.encode()
+    environment[packets.SUPERVISOR_VARIABLE] = str(zygote_socket.fileno())
+    lifeline = _lifeline(settings.workers_directory)
+    environment[packets.LIFELINE_VARIABLE] = str(lifeline)
+    return ZygoteChild(environment, [zygote_socket.fileno(), lifeline])
+
+
+@functools.cache
+def _lifeline(directory: str) -> int:
+    """Return the read end of a pipe that is never written to. It ends with this process, and the workers end with it.
+
+    Workers outlive the zygote, their parent, so its death must not end them. A process that could write to the pipe
+    would end all workers at once. Any holder of the read end of an unnamed pipe can open it for writing
+    (/proc/self/fd), past Landlock. That is impossible for a pipe made in a directory that is hidden from workers.
+    """
+    path = Path(directory, "lifeline")
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    try:
+        reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        _held_open = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    finally:
+        path.unlink()
+    return reading
+
+
+def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a zygote and its workers."""
+    kept = {name: inherited[name] for name in _KEPT_VARIABLES if name in inherited}
+    threads = {name: inherited.get(name, "1") for name in _THREAD_VARIABLES}
+    return kept | threads | _WORKER_VARIABLES

@@ -1,20 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
 
-They are among the supervisor's children, which it watches and reaps.
+They are among the supervisor's children, which it watches and reaps. A pool goes on without the modules and functions
+whose loads end or hang their process.
 """
 
 import dataclasses
+import json
+import signal
 import socket
 
 from updraft.service.child import Child, describe_exit
 from updraft_server.ipc.control import packet_pair, refuse_reload
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.zygote_packets import ZygoteSettings
-from updraft_server.supervisor.broken_loads import BrokenLoads
-from updraft_server.supervisor.children import start_zygote
 from updraft_server.supervisor.stderr import say
-from updraft_server.supervisor.zygote_child import ZygoteChild
+from updraft_server.supervisor.zygote_child import ZygoteChild, start_zygote
+
+# A kill may come from outside, because memory ran out, although the zygote did nothing wrong; but not twice during the
+# same load.
+_OTHERS_KILL = -signal.SIGKILL
+# A zygote gets the faults in an environment variable, which holds at most 128 KiB. Beyond this size, a load that ends
+# the zygote is not left out, and its death counts like any other.
+_MOST_BYTES = 64 * 1024
+
+
+class BrokenLoads:
+    """Broken loads of one pool, until its functions are loaded again."""
+
+    def __init__(self) -> None:
+        self.faults: dict[Load, str] = {}
+        self._size_bytes = 0
+        self._ended: set[Load] = set()
+        """Broken loads that have ended a zygote. They can end another one only by falsifying its loading note."""
+        self._suspect: Load | None = None
+        """Load that ran when the last zygote was killed, perhaps from outside."""
+
+    def exceeded(self, load: Load, reason: str) -> None:
+        """Leave out a load from now on, because it has exceeded its time or memory."""
+        self._leave_out(load, reason)
+
+    def ended(self, load: Load | None, code: int) -> str:
+        """Leave out the load that has ended its zygote; returns its fault.
+
+        The fault is empty if the load is not to blame, or if there are too many faults.
+        """
+        is_certain = code != _OTHERS_KILL or load == self._suspect or load in self.faults
+        self._suspect = load
+        if load is None or not is_certain or load in self._ended:
+            return ""
+        what = "constructor" if load.function else "code"
+        fault = self._leave_out(load, f"the process that ran its {what} {describe_exit(code)}")
+        if fault:
+            self._ended.add(load)
+        return fault
+
+    def forget(self) -> None:
+        """Forget all faults, because the functions are being reloaded."""
+        self.faults.clear()
+        self._ended.clear()
+        self._size_bytes = 0
+        self._suspect = None
+
+    def _leave_out(self, load: Load, reason: str) -> str:
+        fault = load.fault(reason)
+        if load not in self.faults:
+            size_bytes = self._size_bytes + len(json.dumps([dataclasses.asdict(load), fault]))
+            if size_bytes > _MOST_BYTES:
+                return ""
+            self._size_bytes = size_bytes
+        return self.faults.setdefault(load, fault)
+
 
 FRONT = "front"
 ZYGOTE = "zygote"
@@ -84,7 +140,7 @@ class Zygotes:
 
     def kill_excessive(self, name: str, child: Child) -> bool:
         """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns False for others."""
-        excess = child.excess if isinstance(child, ZygoteChild) else None
+        excess = child.watch.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
         self._broken_loads.exceeded(excess.load, excess.reason)
@@ -167,4 +223,4 @@ def _new_faults(successor: Child, serving: Child) -> list[str]:
 
 def _load_of(zygote: Child) -> Load | None:
     """Return the load at the last look, or when the zygote ended."""
-    return zygote.load if isinstance(zygote, ZygoteChild) else None
+    return zygote.watch.load if isinstance(zygote, ZygoteChild) else None

@@ -8,7 +8,8 @@ messages.
 import contextlib
 import enum
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -27,7 +28,39 @@ from updraft_server.ipc.load import Load
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
-from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
+
+
+class RequestBatch(NamedTuple):
+    """Checked batch of a request."""
+
+    batch: pa.RecordBatch
+    group_ends: Sequence[int] = ()
+    """Row offsets before which a group ends, in order."""
+    input: int = 0
+    """Side of a cogroup: 0 is the left one, 1 the right one."""
+
+
+def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
+    """Raise ProtocolError if the batch belongs to an input that the function does not have."""
+    if metadata.input >= inputs:
+        raise ProtocolError(
+            f"batch {metadata.sequence} is of input {metadata.input}, but the function has inputs 0 to {inputs - 1}"
+        )
+
+
+def checked_ends(metadata: exchange_pb2.RequestMetadata, rows: int, *, takes_groups: bool) -> Sequence[int]:
+    """Return the group ends of a batch that has `rows` rows; raises ProtocolError."""
+    ends = list(metadata.group_ends)
+    if not ends:
+        return ends
+    if not takes_groups:
+        raise ProtocolError(f"batch {metadata.sequence} has group ends, but the function takes no groups")
+    if ends[-1] > rows or any(end < before for before, end in pairwise(ends)):
+        raise ProtocolError(
+            f"the group ends of batch {metadata.sequence} are not offsets up to its {rows} rows in order"
+        )
+    return ends
+
 
 _MAX_METADATA_BYTES = 64 * 1024
 # Below the 4 MiB that gRPC clients accept by default; old versions of RisingWave keep that default.
@@ -61,7 +94,7 @@ class Exchange:
         """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self._max_parted_reply_bytes = 0
-        self._assignment = Assignment(request_id="")
+        self._assignment = Assignment()
         self.max_records_per_batch = 0
         self.max_records_per_reply = 0
         self.max_bytes_per_reply = settings.max_reply_batch_bytes

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import (
-    FunctionRefusedError,
-    InternalError,
-    LimitError,
-    PoolUnavailableError,
-    ProtocolError,
-    UpdraftError,
-)
+from updraft import errors
 from updraft.functions.failures import describe
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
@@ -27,13 +20,45 @@ from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.model.channel import ModelChannel
 from updraft_server.worker.model.client import SuspectError
-from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import RegisteredFunctions
 from updraft_server.worker.registered.runner import run_registered
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
+
+
+class Ownership:
+    """Owner of a worker, bound at its first exchange.
+
+    The front sends a worker exchanges of only one owner. Without this check, a mistake of the front would show one
+    owner what another one has left in the process.
+    """
+
+    def __init__(self) -> None:
+        self._owner: tuple[str, ...] = ()
+        self.is_lasting = True
+        """Whether the worker may serve another exchange.
+
+        After a client that names no application it may not, because nothing tells which other exchanges are that
+        client's.
+        """
+
+    def take(self, assignment: Assignment) -> None:
+        """Bind the worker to the owner of the exchange; raises InternalError if it belongs to another owner."""
+        is_registered = bool(assignment.function_name)
+        owner = _registered(assignment) if is_registered else tuple(assignment.owner)
+        if not is_registered and len(owner) != 3:
+            raise errors.InternalError("the front sent a session function without an owner")
+        if not self.is_lasting or self._owner not in ((), owner):
+            raise errors.InternalError("the front sent an exchange of another owner to a worker that has served one")
+        self._owner = owner
+        self.is_lasting = is_registered or owner[1] != ""
+
+
+def _registered(assignment: Assignment) -> tuple[str, ...]:
+    """Return the owner of all registered functions: no session code may run where their clients' rows have been."""
+    return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)
 
 
 class Ending(NamedTuple):
@@ -83,7 +108,7 @@ class Worker:
         exchange = Exchange(self._channel, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
-                raise LimitError(
+                raise errors.LimitError(
                     f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
                 )
             frame = self._channel.receive_fields(header)
@@ -111,7 +136,7 @@ class Worker:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
             # The directory was recreated after this worker was bound: its Landlock rules refer to the old one.
-            raise PoolUnavailableError(
+            raise errors.PoolUnavailableError(
                 "the worker can no longer read the artifacts of its session: retry on another one"
             )
 
@@ -123,7 +148,7 @@ class Worker:
             try:
                 restrict()
             except OSError as error:
-                raise PoolUnavailableError(f"the worker cannot be restricted: {error}") from error
+                raise errors.PoolUnavailableError(f"the worker cannot be restricted: {error}") from error
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
@@ -133,7 +158,7 @@ class Worker:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
         except OSError as error:
             # A registered function may have left threads running. A fresh worker has none.
-            raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
+            raise errors.PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
         use_own_home(self._scratch, self._settings.writable_paths)
         self._is_bound = True
 
@@ -145,14 +170,14 @@ class Worker:
             function = self._functions.find(assignment.function_name, assignment.function_version)
             return run_registered(function, assignment, exchange, self._model_channel, self._settings.max_batch_rows)
         if self._sessions is None:
-            raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
+            raise errors.FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
         # An error in the client's input explains any error that the function raised after it.
         failure = exchange.failure or error
-        if not isinstance(failure, UpdraftError):
-            failure = InternalError(f"the worker failed: {describe(error)}")
+        if not isinstance(failure, errors.UpdraftError):
+            failure = errors.InternalError(f"the worker failed: {describe(error)}")
         failure.sequence = exchange.consumed
         kind = FrameKind.CRASHED if isinstance(failure, SuspectError) else FrameKind.FAILED
         return Ending(kind, failure.to_message().SerializeToString())
@@ -168,15 +193,15 @@ def _restored(before: ProcessState) -> bool:
 
 def _assignment(frame: ReceivedFrame) -> Assignment:
     if frame.kind is not FrameKind.COMMAND:
-        raise InternalError(f"the front sent {frame.kind.name} where a command was expected")
+        raise errors.InternalError(f"the front sent {frame.kind.name} where a command was expected")
     try:
         return Assignment.decode(frame.app_metadata)
     except (ValueError, TypeError) as error:
-        raise InternalError(f"the front sent an assignment that cannot be read: {error}") from None
+        raise errors.InternalError(f"the front sent an assignment that cannot be read: {error}") from None
 
 
 def _session_payload(frame: ReceivedFrame) -> exchange_pb2.SessionPayload:
     try:
         return exchange_pb2.SessionPayload.FromString(bytes(memoryview(frame.data_body)))
     except DecodeError:
-        raise ProtocolError("the command's payload is not a SessionPayload") from None
+        raise errors.ProtocolError("the command's payload is not a SessionPayload") from None

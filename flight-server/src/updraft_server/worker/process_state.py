@@ -2,7 +2,8 @@
 """Snapshot of the process-wide state that an exchange may change, restored before the next exchange.
 
 Imported modules stay loaded. Processes that user code started are killed. If there were any, or if something cannot be
-restored (threads), the worker is replaced.
+restored (threads), the worker is replaced. A process that an author's code forks must not return from it into ours
+(`in_this_process`).
 """
 
 import contextlib
@@ -14,9 +15,22 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from updraft_server.linux.descendants import children, kill_child
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """End any child process that is forked in the block and leaves the block; only the parent goes on."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(1)
+
 
 # __WALL, which Python does not define: also wait for children that do not signal their parent when they end.
 _WALL = 0x40000000

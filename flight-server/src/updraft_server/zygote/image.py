@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.function_list import encode_functions
-from updraft_server.ipc.load import Load
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc.load import Load, LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
+from updraft_server.linux.resource_limits import limit_resources
 from updraft_server.sandbox.owner_files import OwnerFiles
-from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.model.channel import MODEL_CHANNEL, ModelChannel
 from updraft_server.worker.model.function import BatchedFunction
-from updraft_server.worker.model.machine_share import take_share
-from updraft_server.worker.model.process import ModelProcess
+from updraft_server.worker.model.process import ModelProcess, take_share
 from updraft_server.worker.model.watchdog import Watchdog
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -112,7 +110,7 @@ class Image:
         ).run()
 
     def run_model(
-        self, function: BatchedFunction, number: int, scratch: Path, watchdog: Watchdog, control: socket.socket
+        self, function: BatchedFunction, number: int, watchdog: Watchdog, scratch: Path, control: socket.socket
     ) -> NoReturn:
         """Run as the function's replica `number` in this freshly forked process; never returns."""
         self._begin(scratch)

@@ -13,17 +13,9 @@ from pathlib import Path
 from updraft.service.allocator import retain_freed_batches
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc import worker_stack
-from updraft_server.ipc.loading_note import LoadingNote
+from updraft_server.ipc import zygote_packets as packets
+from updraft_server.ipc.load import LoadingNote
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.zygote_packets import (
-    EXIT_IMAGE_BROKEN,
-    EXIT_LAYER_MISSING,
-    LIFELINE_VARIABLE,
-    SUPERVISOR_VARIABLE,
-    ZYGOTE_SETTINGS_VARIABLE,
-    ZygoteSettings,
-)
 from updraft_server.linux.capabilities import close_bounding_set
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
@@ -38,12 +30,12 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     """Load the image and serve. If it cannot be loaded, or a required layer is off, print the reason and exit."""
     # Function modules may print while they are imported.
     protect_standard_streams()
-    settings = ZygoteSettings.decode(os.environ.pop(ZYGOTE_SETTINGS_VARIABLE))
+    settings = packets.ZygoteSettings.decode(os.environ.pop(packets.ZYGOTE_SETTINGS_VARIABLE))
     name_process("updraft-zygote")
-    supervisor = socket.socket(fileno=int(os.environ.pop(SUPERVISOR_VARIABLE)))
+    supervisor = socket.socket(fileno=int(os.environ.pop(packets.SUPERVISOR_VARIABLE)))
     # Function modules may start processes, which must not inherit this socket.
     supervisor.set_inheritable(False)
-    lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
+    lifeline = int(os.environ.pop(packets.LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     note = LoadingNote.inherited()
     records = WorkerRecords(Path(settings.workers_directory))
@@ -53,7 +45,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Ctrl-C in a terminal signals the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # New workers inherit this, so they ignore the signal until they can answer it.
-    signal.signal(worker_stack.SIGNAL, signal.SIG_IGN)
+    signal.signal(packets.STACK_SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
     # Workers inherit the bounding set: closing it once is cheaper than in each of them.
     close_bounding_set()
@@ -80,29 +72,14 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         )
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
-        sys.exit(EXIT_IMAGE_BROKEN)
+        sys.exit(packets.EXIT_IMAGE_BROKEN)
     note.finish(image.faults)
     note.close()
     _check_threads()
     gc.collect()
     # Keep garbage collectors from writing to these objects, because workers share their pages only until one does.
     gc.freeze()
-    scratch_directory = Path(settings.scratch_directory)
-    sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
-    zygote = Zygote(
-        image,
-        supervisor,
-        lifeline,
-        heartbeat,
-        records,
-        score,
-        sandbox,
-        scratch_directory,
-        sweeps_shared_memory=sweeps,
-        model_memory_bytes=settings.model_memory_bytes,
-        generation=settings.generation,
-        is_successor=settings.is_successor,
-    )
+    zygote = Zygote(settings, image, supervisor, lifeline, heartbeat, records, score, sandbox)
     # Workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
@@ -113,7 +90,7 @@ def _require(layers: Sequence[str], sandbox: WorkerSandbox) -> None:
     for layer in missing:
         sys.stderr.write(f"updraft-server: the layer {layer.name!r} is required, but it is off: {layer.lack}\n")
     if missing:
-        sys.exit(EXIT_LAYER_MISSING)
+        sys.exit(packets.EXIT_LAYER_MISSING)
 
 
 def _check_threads() -> None:

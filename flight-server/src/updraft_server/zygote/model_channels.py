@@ -12,17 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from updraft_server.ipc.packet_codec import PacketError
-from updraft_server.worker.model.channel import (
-    MAX_PACKET_BYTES,
-    AskFate,
-    Connect,
-    Connected,
-    Fate,
-    Packet,
-    Refused,
-    decode,
-    encode,
-)
+from updraft_server.worker.model import channel as packets
+from updraft_server.zygote.forks import enlarge_buffer, refuse_descriptors
 from updraft_server.zygote.model_replica import Replica
 
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
@@ -31,8 +22,6 @@ Unwatch = Callable[[socket.socket | int], None]
 # How long a worker waits for the fate of a process: the connection may end a moment before the process does.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
-_SO_SNDBUFFORCE = 32
-_SO_PASSRIGHTS = 83
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
@@ -80,8 +69,7 @@ class ModelChannels:
         ours.settimeout(0)
         # Keep the worker from passing descriptors: the zygote might block when it closes the last copy of one
         # (SO_LINGER). This needs Linux 6.16.
-        with contextlib.suppress(OSError):
-            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+        refuse_descriptors(ours)
         self._channels[worker] = ours
         self._watch(ours, lambda: self._answer(worker))
         return theirs
@@ -110,15 +98,15 @@ class ModelChannels:
                 self.refuse(worker, f"cannot be reached: {error.strerror}", may_retry=True)
                 return True
             for end in (workers_end, models_end):
-                _enlarge(end)
+                enlarge_buffer(end, _SOCKET_BUFFER_BYTES)
             if not replica.attach(models_end):
                 return False
-            self._say(worker, Connected(replica.id), [workers_end.fileno()])
+            self._say(worker, packets.Connected(replica.id), [workers_end.fileno()])
             return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
         """Tell a worker why there is no connection; `reason` follows the function's name in a sentence."""
-        self._say(worker, Refused(reason, may_retry))
+        self._say(worker, packets.Refused(reason, may_retry))
 
     def tell_fate(self, model: str, how: str) -> None:
         """Record how a process ended, and tell the workers that have asked."""
@@ -137,14 +125,14 @@ class ModelChannels:
 
     def _tell(self, worker: str, model: str) -> None:
         self._curious.pop(worker, None)
-        self._say(worker, Fate(self._fates.get(model, "has hung up")))
+        self._say(worker, packets.Fate(self._fates.get(model, "has hung up")))
 
     def _answer(self, worker: str) -> None:
         if worker not in self._channels:
             return
         try:
-            data = self._channels[worker].recv(MAX_PACKET_BYTES)
-            question = decode(data) if data and worker not in self._asking else None
+            data = self._channels[worker].recv(packets.MAX_PACKET_BYTES)
+            question = packets.decode(data) if data and worker not in self._asking else None
         except BlockingIOError:
             return
         except (OSError, PacketError):
@@ -152,30 +140,22 @@ class ModelChannels:
         if question is not None:
             self._asking.add(worker)
         match question:
-            case Connect(str(name), str(version)):
+            case packets.Connect(str(name), str(version)):
                 self._on_connect(worker, name, version)
-            case AskFate(str(model)):
+            case packets.AskFate(str(model)):
                 self._curious[worker] = (model, time.monotonic() + _FATE_SECONDS)
                 if model in self._fates:
                     self._tell(worker, model)
             case _:
                 self.shut(worker)
 
-    def _say(self, worker: str, packet: Packet, descriptors: Sequence[int] = ()) -> None:
+    def _say(self, worker: str, packet: packets.Packet, descriptors: Sequence[int] = ()) -> None:
         self._asking.discard(worker)
         ours = self._channels.get(worker)
         if ours is None:
             return
         try:
-            socket.send_fds(ours, [encode(packet)], list(descriptors))
+            socket.send_fds(ours, [packets.encode(packet)], list(descriptors))
         except OSError:
             # The worker has ended, or does not read.
             self.shut(worker)
-
-
-def _enlarge(end: socket.socket) -> None:
-    """Let the socket buffer a batch or two, so that neither side waits for the other in the middle of one."""
-    try:
-        end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
-    except PermissionError:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from updraft_server.ipc.batch_record import BatchRecord
-from updraft_server.linux.processor_time import ProcessorTime
+from updraft_server.ipc.worker_usage import ProcessorTime
 from updraft_server.worker.model.control import Attach, Retire, State, encode
 from updraft_server.worker.model.watchdog import Watchdog
 

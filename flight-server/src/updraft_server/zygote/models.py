@@ -15,25 +15,16 @@ from typing import Protocol
 
 from updraft.errors import keep_start
 from updraft.service.child import describe_exit
-from updraft_server.ipc import worker_stack
+from updraft_server.ipc import model_packets
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
-from updraft_server.ipc.model_packets import (
-    FUNCTIONS_PER_PACKET,
-    MAX_FAULT_BYTES,
-    LimitModels,
-    MeasuredModels,
-    MeasureModels,
-    ModelEnded,
-    ModelFault,
-)
 from updraft_server.ipc.packet_codec import PacketError
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.zygote_packets import STACK_SIGNAL
 from updraft_server.worker.model import control
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.worker.model.process import EXIT_NOT_LOADED
-from updraft_server.zygote.function_models import FunctionModels
-from updraft_server.zygote.model_budget import Resident, victims
+from updraft_server.zygote.function_models import FunctionModels, Resident, victims
 from updraft_server.zygote.model_channels import ModelChannels, Unwatch, Watch
-from updraft_server.zygote.model_process_usage import ModelProcessUsage
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
 
 _BUSY_LOOKS_SECONDS = 0.25
@@ -51,10 +42,10 @@ class ModelHost(Protocol):
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
 
-    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelProcessUsage]:
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
         """Return what each of these processes uses, including everything it has started."""
 
-    def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
+    def tell_of_models(self, packet: model_packets.ModelEnded | model_packets.ModelFault) -> None:
         """Send the packet to every front."""
 
 
@@ -87,7 +78,7 @@ class Models:
         self._unwatch = unwatch
         self._budget_bytes = budget_bytes
         self._most_bytes = most_bytes
-        self.limits: LimitModels | None = None
+        self.limits: model_packets.LimitModels | None = None
         """Limits of each process other than memory; None until a front has sent them."""
         self.model_channels = ModelChannels(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
@@ -146,23 +137,23 @@ class Models:
         for _, replica in self._living():
             replica.process.control.close()
 
-    def measured(self, packet: MeasureModels) -> MeasuredModels:
+    def measured(self, packet: model_packets.MeasureModels) -> model_packets.MeasuredModels:
         """Return what the processes use and have done."""
-        end = packet.first + FUNCTIONS_PER_PACKET
+        end = packet.first + model_packets.FUNCTIONS_PER_PACKET
         usage = [each.usage() for each in list(self._functions.values())[packet.first : end]]
-        return MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
+        return model_packets.MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
 
-    def faults(self) -> Iterator[ModelFault]:
+    def faults(self) -> Iterator[model_packets.ModelFault]:
         """Yield the faults of all functions that cannot be called."""
         for each in self._functions.values():
             if each.fault:
-                yield ModelFault(each.function.name, each.function.version, each.fault)
+                yield model_packets.ModelFault(each.function.name, each.function.version, each.fault)
 
     def show_stack(self, model: str) -> None:
         """Make a process write its stacks; ignored if it has ended."""
         for _, replica in self._living():
             if replica.id == model:
-                replica.signal(worker_stack.SIGNAL)
+                replica.signal(STACK_SIGNAL)
 
     def connect(self, worker: str, name: str, version: str) -> None:
         """Connect a worker, let it wait for a connection, or refuse it."""
@@ -286,7 +277,7 @@ class Models:
         is_expected = replica.state is ReplicaState.RETIRING
         how = _how(replica, status)
         self.model_channels.tell_fate(replica.id, how)
-        self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
+        self._host.tell_of_models(model_packets.ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
             each.deaths += 1
             if not replica.has_suspect:
@@ -304,10 +295,10 @@ class Models:
         self._serve_waiting(each)
 
     def _set_fault(self, each: FunctionModels, fault: str) -> None:
-        fault = keep_start(fault, MAX_FAULT_BYTES)
+        fault = keep_start(fault, model_packets.MAX_FAULT_BYTES)
         if each.fault != fault:
             each.fault = fault
-            self._host.tell_of_models(ModelFault(each.function.name, each.function.version, fault))
+            self._host.tell_of_models(model_packets.ModelFault(each.function.name, each.function.version, fault))
 
     def _look(self, now_seconds: float) -> None:
         """Measure all processes, and end those that exceed a limit."""
@@ -316,8 +307,8 @@ class Models:
         self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
         taken = self._host.take_of_models({name: replica.process for name, (_, replica) in living.items()})
         for name, (each, replica) in living.items():
-            take = taken.get(name, ModelProcessUsage(replica.memory_bytes))
-            replica.memory_bytes = take.memory_bytes
+            take = taken[name]
+            replica.memory_bytes = take.own_bytes
             batch_seconds = replica.batch_processor_seconds(take.processor_seconds)
             if replica.state is ReplicaState.READY:
                 each.last_memory_bytes = replica.memory_bytes
@@ -326,7 +317,7 @@ class Models:
                     f"took {replica.memory_bytes} bytes of memory, the limit is {self._most_bytes}, and was ended:"
                     " raise --model-memory-bytes of the pool, or give it more memory"
                 )
-            elif self.limits is not None and (excess := take.excess(self.limits, batch_seconds)):
+            elif self.limits is not None and (excess := self.limits.excess(take, batch_seconds)):
                 replica.kill(excess)
             elif replica.state is ReplicaState.LOADING and now_seconds > replica.load_deadline_seconds:
                 replica.kill(

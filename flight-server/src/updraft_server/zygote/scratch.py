@@ -1,26 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scratch directory for each worker, in which its functions may write; it is removed with the worker.
+"""Scratch directory for each worker, in which its functions may write; it is measured, and removed with the worker.
 
-Its contents are hostile. They are moved out of the way in one step and removed by a separate process, so that the
-zygote's loop neither waits for the removal nor walks the directory.
+Its contents are hostile and may be millions of files, so the zygote's loop never walks a directory and waits for no
+walk. One process measures the directories as long as there are any files in them, and reports to the zygote.
+Directories of ended workers are moved out of the way in one step, and another process removes them.
 """
 
 import contextlib
+import json
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.linux.confined_files import confine_files
-from updraft_server.linux.hostile_trees import empty_directory, move_into
+from updraft_server.linux.hostile_trees import TreeSize, empty_directory, move_into, tree_size
+from updraft_server.linux.landlock import confine_files
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
-from updraft_server.linux.tree_sizes import TreeSize
-from updraft_server.zygote.scratch_meter import ScratchMeter
+
+MOST_FILES = 4_000_000
+"""Counting stops at this many files in one scratch directory."""
 
 _Watch = Callable[[int, Callable[[], None]], None]
 _REMOVAL_SECONDS = 3600.0
+# The meter rests after each walk for _REST_FACTOR times as long as the walk took, and for at least _REST_SECONDS.
+_REST_SECONDS = 1.0
+_REST_FACTOR = 9.0
+_NICENESS = 10
+_MAX_REPORT_BYTES = 4096
+# Descriptor that a helper process keeps.
+_KEPT = 3
 
 
 class ScratchDirectories:
@@ -134,17 +146,154 @@ class ScratchDirectories:
         os.close(pidfd)
 
     def _be_remover(self) -> NoReturn:
-        zygote = os.getppid()
-        try:
-            end_with_parent()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            name_process("updraft-remover")
-            # Keep no copy of a front's connection: the front must see it close when the zygote dies.
-            self._close_others()
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-            forbid_new_privileges()
-            confine_files(readable=(), writable=(str(self._trash),))
-            if os.getppid() == zygote:
-                empty_directory(str(self._trash), within_seconds=_REMOVAL_SECONDS)
-        finally:
-            os._exit(0)
+        trash = str(self._trash)
+        _be_helper(
+            "updraft-remover",
+            self._close_others,
+            lambda: empty_directory(trash, within_seconds=_REMOVAL_SECONDS),
+            writable=[trash],
+        )
+
+
+class ScratchMeter:
+    """Last size of each scratch directory, and the process that measures them."""
+
+    def __init__(
+        self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
+    ) -> None:
+        self._directory = directory
+        self._watch = watch
+        self._unwatch = unwatch
+        self._close_others = close_others
+        self._sizes: dict[str, TreeSize] = {}
+        self._process: tuple[int, int] | None = None
+        """Process id, and the descriptor on which the process reports."""
+        self._is_stopped = False
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """Process id of the meter, if it runs; it is not an orphan."""
+        return frozenset() if self._process is None else frozenset(self._process[:1])
+
+    def size(self, worker: str) -> TreeSize:
+        """Return the last size of a worker's directory; if there are files in it, have it measured from now on."""
+        if self._process is None and not self._is_stopped and _has_files(self._directory / worker):
+            self._start()
+        return self._sizes.get(worker, TreeSize())
+
+    def forget(self, worker: str) -> None:
+        """Drop the size of a worker that has ended."""
+        self._sizes.pop(worker, None)
+
+    def stop(self) -> None:
+        """End the process for good; the zygote reaps it as an orphan."""
+        self._is_stopped = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process[0], signal.SIGKILL)
+            self._forget_process()
+
+    def _start(self) -> None:
+        with contextlib.ExitStack() as opened:
+            try:
+                reports, told = map(opened.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                pid = os.fork()
+            except OSError as error:
+                # The next call of `size` tries again.
+                sys.stderr.write(f"updraft-server: nothing measures scratch directories now: {error.strerror}\n")
+                return
+            if pid == 0:
+                self._be_meter(told)
+            opened.pop_all()
+        told.close()
+        self._process = pid, reports.detach()
+        self._watch(self._process[1], self._receive)
+
+    def _receive(self) -> None:
+        if self._process is None:
+            return
+        pid, reports = self._process
+        report = os.read(reports, _MAX_REPORT_BYTES)
+        if report:
+            sizes: Mapping[str, tuple[int, int]] = json.loads(report)
+            for worker, size in sizes.items():
+                # Ignore a worker that has ended meanwhile.
+                if (self._directory / worker).exists():
+                    self._sizes[worker] = TreeSize(*size)
+            return
+        # The process found nothing left to measure.
+        self._sizes.clear()
+        self._forget_process()
+        os.waitpid(pid, 0)
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            _, reports = self._process
+            self._process = None
+            self._unwatch(reports)
+            os.close(reports)
+
+    def _be_meter(self, told: socket.socket) -> NoReturn:
+        _be_helper(
+            "updraft-meter",
+            self._close_others,
+            lambda: _measure(self._directory, socket.socket(fileno=_KEPT)),
+            kept=told.detach(),
+            readable=[str(self._directory)],
+        )
+
+
+def _be_helper(
+    name: str,
+    close_others: Callable[[], None],
+    work: Callable[[], object],
+    *,
+    kept: int = -1,
+    readable: Iterable[str] = (),
+    writable: Iterable[str] = (),
+) -> NoReturn:
+    """Turn this freshly forked process into one that does this work and no more, then ends.
+
+    Of the zygote's descriptors it has `kept` alone, as descriptor _KEPT.
+    """
+    zygote = os.getppid()
+    try:
+        end_with_parent()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        name_process(name)
+        # Keep no copy of a front's connection: the front must see it close when the zygote dies.
+        close_others()
+        if kept >= 0:
+            os.dup2(kept, _KEPT, inheritable=False)
+        os.closerange(_KEPT if kept < 0 else _KEPT + 1, os.sysconf("SC_OPEN_MAX"))
+        forbid_new_privileges()
+        confine_files(readable=readable, writable=writable)
+        if os.getppid() == zygote:
+            work()
+    finally:
+        os._exit(0)
+
+
+def _measure(directory: Path, reports: socket.socket) -> None:
+    """Report the sizes again and again until there are no files."""
+    os.nice(_NICENESS)
+    has_files = True
+    while has_files:
+        has_files = False
+        began_seconds = time.monotonic()
+        for path in list(directory.iterdir()):
+            with contextlib.suppress(OSError):
+                if not path.name.startswith("."):
+                    size = tree_size(path, most_files=MOST_FILES)
+                    has_files |= size.files > 0
+                    reports.send(json.dumps({path.name: size}).encode())
+        time.sleep(max(_REST_SECONDS, _REST_FACTOR * (time.monotonic() - began_seconds)))
+
+
+def _has_files(path: Path) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        # A function has made its directory unreadable.
+        return True

@@ -2,10 +2,7 @@
 """Zygote's loop: forks, signals, measures and reaps workers for fronts, and takes over those of a zygote that died."""
 
 import contextlib
-import functools
 import itertools
-import math
-import os
 import secrets
 import selectors
 import signal
@@ -17,52 +14,31 @@ from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
-from updraft_server.ipc import worker_stack
+from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.control import receive_front
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.zygote_packets import (
-    MAX_PACKET_BYTES,
-    Claim,
-    Continue,
-    Exited,
-    Fork,
-    Forked,
-    ForkFailed,
-    Kill,
-    Measure,
-    Measured,
-    Packet,
-    ReloadRefused,
-    Retired,
-    ShowStack,
-    Stop,
-    Sweep,
-    decode,
-    encode,
-)
 from updraft_server.linux.descendants import children
-from updraft_server.linux.held_memory import held_bytes
+from updraft_server.linux.hostile_trees import remove_unused_files
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
-from updraft_server.linux.process_control import kill_group, outlive_parent
-from updraft_server.linux.process_trees import own_bytes, process_trees
+from updraft_server.linux.process_control import outlive_parent
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.zygote.forked_worker import become_worker, pipe, socketpair
-from updraft_server.zygote.held_worker import HeldWorker
+from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
+from updraft_server.zygote.forks import Forks, socketpair
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
-from updraft_server.zygote.orphans import Orphans
 from updraft_server.zygote.scratch import ScratchDirectories
-from updraft_server.zygote.shared_memory import remove_unused_files
-from updraft_server.zygote.worker_ends import WorkerEnds
+from updraft_server.zygote.workers import HeldWorker, HeldWorkers, Orphans
 
-_SIGNALS: Mapping[type[Packet], int] = {Kill: signal.SIGKILL, Stop: signal.SIGSTOP, Continue: signal.SIGCONT}
+_SIGNALS: Mapping[type[packets.Packet], int] = {
+    packets.Kill: signal.SIGKILL,
+    packets.Stop: signal.SIGSTOP,
+    packets.Continue: signal.SIGCONT,
+}
 _SEND_TIMEOUT_SECONDS = 5.0
-# A living front claims its workers at once; workers unclaimed after this time belong to a front that is gone.
-_CLAIM_SECONDS = 10.0
 # Share of the container's or machine's memory for one model if no limit is set; the rest is for workers and the image.
 _SHARE_OF_A_MODEL = 0.75
 # A killed process that waits for a disk does not end, and the zygote must not wait for it for ever.
@@ -74,6 +50,7 @@ class Zygote:
 
     def __init__(
         self,
+        settings: packets.ZygoteSettings,
         image: Image,
         supervisor: socket.socket,
         lifeline: int,
@@ -81,59 +58,47 @@ class Zygote:
         records: WorkerRecords,
         score: OutOfMemoryScore,
         sandbox: WorkerSandbox,
-        scratch_directory: Path,
-        *,
-        sweeps_shared_memory: bool,
-        model_memory_bytes: int = 0,
-        generation: int = 0,
-        is_successor: bool = False,
     ) -> None:
+        self._settings = settings
         self._image = image
         self._heartbeat = heartbeat
         self._supervisor = supervisor
         self._lifeline = lifeline
-        self._records = records
-        self._score = score
         self._sandbox = sandbox
-        self._sweeps_shared_memory = sweeps_shared_memory
-        self._generation = generation
-        self._is_successor = is_successor
+        self._sweeps_shared_memory = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
         # Use poll, not epoll: the kernel limits the number of epoll watches per user, and a function could use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Fronts and their process ids; 0 for a front in another PID namespace."""
-        self._workers: dict[str, HeldWorker] = {}
-        self._orphans = Orphans(self._watch, self._unwatch)
-        self._ends = WorkerEnds()
-        self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
-        host = ZygoteModelHost(
-            image,
-            self._scratch,
-            sandbox,
-            score,
-            lifeline,
-            front_pid=lambda: next(iter(self._fronts.values()), 0),
-            close_others=self._close_all,
-            tell=self._tell_of_models,
+        scratch = self._scratch = ScratchDirectories(
+            Path(settings.scratch_directory), self._watch, self._unwatch, self._close_all
         )
+        self._workers = HeldWorkers(
+            records, scratch, self._watch, self._unwatch, lambda worker: self._models.model_channels.shut(worker)
+        )
+        self._orphans = Orphans(self._watch, self._unwatch)
+        self._forks = Forks(scratch, sandbox, score, lifeline, self._close_all)
         self._models = Models(
             image.batched_functions,
-            host,
+            ZygoteModelHost(
+                image,
+                self._forks,
+                scratch,
+                front_pid=lambda: next(iter(self._fronts.values()), 0),
+                tell=self._tell_of_models,
+            ),
             self._watch,
             self._unwatch,
-            budget_bytes=model_memory_bytes,
-            most_bytes=model_memory_bytes or int(_SHARE_OF_A_MODEL * min(memory_limits().values())),
+            budget_bytes=settings.model_memory_bytes,
+            most_bytes=settings.model_memory_bytes or int(_SHARE_OF_A_MODEL * min(memory_limits().values())),
         )
         # Processes that function modules have started serve all workers, and stay.
         self._image_processes = frozenset(children())
-        # Memory that every worker starts with, and shares until it writes to it.
-        self._image_bytes = own_bytes()
         # Ids must not repeat, because workers of an earlier zygote may still use theirs. They must not be guessable,
         # because they name scratch directories, and Landlock does not cover chmod: another worker could make one
         # inaccessible.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
-        self._claims_end_seconds = math.inf
-        self._refused: ReloadRefused | None = None
+        self._refused: packets.ReloadRefused | None = None
         """Last reload that the supervisor refused."""
         self._is_ending = False
         self._is_retired = False
@@ -150,7 +115,9 @@ class Zygote:
         # This process must outlive the supervisor, because only this process knows what has to end with it.
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
-        self._take_over()
+        # A successor of a living zygote takes over only workers that a front claims.
+        if not self._settings.is_successor:
+            self._workers.take_over()
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
             self._turn()
@@ -161,15 +128,17 @@ class Zygote:
     def _is_done(self) -> bool:
         if self._is_ending:
             return not self._fronts
-        return self._is_retired and not self._workers and not self._ends
+        return self._is_retired and not self._workers and not self._workers.ends
 
     def _turn(self) -> None:
         self._heartbeat.beat()
-        for key, _ in self._selector.select(min(INTERVAL_SECONDS, self._models.wait_seconds, self._ends.wait_seconds)):
+        for key, _ in self._selector.select(
+            min(INTERVAL_SECONDS, self._models.wait_seconds, self._workers.ends.wait_seconds)
+        ):
             handle: Callable[[], None] = key.data
             handle()
         self._models.turn()
-        self._end_unclaimed()
+        self._workers.end_unclaimed()
 
     def _lose_supervisor(self) -> None:
         """End everything that was started here: without a supervisor nothing can replace what dies."""
@@ -187,8 +156,7 @@ class Zygote:
             self._models.stop("made way for its successor")
         self._models.stop()
         self._scratch.stop()
-        for worker in self._workers.values():
-            worker.kill()
+        self._workers.kill_all()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         while self._orphans.end(known=self._own_processes()) or self._workers or self._models.pids:
             if time.monotonic() >= give_up_seconds:
@@ -203,7 +171,7 @@ class Zygote:
 
     def _own_processes(self) -> set[int]:
         """Return the ids of workers and models that this process has forked."""
-        return {worker.pid for worker in self._workers.values() if worker.is_child} | self._models.pids
+        return self._workers.pids | self._models.pids
 
     def _watch(self, source: socket.socket | int, handle: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
@@ -212,32 +180,6 @@ class Zygote:
         """Stop watching `source`; idempotent."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(source)
-
-    def _take_over(self) -> None:
-        """Take over workers of a dead zygote until their front claims them.
-
-        A successor of a living zygote takes over only workers that a front claims.
-        """
-        if self._is_successor:
-            return
-        self._adopt()
-        self._scratch.discard_all_but(self._workers)
-
-    def _adopt(self) -> None:
-        for survivor in self._records.survivors():
-            if survivor.worker in self._workers:
-                os.close(survivor.pidfd)
-                continue
-            self._hold(HeldWorker(*survivor, front=None, is_child=False))
-            self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
-
-    def _end_unclaimed(self) -> None:
-        if time.monotonic() < self._claims_end_seconds:
-            return
-        self._claims_end_seconds = math.inf
-        for worker in self._workers.values():
-            if worker.front is None:
-                worker.kill()
 
     def _close_supervisor(self) -> None:
         if self._supervisor.fileno() >= 0:
@@ -254,7 +196,7 @@ class Zygote:
             self._retire()
             return
         if isinstance(met, str):
-            self._refused = ReloadRefused(met)
+            self._refused = packets.ReloadRefused(met)
             for front in list(self._fronts):
                 self._send(front, self._refused)
             return
@@ -262,7 +204,7 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        hello = replace(self._image.hello(self._sandbox.layers), generation=self._generation)
+        hello = replace(self._image.hello(self._sandbox.layers), generation=self._settings.generation)
         for packet in in_packets(hello):
             self._send(front, packet)
         if self._refused is not None:
@@ -280,43 +222,37 @@ class Zygote:
         self._close_supervisor()
         self._is_retired = True
         self._tell_ends(is_anything_left=False)
-        self._claims_end_seconds = math.inf
-        for worker in list(self._workers.values()):
-            # Continue stopped workers: if their front died before it claims them, they would not notice.
-            worker.signal(signal.SIGCONT)
-            worker.front = None
-            if not worker.is_child:
-                self._forget(worker)
+        self._workers.retire()
         for front in list(self._fronts):
-            self._send(front, Retired())
+            self._send(front, packets.Retired())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
             # The front was dropped in the same turn.
             return
         try:
-            data = front.recv(MAX_PACKET_BYTES)
-            packet = decode(data) if data else None
+            data = front.recv(packets.MAX_PACKET_BYTES)
+            packet = packets.decode(data) if data else None
         except (OSError, PacketError):
             packet = None
         match packet:
-            case Claim():
+            case packets.Claim():
                 self._claim(front, packet)
-            case Fork():
+            case packets.Fork():
                 self._fork(front, packet)
-            case Kill() | Stop() | Continue():
-                if (worker := self._of(front, packet.worker)) is not None:
+            case packets.Kill() | packets.Stop() | packets.Continue():
+                if (worker := self._workers.of(front, packet.worker)) is not None:
                     worker.signal(_SIGNALS[type(packet)])
-            case ShowStack():
-                if (worker := self._of(front, packet.worker)) is not None:
-                    worker.signal(worker_stack.SIGNAL)
+            case packets.ShowStack():
+                if (worker := self._workers.of(front, packet.worker)) is not None:
+                    worker.signal(packets.STACK_SIGNAL)
                 else:
                     self._models.show_stack(packet.worker)
-            case Sweep():
+            case packets.Sweep():
                 if self._sweeps_shared_memory:
-                    remove_unused_files()
-            case Measure():
-                self._measure(front, packet)
+                    remove_unused_files(Path(SHARED_MEMORY_PATH))
+            case packets.Measure():
+                self._send(front, packets.Measured(packet.request, self._workers.measured(front, packet.workers)))
             case LimitModels():
                 self._models.limits = packet
             case MeasureModels():
@@ -324,85 +260,39 @@ class Zygote:
             case _:
                 self._let_go(front)
 
-    def _claim(self, front: socket.socket, packet: Claim) -> None:
+    def _claim(self, front: socket.socket, packet: packets.Claim) -> None:
         if self._is_retired:
             # The front did not know of the retirement yet; it will claim its workers from the successor.
             return
-        if self._is_successor and not self._workers.keys() >= set(packet.workers):
-            # The predecessor retired before the front came here, so it forks no more workers: adopt all that it has
-            # left.
-            self._adopt()
-        for name in packet.workers:
-            worker = self._workers.get(name)
-            if worker is None:
-                self._send(front, Exited(name, None))
-            elif worker.front is None:
-                worker.front = front
+        for name in self._workers.claim(front, packet.workers, is_successor=self._settings.is_successor):
+            self._send(front, packets.Exited(name, None))
 
-    def _fork(self, front: socket.socket, packet: Fork) -> None:
+    def _fork(self, front: socket.socket, packet: packets.Fork) -> None:
         if self._is_retired:
             # The front did not know of the retirement when it asked.
             return
         name = next(self._ids)
-        shared_memory: int | None = None
         with contextlib.ExitStack() as descriptors:
             try:
-                scratch = self._scratch.make(name)
                 front_end, worker_end = map(descriptors.enter_context, socketpair())
-                output_read, output_write = pipe(descriptors)
-                stack_read, stack_write = pipe(descriptors)
-                shared_memory = self._sandbox.new_shared_memory()
                 model_channel = (
                     descriptors.enter_context(self._models.model_channels.open(name)) if self._models else None
                 )
-                with self._score.raised():
-                    pid = os.fork()
+                front_pid, run = self._fronts[front], self._image.run_worker
+                forked = self._forks.fork(name, worker_end, front_pid, run, descriptors, model_channel=model_channel)
             except OSError as error:
-                if shared_memory is not None:
-                    os.close(shared_memory)
-                self._scratch.discard(name)
                 self._models.model_channels.shut(name)
-                self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
+                self._send(front, packets.ForkFailed(packet.request, f"fork: {error.strerror}"))
                 return
-            if pid == 0:
-                front_pid = self._fronts[front]
-                become_worker(
-                    worker_end,
-                    output_write,
-                    stack_write,
-                    self._lifeline,
-                    self._close_all,
-                    lambda: self._sandbox.enter(front_pid, shared_memory, scratch),
-                    functools.partial(self._image.run_worker, scratch),
-                    model_channel=model_channel,
-                )
-            worker = HeldWorker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
-            self._hold(worker)
             try:
-                self._records.add(worker.id, pid)
+                self._workers.add(
+                    HeldWorker(name, forked.pid, forked.pidfd, front, is_child=True, shared_memory=forked.shared_memory)
+                )
             except OSError as error:
-                worker.kill()
-                self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
+                self._send(front, packets.ForkFailed(packet.request, f"cannot note the worker: {error}"))
             else:
-                self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
-
-    def _hold(self, worker: HeldWorker) -> None:
-        self._workers[worker.id] = worker
-        self._watch(worker.pidfd, lambda: self._reap(worker))
-
-    def _of(self, front: socket.socket, name: str) -> HeldWorker | None:
-        worker = self._workers.get(name)
-        return worker if worker is not None and worker.front is front else None
-
-    def _measure(self, front: socket.socket, packet: Measure) -> None:
-        workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
-        trees = process_trees(worker.pid for worker in workers)
-        held, room = held_bytes(), self._scratch.room_bytes()
-        usage = {
-            worker.id: worker.usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id), room)
-            for worker in workers
-        }
-        self._send(front, Measured(packet.request, usage))
+                ends = [front_end.fileno(), forked.output, forked.stack]
+                self._send(front, packets.Forked(packet.request, name, forked.pid), ends)
 
     def _close_all(self) -> None:
         self._selector.close()
@@ -411,48 +301,18 @@ class Zygote:
         for front in self._fronts:
             front.close()
 
-    def _reap(self, worker: HeldWorker) -> None:
-        if worker.id not in self._workers:
-            return
-        status = self._bury(worker)
-        self._ends.add(worker.front, worker.id, status)
-
     def _tell_ends(self, *, is_anything_left: bool) -> None:
-        ends = self._ends.take(is_anything_left=is_anything_left)
+        ends = self._workers.ends.take(is_anything_left=is_anything_left)
         if ends and self._sweeps_shared_memory:
             # Sweep before telling: the front may be waiting for this very exit.
-            remove_unused_files()
+            remove_unused_files(Path(SHARED_MEMORY_PATH))
         for end in ends:
             if end.front in self._fronts:
-                self._send(end.front, Exited(end.worker, end.status))
-
-    def _bury(self, worker: HeldWorker) -> int | None:
-        """Forget a worker that has ended or is being killed; returns its exit status, or None if unknown."""
-        self._forget(worker)
-        if worker.shared_memory is not None:
-            os.close(worker.shared_memory)
-        status = None
-        if worker.is_child:
-            # Until the worker is reaped, its id still names its own group: kill what its functions have started.
-            kill_group(worker.pid)
-            _, wait_status = os.waitpid(worker.pid, 0)
-            status = os.waitstatus_to_exitcode(wait_status)
-        self._models.model_channels.shut(worker.id)
-        self._records.forget(worker.id)
-        self._scratch.discard(worker.id)
-        return status
-
-    def _forget(self, worker: HeldWorker) -> None:
-        """Stop tracking a worker; if it is alive, it goes on running."""
-        del self._workers[worker.id]
-        self._selector.unregister(worker.pidfd)
-        os.close(worker.pidfd)
+                self._send(end.front, packets.Exited(end.worker, end.status))
 
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
-        for worker in [worker for worker in self._workers.values() if worker.front is front]:
-            worker.kill()
-            self._bury(worker)
+        self._workers.let_go(front)
         has_models = front is next(iter(self._fronts), None)
         self._fronts.pop(front, None)
         self._selector.unregister(front)
@@ -470,9 +330,9 @@ class Zygote:
                 # Only one front reads what the model prints.
                 return
 
-    def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
+    def _send(self, front: socket.socket, packet: packets.Packet, descriptors: list[int] | None = None) -> None:
         try:
-            socket.send_fds(front, [encode(packet)], descriptors or [])
+            socket.send_fds(front, [packets.encode(packet)], descriptors or [])
         except OSError:
             # The front is gone or stuck. Shut its socket down, so that `_receive` reads end of file and ends its
             # workers.

@@ -17,7 +17,7 @@ from updraft.service.exchange import MessageLimits
 from updraft.service.identity import ANYBODY
 from updraft.v1.exchange_pb2 import Artifact, ErrorKind, Owner
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
-from updraft_server.linux.tree_sizes import TreeSize, tree_size
+from updraft_server.linux.hostile_trees import TreeSize, tree_size
 
 MIB = 1024 * 1024
 

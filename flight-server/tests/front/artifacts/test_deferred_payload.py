@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from artifact_clients import artifact_timeout
+from fake_pool import FakePool, FakeWorker
 from flight_messages import (
     SCHEMA,
     FlightData,
@@ -39,7 +40,6 @@ from updraft.v1.exchange_pb2 import (
 )
 from updraft_server.front.request.request import MAX_COMMAND_BYTES
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.testing import FakePool, FakeWorker
 
 PICKLE = bytes(range(256)) * 2000
 

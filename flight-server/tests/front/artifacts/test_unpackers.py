@@ -18,7 +18,7 @@ from updraft.errors import PoolFullError, PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts import unpackers
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.linux.capabilities import DAC_READ_SEARCH
-from updraft_server.linux.confined_files import can_confine_files
+from updraft_server.linux.landlock import can_confine_files
 
 MIB = 1024 * 1024
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 import pyarrow.flight as flight
+from fake_pool import FakePool, FakeWorker, echo
 from flight_messages import all_replies, command_request, echo_command, finish
 from front_calls import NOT_SERVING, SERVING, health, in_a_thread, until
 from front_harness import Running, RunningFront
@@ -18,7 +19,6 @@ from updraft_server.front.limits.deaths import FunctionHealth
 from updraft_server.front.request.request import Request
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
-from updraft_server.pool.testing import FakePool, FakeWorker, echo
 from updraft_server.pool.worker_events import WorkerDeath
 
 FUNCTIONS = [

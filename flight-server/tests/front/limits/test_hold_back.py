@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from fake_pool import FakePool, FakeWorker, echo
 from flight_messages import all_replies, command_request, echo_command
 from front_harness import Running
 
@@ -16,7 +17,6 @@ from updraft_server.front.limits.deaths import HoldBack
 from updraft_server.front.request.request import SESSION_LABEL, Request
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.leases import LeaseOutcome, Owner
-from updraft_server.pool.testing import FakePool, FakeWorker, echo
 from updraft_server.pool.worker_events import WorkerDeath
 
 OWNER = Owner("tenant", "app", "")

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import (
     FlightData,
     all_replies,
@@ -25,7 +26,6 @@ from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata, SessionFunction
 from updraft_server.front.limits.running_exchanges import RunningExchanges
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.testing import FakePool
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from fake_pool import FakePool
 from flight_messages import batch, reply_metadata
 from front_harness import Running, RunningFront
 from looks import Script, opened, written
@@ -14,7 +15,6 @@ from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.limits.running_exchanges import WorkTime
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.testing import FakePool
 
 _LOOKS = 200
 

@@ -3,8 +3,8 @@
 
 import pytest
 
-from updraft_server.front.limits.worker_limits import WorkerLimits, most_scratch_files, most_threads
-from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.front.limits.worker_limits import WorkerLimits
+from updraft_server.ipc.worker_usage import ProcessLimits, WorkerUsage
 
 LIMITS = WorkerLimits(
     memory_bytes=1000, processes=4, threads=9, scratch_bytes=500, scratch_files=3, all_memory_bytes=1500
@@ -35,9 +35,10 @@ def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, i
 
 def test_threads_follow_from_processes_and_files_from_bytes() -> None:
     limits = WorkerLimits.effective(memory_bytes=0, processes=24, scratch_bytes=64 << 20, there_is_bytes=1000)
-    assert (limits.threads, limits.scratch_files) == (most_threads(24), most_scratch_files(64 << 20))
-    assert most_threads(512) == 8192
-    assert [most_scratch_files(size << 30) for size in (0, 9, 64, 1 << 20)] == [10_000, 147_456, 1_000_000, 1_000_000]
+    assert (limits.threads, limits.scratch_files) == (384, 10_000)
+    assert ProcessLimits.of(512, 0).threads == 8192
+    files = [ProcessLimits.of(1, size << 30).scratch_files for size in (0, 9, 64, 1 << 20)]
+    assert files == [10_000, 147_456, 1_000_000, 1_000_000]
 
 
 def test_a_worker_between_exchanges_has_the_same_limits() -> None:

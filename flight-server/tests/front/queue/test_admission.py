@@ -5,13 +5,13 @@ import asyncio
 
 import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
+from fake_pool import FakePool
 
 from updraft.errors import PoolUnavailableError
 from updraft_server.front.queue.admission import Admission
 from updraft_server.front.queue.turns import TURN_SECONDS
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
-from updraft_server.pool.testing import FakePool
 
 
 class Clock:

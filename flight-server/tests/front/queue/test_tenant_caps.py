@@ -11,6 +11,7 @@ import grpc
 import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
 from artifact_clients import artifact, fixture, parts
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, reply_metadata
 from front_calls import Gate, until
 from front_harness import Running, RunningFront
@@ -20,7 +21,6 @@ from updraft.service.tenants import Caps, TenantCaps
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
 from updraft_server.front.queue.admission import _MOST_OVERTAKING
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
 

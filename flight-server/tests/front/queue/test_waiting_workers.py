@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+from fake_pool import FakePool
 from front_harness import Running
 from looks import Script, opened
 
 from updraft_server.front.limits import running_exchanges
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.leases import WorkerInfo
-from updraft_server.pool.testing import FakePool
 
 MEMORY_BYTES = 1000
 

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from fake_pool import FakePool, FakeWorker, Script, echo
 from flight_messages import all_replies, batch, command_request, echo_command, finish
 from front_harness import Running
 from relay_exchanges import exchange, silent
@@ -14,7 +15,6 @@ from updraft_server.front.relay.relay import Relay
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.load import Load
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakePool, FakeWorker, Script, echo
 
 LATE = "function 'f' cannot be loaded: it did not load within 0.05 seconds .*, and its worker was ended"
 

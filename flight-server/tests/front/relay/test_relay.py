@@ -6,6 +6,7 @@ import gc
 import signal
 
 import pytest
+from fake_pool import FakeWorker
 from flight_messages import FlightData, batch, finish, keep_alive, path_request
 from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, dictionary, exchange, silent
 
@@ -33,7 +34,6 @@ from updraft_server.front.relay.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakeWorker
 from updraft_server.pool.worker_events import WorkerDeath
 
 
@@ -329,7 +329,7 @@ async def test_whoever_ends_a_relay_says_why() -> None:
 async def test_nobody_watches_the_workers_socket_once_the_relay_has_ended() -> None:
     async def watched_at_the_end() -> bool:
         with pytest.raises(PoolUnavailableError):
-            await running.relay.run(Assignment("test"))
+            await running.relay.run(Assignment())
         return asyncio.get_running_loop().remove_reader(running.lease.socket)
 
     running = await exchange([], silent, ends=False)

@@ -5,6 +5,7 @@ import asyncio
 import socket
 
 import pytest
+from fake_pool import FakeWorker
 from flight_messages import FlightData, batch, finish
 from relay_exchanges import consume, data, exchange
 
@@ -12,7 +13,6 @@ from updraft.v1.exchange_pb2 import Admitted, BatchPart, ReplyMetadata, RequestM
 from updraft_server.front.relay.relay import Side
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakeWorker
 
 
 async def test_whose_turn_it_is_follows_what_has_passed() -> None:

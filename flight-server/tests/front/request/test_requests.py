@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from fake_pool import FakePool
 from front_harness import Running, RunningFront
 
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, MAX_ACTION_BODY_BYTES
-from updraft_server.pool.testing import FakePool
 
 METHODS = ["DoAction", "GetFlightInfo", "ListActions", "ListFlights"]
 

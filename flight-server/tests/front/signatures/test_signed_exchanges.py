@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from fake_pool import FakePool
 from flight_messages import SCHEMA, all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_calls import Gate, in_a_thread, until
 from front_harness import Running, RunningFront
@@ -17,7 +18,6 @@ from signing import COMMAND_SHA256, DAY_MILLISECONDS, Driver, write_signers
 
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, SessionFunction
 from updraft_server.front.signatures.signatures import Signatures
-from updraft_server.pool.testing import FakePool
 
 HEADER = SCHEMA.serialize().to_pybytes()
 COMMAND = echo_command(session=SessionFunction(python_version="3.11", spark_version="4.3.0"), payload=b"a pickle")

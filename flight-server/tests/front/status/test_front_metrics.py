@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_pool import FakePool
 from flight_messages import (
     all_replies,
     batch,
@@ -20,7 +21,6 @@ from front_harness import Running
 
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
-from updraft_server.pool.testing import FakePool
 
 
 async def test_metrics_count_exchanges_and_bytes(running_front: Running) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
@@ -18,13 +19,11 @@ from updraft.v1.control_pb2 import PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import Owner, RegisteredFunction, TaskIdentity
 from updraft_server.front.status.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
-from updraft_server.front.status.report import ExchangeRow, Report
-from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
+from updraft_server.front.status.report import KEPT_SAMPLES, SHOWN_EXCHANGES, ExchangeRow, Report, Sampler
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, NoIdleWorker, TaskKey, WorkerInfo
-from updraft_server.pool.testing import FakePool
 
 
 class Clock:

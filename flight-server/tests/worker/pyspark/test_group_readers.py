@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from updraft_server.worker.exchange import RequestBatch
 from updraft_server.worker.pyspark.group_readers import CogroupReader, GroupReader
-from updraft_server.worker.request_batch import RequestBatch
 
 
 class RefusedError(Exception):

@@ -7,7 +7,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from updraft_server.worker.registered.requests import as_declared, retyped
+from updraft_server.worker.registered.runner import as_declared, retyped
 
 PRICE = pa.array([decimal.Decimal("1.10"), None], pa.decimal64(10, 2))
 INSTANT = pa.array([datetime.datetime(2026, 1, 1, 12), None], pa.timestamp("us"))

@@ -6,24 +6,31 @@ Artifacts come from the exchange's own client or from another client of the same
     ask for what no client is sending -> receive it -> wait for what others send -> ... -> say that nothing is missing
 
 An exchange waits for another client only while that client keeps sending; then the exchange asks its own client.
+
+Files are laid out under the names that the session gives them, like Spark's distributed files. Such a set never
+changes. If a name gets other bytes, the files go into another directory, so nothing that Python caches by path becomes
+stale. A set that a worker managed to change is laid out again.
 """
 
 import asyncio
+import functools
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue, ArtifactPart
-from updraft_server.front.artifacts.file_sets import SetFile, lay_out
 from updraft_server.front.artifacts.needs import Needs
 from updraft_server.front.artifacts.originals import Original
 from updraft_server.front.artifacts.store import ArtifactStore, Held
-from updraft_server.front.artifacts.stored import StoredArtifact
-from updraft_server.front.artifacts.threads import in_thread
+from updraft_server.front.artifacts.stored import DIRECTORY_MODE, StoredArtifact
+from updraft_server.front.artifacts.threads import in_thread, remove
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.pool.leases import Owner
 
@@ -95,7 +102,7 @@ class ArtifactCollector:
             # Another exchange may have noticed the change first and discarded the artifact.
             if artifact.path == there[artifact][0]:
                 _log.warning("an artifact was changed on the pool's disk", artifact=artifact.key.sha256.hex())
-                self._store.discard(held, artifact)
+                self._store.discard(held.owned, artifact)
 
     async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
         """Wait for a sender to finish; return False if no sender makes progress within the timeout."""
@@ -169,3 +176,54 @@ class ArtifactCollector:
 
 def _changed(originals: Mapping[StoredArtifact, Original]) -> list[StoredArtifact]:
     return [artifact for artifact, original in originals.items() if not original.still()]
+
+
+_CACHE = "__pycache__"
+
+
+class SetFile(NamedTuple):
+    """File or unpacked archive in a set."""
+
+    path: Path
+    original: Original
+
+
+def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
+    """Lay out the files in the directory `path`, atomically; leave an intact existing directory as it is."""
+    wrong = building.with_suffix(".wrong")
+    try:
+        if _is_laid_out(path, files):
+            return
+        if path.exists():
+            path.rename(wrong)
+        building.mkdir(mode=DIRECTORY_MODE)
+        for name, file in files.items():
+            if file.path.is_dir():
+                (building / name).symlink_to(file.path)
+            else:
+                file.original.linked(functools.partial(os.link, file.path, building / name))
+        building.rename(path)
+    except OSError:
+        # Another exchange of the session may have laid it out first.
+        if not _is_laid_out(path, files):
+            raise
+    finally:
+        remove(building, wrong)
+
+
+def _is_laid_out(path: Path, files: Mapping[str, SetFile]) -> bool:
+    """Remove Python's bytecode cache from the directory and return whether it shows exactly these files."""
+    try:
+        names = {entry.name for entry in path.iterdir()}
+        if _CACHE in names and _CACHE not in files:
+            remove(path / _CACHE)
+            names.remove(_CACHE)
+        return names == files.keys() and all(_shows(path / name, file.path) for name, file in files.items())
+    except FileNotFoundError:
+        return False
+
+
+def _shows(link: Path, target: Path) -> bool:
+    if target.is_dir():
+        return link.is_symlink() and link.readlink() == target
+    return not link.is_symlink() and link.samefile(target)

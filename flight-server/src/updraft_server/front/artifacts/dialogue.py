@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import split_flight_data
-from updraft.service.exchange import (
-    LAST_MESSAGE_TIMEOUT_SECONDS,
-    MessageLimits,
-    ReadMessage,
-    check_size,
-    event_message,
-    request_metadata,
-)
+from updraft.service import exchange as calls
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
 # If no byte of an upload arrives for this long, its client has most likely stopped, because a task reads the next part
@@ -39,9 +32,9 @@ class ArtifactDialogue:
 
     def __init__(
         self,
-        read: ReadMessage,
+        read: calls.ReadMessage,
         write: Callable[[bytes], Awaitable[None]],
-        limits: MessageLimits,
+        limits: calls.MessageLimits,
         *,
         timeout_seconds: float,
     ) -> None:
@@ -115,11 +108,11 @@ class ArtifactDialogue:
 
         gRPC accepts no other message, such as an error, while one is being written.
         """
-        sending = asyncio.ensure_future(self._write(event_message(metadata)))
+        sending = asyncio.ensure_future(self._write(calls.event_message(metadata)))
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
+            await asyncio.wait({sending}, timeout=calls.LAST_MESSAGE_TIMEOUT_SECONDS)
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             raise
@@ -142,6 +135,6 @@ class ArtifactDialogue:
         message = await self._read()
         if message is None:
             raise ProtocolError("the client ended its stream before it had sent the requested data")
-        check_size(len(message), self._limits.max_message_bytes, self._limits.service)
+        calls.check_size(len(message), self._limits.max_message_bytes, self._limits.service)
         fields = split_flight_data(message)
-        return request_metadata(fields), fields.data_body
+        return calls.request_metadata(fields), fields.data_body

@@ -10,7 +10,7 @@ This is policy and bookkeeping, used from one event loop; `updraft_server.front.
 Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
 pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. The artifact
 takes space as its bytes arrive, and an unpacked archive before it is written. Space is measured on the disk, in blocks
-and inodes (`updraft_server.front.artifacts.volume`).
+and inodes (`updraft_server.front.artifacts.room`).
 """
 
 import asyncio
@@ -30,11 +30,10 @@ from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
-from updraft_server.front.artifacts.room import Room
+from updraft_server.front.artifacts.room import Room, Volume
 from updraft_server.front.artifacts.stored import DIRECTORY_MODE, FileSet, OwnedArtifacts, StoredArtifact
 from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
-from updraft_server.front.artifacts.volume import Volume
 from updraft_server.pool.leases import Owner
 
 # More than honest sessions need at once. Without this bound, any number of directories could link to one artifact.
@@ -148,10 +147,6 @@ class ArtifactStore:
             yield room
         finally:
             room.end()
-
-    def discard(self, held: Held, artifact: StoredArtifact) -> None:
-        """Remove the bytes of a changed artifact. Exchanges still hold it, so a client has to send the bytes again."""
-        self._remove(held.owned, artifact)
 
     def check_possible(self, owned: OwnedArtifacts, artifact: StoredArtifact, room_bytes: int) -> None:
         """Raise LimitError if an artifact of this owner can never have this much space."""
@@ -301,7 +296,7 @@ class ArtifactStore:
         key, artifact = owned.idle.popitem(last=False)
         self._count_idle(owned, -artifact.kept_bytes)
         del owned.artifacts[key]
-        self._remove(owned, artifact)
+        self.discard(owned, artifact)
 
     def _evict_all(self, owned: OwnedArtifacts) -> None:
         while owned.may_give_way:
@@ -316,7 +311,8 @@ class ArtifactStore:
                 self._evict_all(loser)
                 self._forget(loser)
 
-    def _remove(self, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
+    def discard(self, owned: OwnedArtifacts, artifact: StoredArtifact) -> None:
+        """Remove the bytes of a changed artifact. Exchanges still hold it, so a client has to send the bytes again."""
         for name in [name for name, file_set in owned.file_sets.items() if artifact.key in file_set.keys]:
             self._remove_set(owned, name)
         if artifact.path is not None:

@@ -8,7 +8,6 @@ uses any, and reports its verdict at the end. Without a good verdict, the front 
 import asyncio
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,17 +21,10 @@ import structlog
 import updraft_server
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft.service.child import describe_exit
-from updraft_server.front.artifacts.threads import in_thread
-from updraft_server.front.artifacts.volume import Volume
-from updraft_server.ipc.unpacking import (
-    MAX_VERDICT_BYTES,
-    ROOM_GRANTED,
-    RoomRequest,
-    UnpackBounds,
-    UnpackOutcome,
-    UnpackVerdict,
-)
-from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.front.artifacts.room import Volume
+from updraft_server.front.artifacts.threads import in_thread, remove
+from updraft_server.ipc import unpacking
+from updraft_server.linux.hostile_trees import TreeSize
 
 _log = structlog.get_logger(__name__)
 
@@ -82,9 +74,9 @@ class UnpackLimits:
         """Return the time limit for an archive of this size."""
         return self.base_seconds + size_bytes / self.least_bytes_per_second
 
-    def bounds(self, size_bytes: int, volume: Volume) -> UnpackBounds:
+    def bounds(self, size_bytes: int, volume: Volume) -> unpacking.UnpackBounds:
         """Return the bounds for an archive of this size on this volume. It may not unpack to more than its own size."""
-        return UnpackBounds(
+        return unpacking.UnpackBounds(
             total_bytes=size_bytes,
             members=self.members,
             header_bytes=self.header_bytes,
@@ -120,7 +112,7 @@ class Unpackers:
                 whole = True
             finally:
                 if not whole:
-                    await in_thread(_remove, directory)
+                    await in_thread(remove, directory)
 
     async def _unpack(self, name: str, archive: Path, directory: Path, room: TreeRoom) -> None:
         size_bytes = _size_bytes(archive)
@@ -137,7 +129,7 @@ class Unpackers:
             raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
         finally:
             process.kill()
-            await in_thread(_reap, process)
+            await in_thread(process.wait)
         _judge(name, encoded, process.returncode)
 
 
@@ -145,7 +137,9 @@ def _size_bytes(archive: Path) -> int:
     return archive.stat().st_size
 
 
-def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start(
+    archive: Path, directory: Path, bounds: unpacking.UnpackBounds
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start an unpacker with vfork, which blocks the loop until the exec but runs no fork handler of gRPC or uvloop."""
     connection, others_end = socket.socketpair()
     try:
@@ -168,15 +162,15 @@ def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> tuple[subpro
 
 async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int) -> bytes:
     """Grant the space that the process asks for; return its verdict, cut off if it is too long."""
-    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_VERDICT_BYTES)
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=unpacking.MAX_VERDICT_BYTES)
     try:
-        while (request := RoomRequest.decode(encoded := await reader.readline())) is not None:
+        while (request := unpacking.RoomRequest.decode(encoded := await reader.readline())) is not None:
             if request.room_bytes <= granted_bytes:
                 return b""
             granted_bytes = request.room_bytes
             await room.unpack_to(granted_bytes)
-            writer.write(ROOM_GRANTED)
-        while len(encoded) <= MAX_VERDICT_BYTES and (data := await reader.read(MAX_VERDICT_BYTES)):
+            writer.write(unpacking.ROOM_GRANTED)
+        while len(encoded) <= unpacking.MAX_VERDICT_BYTES and (data := await reader.read(unpacking.MAX_VERDICT_BYTES)):
             encoded += data
         return encoded
     except (ValueError, ConnectionError):
@@ -186,24 +180,16 @@ async def _output(connection: socket.socket, room: TreeRoom, granted_bytes: int)
         writer.close()
 
 
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    process.wait()
-
-
 def _judge(name: str, encoded: bytes, status: int) -> None:
     if status == -signal.SIGXCPU:
         raise ProtocolError(f"{name} takes too much CPU time to unpack")
     try:
-        verdict = UnpackVerdict.decode(encoded)
+        verdict = unpacking.UnpackVerdict.decode(encoded)
     except ValueError:
         ending = describe_exit(status)
         _log.warning("an unpacker gave no verdict", artifact=name, ending=ending)
         raise PoolUnavailableError(f"{name} was not unpacked: its unpacker {ending}") from None
-    if verdict.outcome is UnpackOutcome.REFUSED:
+    if verdict.outcome is unpacking.UnpackOutcome.REFUSED:
         raise ProtocolError(f"{name} {verdict.reason}")
-    if verdict.outcome is UnpackOutcome.FAULT:
+    if verdict.outcome is unpacking.UnpackOutcome.FAULT:
         raise OSError(verdict.error_number, os.strerror(verdict.error_number))
-
-
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)

@@ -17,13 +17,11 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, PoolUnavailableError, UpdraftError
 from updraft.service.metrics import Metrics
 from updraft.service.silence import Silence, seconds_between_looks
-from updraft_server.front.limits.last_memory_use import LastMemoryUse
+from updraft_server.front.limits.verdict import LastMemoryUse
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import Relay, Side
-from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
-from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.linux.processor_time import ProcessorTime
+from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS, ProcessorTime, WorkerUsage
 from updraft_server.pool.interface import WorkerPool
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +49,7 @@ class WorkTime:
 
     It counts checks instead of reading a clock, so time during which the front itself was stopped does not count.
     Only a further batch restarts the count: neither output of the worker does, nor a report that it has taken the same
-    number of batches or fewer. Work after the last batch counts for that batch. `linux.processor_time` counts CPU time.
+    number of batches or fewer. Work after the last batch counts for that batch. `ProcessorTime` counts CPU time.
     """
 
     def __init__(self, look_seconds: float) -> None:

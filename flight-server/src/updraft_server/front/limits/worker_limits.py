@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from updraft.errors import LimitError, WorkerError
-from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.worker_usage import Excess, ProcessLimits, WorkerUsage
 
 # Shares of the memory that one worker, and all workers together, may take. The rest is for the front, for the image
 # that workers share, and for growth between two checks.
@@ -18,121 +18,46 @@ _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
 
 
-# OpenMP, BLAS and Arrow each start a thread for each CPU. A worker near its limit of processes needs far fewer than
-# sixteen threads per process on average.
-_THREADS_OF_A_PROCESS = 16
-# Files are limited too, because each takes an inode and a directory entry however small it is. Library caches have
-# files of a few KiB, so even a small scratch directory may have 10,000. With more than a million, measuring would take
-# too long.
-_BYTES_OF_A_FILE = 64 * 1024
-_LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
-
-
-def most_threads(processes: int) -> int:
-    """Return how many threads a worker may have if it may have this many processes."""
-    return _THREADS_OF_A_PROCESS * processes
-
-
-def most_scratch_files(scratch_bytes: int) -> int:
-    """Return how many files and directories a worker may have in a scratch directory of this size."""
-    return min(max(scratch_bytes // _BYTES_OF_A_FILE, _LEAST_FILES), _MOST_FILES)
-
-
 @dataclass(frozen=True, slots=True)
-class WorkerLimits:
+class WorkerLimits(ProcessLimits):
     """Limits of every worker of a pool."""
 
     memory_bytes: int
     """Limit of `WorkerUsage.own_bytes`."""
-    processes: int
-    """Limit of `WorkerUsage.processes`."""
-    threads: int
-    """Limit of `WorkerUsage.threads`."""
-    scratch_bytes: int
-    """Limit of `WorkerUsage.scratch_bytes`."""
-    scratch_files: int
-    """Limit of `WorkerUsage.scratch_files`."""
     all_memory_bytes: int
     """Limit of `WorkerUsage.own_bytes` of all workers together."""
 
     @classmethod
-    def effective(
-        cls,
-        *,
-        memory_bytes: int,
-        processes: int,
-        scratch_bytes: int,
-        there_is_bytes: int,
-    ) -> Self:
+    def effective(cls, *, memory_bytes: int, processes: int, scratch_bytes: int, there_is_bytes: int) -> Self:
         """Return the limits for workers that share `there_is_bytes` of memory in their container or machine.
 
         A `memory_bytes` of 0 sets the limit of one worker to three quarters of that memory.
         """
         memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is_bytes)
         together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
-        return cls(
-            memory_bytes,
-            processes,
-            most_threads(processes),
-            scratch_bytes,
-            most_scratch_files(scratch_bytes),
-            together_bytes,
-        )
+        return cls.of(processes, scratch_bytes, memory_bytes=memory_bytes, all_memory_bytes=together_bytes)
 
     def excess(self, subject: str, usage: WorkerUsage) -> LimitError | None:
         """Return why the exchange has to end; None while the worker is within its limits.
 
         `subject` names the function, as `Request.subject` does.
         """
-        for used, limit, took, advice in self._comparisons(usage):
-            if used > limit:
-                return LimitError(
-                    f"{subject} {took}, the limit is {limit}, and its worker was ended: {advice} of the pool"
-                )
-        return None
+        if (excess := self._excess(usage)) is None:
+            return None
+        ended = f"the limit is {excess.limit}, and its worker was ended"
+        return LimitError(f"{subject} {excess.took}, {ended}: {excess.remedy} of the pool")
 
     def excess_at_rest(self, usage: WorkerUsage) -> str:
         """Return the limit that a worker between two exchanges exceeds; empty if it exceeds none."""
-        for used, limit, took, _ in self._comparisons(usage):
-            if used > limit:
-                return f"it {took}, the limit is {limit}"
-        return ""
+        excess = self._excess(usage)
+        return "" if excess is None else f"it {excess.took}, the limit is {excess.limit}"
 
-    def _comparisons(self, usage: WorkerUsage) -> Sequence[tuple[int, int, str, str]]:
-        """Return for each limit the amount in use, the limit, and the error's words for the excess and the remedy."""
-        tidy = "remove temporary files that are not needed any more, or raise --worker-scratch-bytes"
-        return (
-            (
-                usage.own_bytes,
-                self.memory_bytes,
-                f"took {usage.own_bytes} bytes of memory with the processes that it started",
-                "free what grows from batch to batch, or send smaller batches, or raise --worker-memory-bytes",
-            ),
-            (
-                usage.processes,
-                self.processes,
-                f"ran {usage.processes} processes",
-                "start fewer, or raise --worker-processes",
-            ),
-            (
-                usage.threads,
-                self.threads,
-                f"ran {usage.threads} threads in its processes together",
-                "start fewer, or raise the limit, which follows from --worker-processes",
-            ),
-            (
-                usage.scratch_bytes,
-                self.scratch_bytes,
-                f"had {usage.scratch_bytes} bytes in the scratch directory of its worker",
-                tidy,
-            ),
-            (
-                usage.scratch_files,
-                self.scratch_files,
-                f"had {usage.scratch_files} files in the scratch directory of its worker",
-                tidy,
-            ),
-        )
+    def _excess(self, usage: WorkerUsage) -> Excess | None:
+        if usage.own_bytes > self.memory_bytes:
+            took = f"took {usage.own_bytes} bytes of memory with the processes that it started"
+            remedy = "free what grows from batch to batch, or send smaller batches, or raise --worker-memory-bytes"
+            return Excess(took, self.memory_bytes, remedy)
+        return self.exceeded(usage, "the scratch directory of its worker")
 
     def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
         """Return the largest worker if all workers together take too much memory, else None.

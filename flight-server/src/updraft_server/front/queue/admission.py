@@ -91,11 +91,15 @@ class Admission:
     def __init__(self, pool: WorkerSource, limits: AdmissionLimits, caps: Caps | None = None) -> None:
         self._pool = pool
         self._limits = limits
+        self.queue_limit = limits.queue_limit
+        """Maximum number of exchanges in the queue."""
         self._caps = caps or Caps()
         self._queues: dict[str, _Queue] = {}
-        self._waiting = 0
+        self.waiting = 0
+        """Number of exchanges in the queue."""
         self._waiting_of_tasks: Counter[TaskKey] = Counter()
-        self._held_bytes = 0
+        self.queue_bytes = 0
+        """Memory of the exchanges in the queue."""
         self._turns: Turns[Place] = Turns(
             idle=lambda: pool.idle,
             most_workers=lambda tenant: self._caps.of(tenant).max_workers,
@@ -113,25 +117,10 @@ class Admission:
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
 
-    @property
-    def waiting(self) -> int:
-        """Exchanges in the queue."""
-        return self._waiting
-
-    @property
-    def queue_bytes(self) -> int:
-        """Memory of the exchanges in the queue."""
-        return self._held_bytes
-
     def show_in(self, metrics: Metrics) -> None:
         """Add gauges of the queue."""
-        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self._waiting)
-        metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self._held_bytes)
-
-    @property
-    def queue_limit(self) -> int:
-        """Maximum number of exchanges in the queue."""
-        return self._limits.queue_limit
+        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.waiting)
+        metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
 
     @contextmanager
     def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
@@ -259,13 +248,13 @@ class Admission:
 
         Any newcomer fits in an empty queue.
         """
-        missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
-        if missing_bytes <= 0 or not self._held_bytes:
+        missing_bytes = self.queue_bytes + newcomer.held_bytes - self._limits.queue_bytes
+        if missing_bytes <= 0 or not self.queue_bytes:
             return
         held = {tenant: queue.held_bytes for tenant, queue in self._queues.items()}
         left: dict[str, list[Place]] = {}
         losers: list[Place] = []
-        while missing_bytes > 0 and len(losers) < self._waiting:
+        while missing_bytes > 0 and len(losers) < self.waiting:
             largest = max(held, key=lambda tenant: held[tenant])
             if largest not in left:
                 # Keep exchanges that may overtake: an exchange that has a worker may be waiting for them.
@@ -291,7 +280,7 @@ class Admission:
 
     def _make_room(self, tenant: str) -> None:
         """If the queue is full, refuse an exchange of the tenant that has most places, possibly `tenant` itself."""
-        if self.waiting < self._limits.queue_limit + self._pool.idle:
+        if self.waiting < self.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         own = self._queues.get(tenant)
@@ -317,8 +306,8 @@ class Admission:
         queue = self._queues.setdefault(place.tenant, _Queue())
         queue.places[place] = None
         queue.held_bytes += place.held_bytes
-        self._held_bytes += place.held_bytes
-        self._waiting += 1
+        self.queue_bytes += place.held_bytes
+        self.waiting += 1
         if place.task is not None:
             self._waiting_of_tasks[place.task] += 1
 
@@ -337,8 +326,8 @@ class Admission:
             return
         del queue.places[place]
         queue.held_bytes -= place.held_bytes
-        self._held_bytes -= place.held_bytes
-        self._waiting -= 1
+        self.queue_bytes -= place.held_bytes
+        self.waiting -= 1
         if not queue.places:
             del self._queues[place.tenant]
         if place.binding is not None:

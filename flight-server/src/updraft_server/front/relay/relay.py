@@ -14,11 +14,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import join_flight_data
-from updraft.service.exchange import (
-    LAST_MESSAGE_TIMEOUT_SECONDS,
-    Call,
-    event_message,
-)
+from updraft.service.exchange import LAST_MESSAGE_TIMEOUT_SECONDS, Call, event_message
 from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
 from updraft_server.front.relay.batch_limits import BatchTimeout
@@ -102,9 +98,15 @@ class Relay:
     def __init__(self, call: Call, lease: Lease, request: Request, limits: RelayLimits, transfer: Transfer) -> None:
         self._call = call
         self._lease = lease
+        self.worker = lease.worker
+        """Id of the worker."""
         self._request = request
+        self.subject = request.subject
+        """`Request.subject`."""
         self._plain = request.plain
         self._limits = limits
+        self.batch_timeout = limits.batch_timeout
+        """Time limits of the function."""
         self._transfer = transfer
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
@@ -118,7 +120,7 @@ class Relay:
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._writing_since = 0.0
-        self._end_state = RelayEnd(request, lease.worker, limits.batch_timeout)
+        self.end_state = RelayEnd(request, lease.worker, limits.batch_timeout)
         self._load = TimedLoad(self.end_for)
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
@@ -171,28 +173,8 @@ class Relay:
     def end_for(self, excess: UpdraftError) -> None:
         """End `run` with an error because the function exceeded a limit, unless it has ended already."""
         if not self._ended.done():
-            self._end_state = replace(self._end_state, exceeded_limit=True)
+            self.end_state = replace(self.end_state, exceeded_limit=True)
             self.end(excess)
-
-    @property
-    def end_state(self) -> RelayEnd:
-        """State in which `run` ended."""
-        return self._end_state
-
-    @property
-    def worker(self) -> str:
-        """Id of the worker."""
-        return self._lease.worker
-
-    @property
-    def subject(self) -> str:
-        """`Request.subject`."""
-        return self._request.subject
-
-    @property
-    def batch_timeout(self) -> BatchTimeout:
-        """Time limits of the function."""
-        return self._limits.batch_timeout
 
     @property
     def batches_at_once(self) -> int:
@@ -321,7 +303,7 @@ class Relay:
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED | FrameKind.CRASHED:
                         error = error_of_worker(frame.app_metadata, is_batched=self._request.is_batched)
-                        self._end_state = replace(self._end_state, reported=frame.kind)
+                        self.end_state = replace(self.end_state, reported=frame.kind)
                         raise error
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
@@ -369,5 +351,5 @@ class Relay:
     async def _lost_worker(self) -> WorkerError:
         """Wait a limited time for news of the worker's death, and return the error for its closed socket."""
         await asyncio.wait({self._lease.death}, timeout=_EXIT_STATUS_TIMEOUT_SECONDS)
-        self._end_state = replace(self._end_state, lost_worker=True)
+        self.end_state = replace(self.end_state, lost_worker=True)
         return WorkerError(f"the worker closed its socket while it ran {self.subject}")

@@ -9,20 +9,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from updraft.errors import (
-    FunctionLoadError,
-    FunctionNotFoundError,
-    FunctionRefusedError,
-    InternalError,
-    LimitError,
-    PoolUnavailableError,
-    ProtocolError,
-    UpdraftError,
-    UserError,
-    VersionMismatchError,
-    WorkerError,
-    error_from_message,
-)
+from updraft import errors
 from updraft.v1.exchange_pb2 import Error
 from updraft_server.ipc.frames import FrameError
 from updraft_server.ipc.load import Load
@@ -33,18 +20,18 @@ _FIRST_BYTES = 12
 
 # Errors that a worker may report. Only the front can raise the others, which name callers, the queue or worker exits.
 _OF_WORKERS = (
-    UserError,
-    ProtocolError,
-    LimitError,
-    FunctionNotFoundError,
-    FunctionLoadError,
-    FunctionRefusedError,
-    VersionMismatchError,
-    PoolUnavailableError,
-    InternalError,
+    errors.UserError,
+    errors.ProtocolError,
+    errors.LimitError,
+    errors.FunctionNotFoundError,
+    errors.FunctionLoadError,
+    errors.FunctionRefusedError,
+    errors.VersionMismatchError,
+    errors.PoolUnavailableError,
+    errors.InternalError,
 )
 # The front does not see how a model process ends: workers ask the zygote and report it.
-_OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, WorkerError)
+_OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, errors.WorkerError)
 
 
 class ReplyMetadataStart(NamedTuple):
@@ -88,7 +75,7 @@ class TimedLoad:
     A worker loads the function before it takes the first batch. A model process loads it when it starts.
     """
 
-    def __init__(self, on_late: Callable[[FunctionLoadError], None]) -> None:
+    def __init__(self, on_late: Callable[[errors.FunctionLoadError], None]) -> None:
         """Create it with no load running; `on_late` is called with an error when a load exceeds its limit."""
         self._on_late = on_late
         self._load: Load | None = None
@@ -120,17 +107,17 @@ class TimedLoad:
             self._timer = None
 
     def _is_late(self, load: Load) -> None:
-        self._on_late(FunctionLoadError(load.fault(f"{load.lateness}, and its worker was ended")))
+        self._on_late(errors.FunctionLoadError(load.fault(f"{load.lateness}, and its worker was ended")))
 
 
-def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> UpdraftError:
+def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> errors.UpdraftError:
     """Return the error that a worker reports, or InternalError for one that only the front may raise.
 
     Args:
         failed: Serialized Error that the worker sent. Anything else raises DecodeError.
         is_batched: Whether the worker calls a batched function.
     """
-    error = error_from_message(Error.FromString(bytes(failed)))
+    error = errors.error_from_message(Error.FromString(bytes(failed)))
     if isinstance(error, _OF_BATCHED_FUNCTIONS if is_batched else _OF_WORKERS):
         return error
-    return InternalError(f"the worker reported an error that workers cannot have: {type(error).__name__}")
+    return errors.InternalError(f"the worker reported an error that workers cannot have: {type(error).__name__}")

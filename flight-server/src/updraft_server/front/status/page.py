@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from updraft.service.web import WebPage, WebPages
-from updraft_server.front.status.report import Report
-from updraft_server.front.status.sampler import KEPT_SAMPLES
+from updraft_server.front.status.report import KEPT_SAMPLES, Report
 
 if TYPE_CHECKING:
     from jinja2 import Template

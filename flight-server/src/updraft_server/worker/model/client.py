@@ -18,24 +18,9 @@ from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import FunctionLoadError, InternalError, UpdraftError, WorkerError, error_from_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import after
-from updraft_server.worker.model.channel import (
-    AskFate,
-    Connect,
-    Connected,
-    Fate,
-    ModelChannel,
-    ModelChannelError,
-    Refused,
-)
+from updraft_server.worker.model import channel as packets
+from updraft_server.worker.model import messages
 from updraft_server.worker.model.function import BatchedFunction
-from updraft_server.worker.model.messages import (
-    HEADER_BYTES,
-    Message,
-    MessageError,
-    MessageKind,
-    decode_header,
-    encode_header,
-)
 
 # A batch fails if more processes than this die while they have it, even if none was working on it.
 _MOST_DEATHS = 5
@@ -55,7 +40,7 @@ class ModelClient:
     def __init__(
         self,
         function: BatchedFunction,
-        model_channel: ModelChannel,
+        model_channel: packets.ModelChannel,
         *,
         max_batch_rows: int,
         waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
@@ -86,16 +71,16 @@ class ModelClient:
         payload = batch.serialize()
         deaths = 0
         while True:
-            kind = MessageKind.SUSPECT_ROWS if deaths else MessageKind.ROWS
+            kind = messages.MessageKind.SUSPECT_ROWS if deaths else messages.MessageKind.ROWS
             connection = self._socket or self._connect()
             was_started = False
             try:
                 self._send(connection, kind, sequence, payload)
                 message, answer = self._receive(connection)
-                if message.kind is MessageKind.STARTED:
+                if message.kind is messages.MessageKind.STARTED:
                     was_started = True
                     message, answer = self._receive(connection)
-            except (_ConnectionLostError, MessageError):
+            except (_ConnectionLostError, messages.MessageError):
                 how = self._fate()
                 deaths += 1
                 if was_started or not self._function.is_deterministic or deaths > _MOST_DEATHS:
@@ -105,7 +90,7 @@ class ModelClient:
                         " lost: another process takes its place"
                     ) from None
                 continue
-            if message.kind is MessageKind.GOODBYE:
+            if message.kind is messages.MessageKind.GOODBYE:
                 self.close()
                 continue
             return self._taken(message, answer, batch.num_rows)
@@ -116,19 +101,19 @@ class ModelClient:
             self._socket.close()
         self._socket = None
 
-    def _taken(self, message: Message, answer: pa.Buffer, rows: int) -> pa.RecordBatch:
+    def _taken(self, message: messages.Message, answer: pa.Buffer, rows: int) -> pa.RecordBatch:
         match message.kind:
-            case MessageKind.RESULT:
+            case messages.MessageKind.RESULT:
                 results = self._result(message, answer)
                 if results.num_rows == rows:
                     return results
-            case MessageKind.FAILED:
+            case messages.MessageKind.FAILED:
                 raise error_from_message(exchange_pb2.Error.FromString(answer.to_pybytes()))
         raise InternalError(
             f"the model process of function {self._function.name!r} answered {rows} rows with something else"
         )
 
-    def _result(self, message: Message, answer: pa.Buffer) -> pa.RecordBatch:
+    def _result(self, message: messages.Message, answer: pa.Buffer) -> pa.RecordBatch:
         try:
             return self._decoder.decode_batch(answer, sequence=message.sequence)
         except UpdraftError as error:
@@ -141,14 +126,14 @@ class ModelClient:
         name, version = self._function.name, self._function.version
         try:
             with self._waiting():
-                answer, connection = self._model_channel.ask(Connect(name, version))
-        except ModelChannelError as error:
+                answer, connection = self._model_channel.ask(packets.Connect(name, version))
+        except packets.ModelChannelError as error:
             raise WorkerError(f"cannot reach the model process of function {name!r}: {error}") from None
         match answer:
-            case Connected(replica) if connection is not None:
+            case packets.Connected(replica) if connection is not None:
                 self._socket, self._replica = connection, replica
                 return connection
-            case Refused(reason, may_retry):
+            case packets.Refused(reason, may_retry):
                 error_class = WorkerError if may_retry else FunctionLoadError
                 raise error_class(f"function {name!r} {reason}")
         raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that wants a connection")
@@ -156,14 +141,14 @@ class ModelClient:
     def _fate(self) -> str:
         """Close the connection and return how the process at its other end ended."""
         self.close()
-        with contextlib.suppress(ModelChannelError):
-            answer, _ = self._model_channel.ask(AskFate(self._replica))
-            if isinstance(answer, Fate):
+        with contextlib.suppress(packets.ModelChannelError):
+            answer, _ = self._model_channel.ask(packets.AskFate(self._replica))
+            if isinstance(answer, packets.Fate):
                 return answer.how
         return "has gone away"
 
-    def _send(self, connection: socket.socket, kind: MessageKind, sequence: int, payload: pa.Buffer) -> None:
-        header = encode_header(kind, sequence, time.monotonic(), payload.size)
+    def _send(self, connection: socket.socket, kind: messages.MessageKind, sequence: int, payload: pa.Buffer) -> None:
+        header = messages.encode_header(kind, sequence, time.monotonic(), payload.size)
         pieces = [memoryview(header), memoryview(payload).cast("B")]
         try:
             while pieces:
@@ -172,10 +157,10 @@ class ModelClient:
             # A last message may still be readable: GOODBYE means that the process has not run this batch.
             return
 
-    def _receive(self, connection: socket.socket) -> tuple[Message, pa.Buffer]:
-        header = bytearray(HEADER_BYTES)
+    def _receive(self, connection: socket.socket) -> tuple[messages.Message, pa.Buffer]:
+        header = bytearray(messages.HEADER_BYTES)
         _fill(connection, memoryview(header))
-        message = decode_header(header)
+        message = messages.decode_header(header)
         payload = pa.allocate_buffer(message.payload_bytes)
         _fill(connection, memoryview(payload).cast("B"))
         return message, payload

@@ -12,14 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from updraft_server.ipc.frames import after
-from updraft_server.worker.model.messages import (
-    HEADER_BYTES,
-    Message,
-    MessageError,
-    MessageKind,
-    decode_header,
-    encode_header,
-)
+from updraft_server.worker.model import messages
 
 # Time limit for sending a goodbye; workers read it at once.
 _LAST_WORDS_SECONDS = 5.0
@@ -28,7 +21,7 @@ _LAST_WORDS_SECONDS = 5.0
 class Request(NamedTuple):
     """Request that a worker has sent."""
 
-    message: Message
+    message: messages.Message
     payload: pa.Buffer
 
 
@@ -65,7 +58,7 @@ class Connection:
         self._room = room
         self._held_bytes = 0
         self._header = bytearray()
-        self._message: Message | None = None
+        self._message: messages.Message | None = None
         self._payload: pa.Buffer = pa.py_buffer(b"")
         self._received = 0
         self._unsent: list[memoryview] = []
@@ -91,12 +84,12 @@ class Connection:
     def receive(self) -> Request | None:
         """Return a request, or None until all of it has arrived; raises ConnectionEndedError and MessageError."""
         if self._message is None:
-            self._header += self._receive(HEADER_BYTES - len(self._header))
-            if len(self._header) < HEADER_BYTES:
+            self._header += self._receive(messages.HEADER_BYTES - len(self._header))
+            if len(self._header) < messages.HEADER_BYTES:
                 return None
-            self._message = decode_header(self._header)
-            if self._message.kind not in (MessageKind.ROWS, MessageKind.SUSPECT_ROWS):
-                raise MessageError(f"a worker sends no {self._message.kind.name}")
+            self._message = messages.decode_header(self._header)
+            if self._message.kind not in (messages.MessageKind.ROWS, messages.MessageKind.SUSPECT_ROWS):
+                raise messages.MessageError(f"a worker sends no {self._message.kind.name}")
         if not self._held_bytes:
             if not self._room.has(_held_by(self._message)):
                 return None
@@ -117,13 +110,13 @@ class Connection:
         self.is_answering = True
         return request
 
-    def send(self, kind: MessageKind, sequence: int = 0, payload: bytes | pa.Buffer = b"") -> None:
+    def send(self, kind: messages.MessageKind, sequence: int = 0, payload: bytes | pa.Buffer = b"") -> None:
         """Send a message, and keep what the socket does not accept yet; raises ConnectionEndedError."""
-        if kind in (MessageKind.RESULT, MessageKind.FAILED):
+        if kind in (messages.MessageKind.RESULT, messages.MessageKind.FAILED):
             self.is_answering = False
             self._give_back()
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
-        self._unsent += [memoryview(encode_header(kind, sequence, payload_bytes=view.nbytes)), view]
+        self._unsent += [memoryview(messages.encode_header(kind, sequence, payload_bytes=view.nbytes)), view]
         self.flush()
 
     def flush(self) -> None:
@@ -149,7 +142,7 @@ class Connection:
     def _waits_for_room(self) -> bool:
         return self._message is not None and not self._held_bytes and not self._room.has(_held_by(self._message))
 
-    def _begin_payload(self, message: Message) -> None:
+    def _begin_payload(self, message: messages.Message) -> None:
         held_bytes = _held_by(message)
         self._room.take(held_bytes)
         self._held_bytes = held_bytes
@@ -157,7 +150,7 @@ class Connection:
             self._payload = pa.allocate_buffer(message.payload_bytes)
         except MemoryError:
             # The worker asked for too much: only its own connection ends.
-            raise MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
+            raise messages.MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
 
     def _give_back(self) -> None:
         self._room.give_back(self._held_bytes)
@@ -176,6 +169,6 @@ class Connection:
         return data
 
 
-def _held_by(message: Message) -> int:
+def _held_by(message: messages.Message) -> int:
     # A request with an empty payload still holds its header.
-    return HEADER_BYTES + message.payload_bytes
+    return messages.HEADER_BYTES + message.payload_bytes

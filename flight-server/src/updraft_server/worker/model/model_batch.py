@@ -10,12 +10,12 @@ import pyarrow as pa
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.functions.failures import raised
-from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.connection import Connection, Request
 from updraft_server.worker.model.function import LoadedModel
 from updraft_server.worker.model.messages import MessageKind
 from updraft_server.worker.model.row_queue import Piece
 from updraft_server.worker.model.watchdog import Watchdog
+from updraft_server.worker.process_state import in_this_process
 
 
 class ModelRequest:

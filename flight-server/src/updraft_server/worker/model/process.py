@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Main loop of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
 
-It has one thread. While the function runs, rows wait in the sockets and in the queue, and form the next batch.
+It has one thread, and a share of the machine: a device of its own, and part of the CPUs. While the function runs, rows
+wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib
@@ -11,32 +12,53 @@ import select
 import socket
 import time
 import traceback
+from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
+from updraft.functions import Batching
 from updraft.functions.failures import describe
-from updraft_server.worker.fork_guard import in_this_process
+from updraft_server.worker.model import control as packets
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
-from updraft_server.worker.model.control import (
-    MAX_PACKET_BYTES,
-    Attach,
-    LoadFailed,
-    Packet,
-    Ready,
-    Retire,
-    State,
-    Suspect,
-    decode,
-    encode,
-)
 from updraft_server.worker.model.function import BatchedFunction, LoadedModel
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue
 from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
+from updraft_server.worker.process_state import in_this_process
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+# Workers have one thread each (`updraft_server.supervisor.zygote_child`); a model serves all of them.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+_FIRST_DEVICE = Path("/dev/nvidia0")
+# Devices are probed by name, because the sandbox does not let a process list the directory.
+_MAX_DEVICES = 64
+
+
+def take_share(batching: Batching, number: int) -> None:
+    """Set the environment of this process, replica `number`, for the libraries that it loads from now on."""
+    if batching.device == "cuda":
+        os.environ[VISIBLE_DEVICES] = _device(number)
+    threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+
+
+def _device(number: int) -> str:
+    """Return one of the GPUs that the pool's environment names, or else one of all installed GPUs."""
+    visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
+    if visible:
+        return visible[number % len(visible)]
+    return str(number % max(1, _installed()))
+
+
+def _installed() -> int:
+    """Return how many GPUs the driver has in this container or machine; CUDA numbers them from 0."""
+    return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))
+
 
 _HELD_BYTES = 256 * 1024 * 1024
 # Resolution of poll. It is better to run a batch a moment early than a moment late.
@@ -78,7 +100,7 @@ class ModelProcess:
         self._load()
         # Do this before Ready, after which the zygote no longer allows for the time to load.
         self._watchdog.turned()
-        self._tell(Ready())
+        self._tell(packets.Ready())
         self._poll.register(self._control, select.POLLIN)
         while not self._is_retiring:
             self._turn()
@@ -92,7 +114,7 @@ class ModelProcess:
                 self._model.warm_up()
         except BaseException as error:
             traceback.print_exc()
-            self._tell(LoadFailed(describe(error)))
+            self._tell(packets.LoadFailed(describe(error)))
             os._exit(EXIT_NOT_LOADED)
 
     def _turn(self) -> None:
@@ -119,14 +141,14 @@ class ModelProcess:
         return math.floor(min(due) * 1000)
 
     def _obey(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
+        data, descriptors, _, _ = socket.recv_fds(self._control, packets.MAX_PACKET_BYTES, 1)
         if not data:
             # Without a zygote, nothing can replace this process or direct workers to it.
             os._exit(0)
-        match decode(data):
-            case Attach():
+        match packets.decode(data):
+            case packets.Attach():
                 self._attach(socket.socket(fileno=descriptors[0]))
-            case Retire():
+            case packets.Retire():
                 self._is_retiring = True
 
     def _attach(self, sock: socket.socket) -> None:
@@ -174,7 +196,7 @@ class ModelProcess:
         if batch.started is not None:
             self._send(batch.started, MessageKind.STARTED)
         if batch.is_of_a_suspect:
-            self._tell(Suspect(is_running=True))
+            self._tell(packets.Suspect(is_running=True))
         for request in batch.run():
             if request.connection.is_closed:
                 continue
@@ -184,7 +206,7 @@ class ModelProcess:
             elif request.is_complete:
                 self._send(request, MessageKind.RESULT, request.result())
         if batch.is_of_a_suspect:
-            self._tell(Suspect(is_running=False))
+            self._tell(packets.Suspect(is_running=False))
         self._queue.done()
         self._last_used_seconds = time.monotonic()
         self._changed()
@@ -218,11 +240,13 @@ class ModelProcess:
             return
         self._tell_seconds = None
         self._tell(
-            State(self._attached, len(self._connections), self._last_used_seconds, self._queue.record.to_plain())
+            packets.State(
+                self._attached, len(self._connections), self._last_used_seconds, self._queue.record.to_plain()
+            )
         )
 
-    def _tell(self, packet: Packet) -> None:
+    def _tell(self, packet: packets.Packet) -> None:
         try:
-            self._control.send(encode(packet))
+            self._control.send(packets.encode(packet))
         except OSError:
             os._exit(0)

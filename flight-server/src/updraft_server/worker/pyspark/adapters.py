@@ -1,31 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PySpark versions that a pool can run, and the adapter of each.
+"""PySpark versions that a pool can run, and the adapter to the worker code of each.
 
-An adapter is a module `pyspark_X_Y`; `kinds` holds the differences by version and kind of function.
+`kinds` holds the differences by version and kind of function.
 """
 
-import importlib
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyspark.worker
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.worker.pyspark.init_message import Surroundings
+from updraft_server.worker.pyspark.init_message import Surroundings, compose
+from updraft_server.worker.pyspark.init_message_before_4_2 import compose_4_0, compose_4_1
+from updraft_server.worker.pyspark.trailer import TIMINGS, TIMINGS_BEFORE_4_2
 
-SUPPORTED = ((4, 0), (4, 1), (4, 2), (4, 3))
+_INIT_MESSAGES: dict[tuple[int, int], Callable[[Assignment, exchange_pb2.SessionPayload, Surroundings], bytes]] = {
+    (4, 0): compose_4_0,
+    (4, 1): compose_4_1,
+    (4, 2): compose,
+    (4, 3): compose,
+}
+SUPPORTED = tuple(_INIT_MESSAGES)
 
 
-class Adapter(Protocol):
+class Adapter(NamedTuple):
     """Adapter to the worker code of one PySpark version."""
 
-    @property
-    def TIMINGS(self) -> tuple[str, ...]:  # noqa: N802
-        """Times that the worker reports, as fields of `Trailer`."""
-
-    def compose(self, assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
-        """Return the bytes that the worker reads before its data."""
-
-    def invoke(self, init_message: bytes, stream: Any) -> None:
-        """Run the worker over a session stream; it raises SystemExit after it has reported an exception."""
+    timings: tuple[str, ...]
+    """Times that the worker reports, as fields of `Trailer`."""
+    compose: Callable[[Assignment, exchange_pb2.SessionPayload, Surroundings], bytes]
+    """Returns the bytes that the worker reads before its data."""
+    invoke: Callable[[bytes, Any], None]
+    """Runs the worker over a session stream; it raises SystemExit after it has reported an exception."""
 
 
 def minor_version(version: str) -> tuple[int, int]:
@@ -40,5 +47,14 @@ def load_adapter(pyspark_version: str) -> Adapter:
     if version not in SUPPORTED:
         known = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
         raise ImportError(f"pyspark {pyspark_version} is not supported: use one of {known}")
-    module = importlib.import_module(f"updraft_server.worker.pyspark.pyspark_{version[0]}_{version[1]}")
-    return cast("Adapter", module)
+    if version < (4, 3):
+        invoke = _call_main
+    else:
+        from updraft_server.worker.pyspark.message_receiver import invoke
+    return Adapter(TIMINGS_BEFORE_4_2 if version < (4, 2) else TIMINGS, _INIT_MESSAGES[version], invoke)
+
+
+def _call_main(init_message: bytes, stream: Any) -> None:
+    """Call the `main` of PySpark before 4.3, which reads the init message in front of the data."""
+    stream.preface(init_message)
+    pyspark.worker.main(stream, stream)

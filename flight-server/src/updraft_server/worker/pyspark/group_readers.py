@@ -12,11 +12,9 @@ from typing import NoReturn, Protocol, TypeAlias
 import pyarrow as pa
 
 from updraft.errors import ProtocolError
-from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.exchange import Exchange, RequestBatch
 from updraft_server.worker.pyspark.kinds import ReplyForm
-from updraft_server.worker.replies import Replies
-from updraft_server.worker.request_batch import RequestBatch
-from updraft_server.worker.row_slices import slice_by_rows, slicer
+from updraft_server.worker.replies import Replies, slice_by_rows, slicer
 
 Table: TypeAlias = Iterator[pa.RecordBatch] | list[pa.RecordBatch]
 Group: TypeAlias = tuple[Table, ...]

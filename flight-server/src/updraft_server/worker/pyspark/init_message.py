@@ -2,19 +2,50 @@
 """Init message that PySpark's worker reads before its data: task, files, broadcasts, settings and functions.
 
 `compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`); the other functions write the parts that
-every version has. Secrets stay in Spark, and so do local properties that functions do not need.
+every version has. Secrets stay in Spark, and so do local properties that functions do not need. Broadcast variables are
+known as Spark keeps them for its own workers: a value is unpickled on first use and stays for the next task of the
+application that uses it. Ids are valid within one application only.
 """
 
 import json
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.worker.pyspark.broadcasts import BroadcastChanges
 from updraft_server.worker.pyspark.wire import INT, LONG, text, with_length
+
+
+class BroadcastChanges(NamedTuple):
+    """Changes to the broadcast variables, for PySpark's worker."""
+
+    added: Mapping[int, str]
+    """Path of each new variable's pickled value, by id."""
+    removed: frozenset[int]
+
+
+class KnownBroadcasts:
+    """Broadcast variables of the last exchange."""
+
+    def __init__(self) -> None:
+        self._application_id = ""
+        self._paths: Mapping[int, str] = {}
+
+    @property
+    def ids(self) -> Set[int]:
+        """Ids of the variables that PySpark's worker may keep."""
+        return self._paths.keys()
+
+    def change_to(self, application_id: str, paths: Mapping[int, str]) -> BroadcastChanges:
+        """Switch to the variables of an exchange and return the changes; a new application starts without any."""
+        known = self._paths if application_id and application_id == self._application_id else {}
+        added = {number: path for number, path in paths.items() if known.get(number) != path}
+        removed = frozenset(self._paths.keys() - (paths.keys() - added.keys()))
+        self._application_id, self._paths = application_id, dict(paths)
+        return BroadcastChanges(added, removed)
+
 
 BOOL = struct.Struct("!?")
 NO = BOOL.pack(False)  # noqa: FBT003

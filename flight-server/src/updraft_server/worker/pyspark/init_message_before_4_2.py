@@ -11,16 +11,7 @@ from pyspark.util import PythonEvalType
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.worker.pyspark.init_message import (
-    BOOL,
-    NO,
-    Surroundings,
-    artifacts,
-    functions,
-    settings,
-    table_function,
-    task_header,
-)
+from updraft_server.worker.pyspark import init_message as newer
 from updraft_server.worker.pyspark.kinds import ReplyForm, kinds_of
 from updraft_server.worker.pyspark.wire import INT, LONG, text
 
@@ -30,7 +21,7 @@ _NO_PORT_NO_SECRET = INT.pack(0) + text("")
 _KINDS = kinds_of((4, 1))
 
 
-def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
+def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: newer.Surroundings) -> bytes:
     """Return the bytes of the init message for an exchange with 4.0."""
     bounds = payload.runner_conf.get("window_bound_types")
     eval_conf = {} if bounds is None else {"pandas_window_bound_types": bounds}
@@ -38,7 +29,7 @@ def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, ar
     return _compose(assignment, payload, around, connection=_NO_PORT_NO_SECRET, conf=conf)
 
 
-def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
+def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: newer.Surroundings) -> bytes:
     """Return the bytes of the init message for an exchange with 4.1."""
     conf = _arrow_settings(assignment.eval_type, payload, {}) + _eval_conf(payload.eval_conf)
     return _compose(assignment, payload, around, connection=b"", conf=conf)
@@ -47,19 +38,19 @@ def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, ar
 def _compose(
     assignment: Assignment,
     payload: exchange_pb2.SessionPayload,
-    around: Surroundings,
+    around: newer.Surroundings,
     *,
     connection: bytes,
     conf: bytes,
 ) -> bytes:
-    not_a_barrier = NO
+    not_a_barrier = newer.NO
     return b"".join(
         [
-            task_header(assignment.task),
+            newer.task_header(assignment.task),
             not_a_barrier,
             connection,
             _task_context(assignment.task),
-            artifacts(assignment, around),
+            newer.artifacts(assignment, around),
             INT.pack(assignment.eval_type),
             conf,
             _profiled_functions(assignment.eval_type, payload),
@@ -82,7 +73,7 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
             INT.pack(max(task.cpus, 1)),
             INT.pack(len(resources)),
             *resources,
-            settings(task.local_properties),
+            newer.settings(task.local_properties),
         ]
     )
 
@@ -92,7 +83,7 @@ def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_c
     if eval_type in (PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_TABLE_UDF):
         return b""
     runner_conf = {key: value for key, value in payload.runner_conf.items() if key != PROFILER}
-    return settings({**runner_conf, **eval_conf})
+    return newer.settings({**runner_conf, **eval_conf})
 
 
 def _eval_conf(eval_conf: Mapping[str, str]) -> bytes:
@@ -108,9 +99,9 @@ def _eval_conf(eval_conf: Mapping[str, str]) -> bytes:
 def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) -> bytes:
     """Return the profiler, if any, and the UDFs; a table function has no profiler."""
     if payload.HasField("udtf"):
-        return table_function(payload.udtf)
+        return newer.table_function(payload.udtf)
     profiler = payload.runner_conf.get(PROFILER)
-    named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
+    named = newer.BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
     # Functions that answer freely take whole rows, and their arguments have no name flags.
     has_names = _KINDS[eval_type].answers is not ReplyForm.FREELY
-    return named + functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)
+    return named + newer.functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)

@@ -2,13 +2,21 @@
 """Runner of session functions: calls PySpark's worker and reports its outcome.
 
 The front has already checked versions and environment.
+
+PySpark formats tracebacks itself, so that its settings to hide or simplify them apply. This package's own frames are
+removed first, as if PySpark's serializers had been running, because a "simplified" traceback stops at the first frame
+outside PySpark.
 """
 
 import contextlib
 import faulthandler
+import functools
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
 
 import pyspark
 import pyspark.worker
@@ -21,18 +29,63 @@ from updraft.errors import FunctionRefusedError, InternalError, UserError
 from updraft.functions.failures import qualified_name, whole_message
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.sandbox.memory_limit import address_space
+from updraft_server.linux.resource_limits import address_space
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.explanations import explain
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import arrow_stream, log_capture, signed_rows, struct_columns
+from updraft_server.worker.pyspark import log_capture, signed_rows, streams, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
-from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
-from updraft_server.worker.pyspark.init_message import Surroundings
+from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
-from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
+
+_OWN_FILES = str(Path(__file__).parent.parent)
+
+
+class ReportedException:
+    """Last exception that PySpark's worker reported in this process."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def wrap(self, report: Callable[..., None]) -> Callable[..., None]:
+        """Return a `handle_worker_exception` that also remembers the exception."""
+
+        @functools.wraps(report)
+        def handle_worker_exception(error: BaseException, *arguments: Any, **options: Any) -> None:
+            self.error = error
+            _strip_chain(error)
+            explain(error)
+            report(error, *arguments, **options)
+
+        return handle_worker_exception
+
+
+def _strip_chain(error: BaseException) -> None:
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        current.__traceback__ = strip_own_frames(current.__traceback__)
+        pending += [current.__cause__, current.__context__]
+
+
+def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of this package."""
+    kept: list[TracebackType] = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for link, following in zip(kept, [*kept[1:], None], strict=True):
+        link.tb_next = following
+    return kept[0] if kept else None
+
 
 # Older versions of PySpark convert elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
@@ -57,7 +110,7 @@ class SessionRunner:
         self._broadcasts = KnownBroadcasts()
         # Otherwise PySpark would add the directory for each task, and drop every cache of the import system each time.
         sys.path.insert(1, files_directory)
-        arrow_stream.install(ArrowStreamSerializer)
+        streams.install(ArrowStreamSerializer)
         log_capture.install(pyspark.worker)
         if signed_functions_alone:
             signed_rows.install()
@@ -97,7 +150,7 @@ class SessionRunner:
             self._adapter.invoke(message, stream)
         except BaseException as error:  # usually a SystemExit, which must not end this process
             ended_by = error
-        trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
+        trailer = parse_trailer(bytes(stream.trailer), self._adapter.timings)
         if ended_by is not None or trailer.traceback is not None:
             # Send the results that came before the exception: the client may need no more than those.
             stream.flush()

@@ -1,30 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choice of the stream that replaces PySpark's socket, by the kind of function."""
+"""Replacements for the socket of PySpark's worker, for functions over Arrow batches: one for each way to read them.
 
+Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
+`install` replaces these two methods. The new ones recognise an `ArrowStream` and pass validated record batches through
+without copying them; for any other stream they call PySpark's methods. The init message and the trailer still travel as
+bytes through `read` and `write`.
+"""
+
+import functools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.serializers import SpecialLengths
 
 from updraft.errors import ProtocolError, UserError
 from updraft.v1.exchange_pb2 import SessionPayload
+from updraft_server.ipc.frames import Buffer
+from updraft_server.worker import replies as forms
 from updraft_server.worker.exchange import DIFFERENT_SCHEMA, Exchange
-from updraft_server.worker.pyspark.arrow_stream import LAST_MARK, ArrowStream
 from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, Group, GroupReader, as_batches
 from updraft_server.worker.pyspark.kinds import Kind, Reads, ReplyForm
-from updraft_server.worker.pyspark.pickled_stream import PickledStream
-from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
+from updraft_server.worker.pyspark.pickled_stream import PickledStream, PickledTableStream
 from updraft_server.worker.pyspark.readable_columns import ReadableColumns
-from updraft_server.worker.pyspark.wire import INT
-from updraft_server.worker.replies import (
-    FreeRunningReplies,
-    JoinedReplies,
-    OneToOneReplies,
-    OutputReplies,
-    Replies,
-    ReplyChannel,
-)
+from updraft_server.worker.pyspark.wire import INT, WorkerInput
+
+# After its data the worker looks for this mark, which says that Spark is done too.
+LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
+
+
+class ArrowStream(WorkerInput):
+    """Input and output file of PySpark's worker for one exchange."""
+
+    def __init__(self, replies: forms.Replies, batches: Iterable[pa.RecordBatch]) -> None:
+        super().__init__([LAST_MARK])
+        self._replies = replies
+        self._batches = batches
+        self.trailer = bytearray()
+
+    def write(self, data: Buffer) -> int:
+        """Keep bytes that are not batches for the trailer."""
+        self.trailer += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Send the results that were held back."""
+        self._replies.flush()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the arguments, in slices of at most as many rows as the function may see at once."""
+        return iter(self._batches)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of results."""
+        self._replies.add(batch)
+
+    def close(self) -> None:
+        """Finish the replies; raises UserError if the function owes rows."""
+        self._replies.close()
+
+
+def install(serializer: Any) -> None:
+    """Replace the two methods of PySpark's `ArrowStreamSerializer`."""
+    stock_load, stock_dump = serializer.load_stream, serializer.dump_stream
+
+    @functools.wraps(stock_load)
+    def load_stream(self: Any, stream: Any) -> Iterator[pa.RecordBatch]:
+        if isinstance(stream, ArrowStream):
+            return stream.batches()
+        return stock_load(self, stream)  # type: ignore[no-any-return]
+
+    @functools.wraps(stock_dump)
+    def dump_stream(self: Any, iterator: Iterable[pa.RecordBatch], stream: Any) -> None:
+        if not isinstance(stream, ArrowStream):
+            stock_dump(self, iterator, stream)
+            return
+        for batch in iterator:
+            stream.add(batch)
+
+    serializer.load_stream = load_stream
+    serializer.dump_stream = dump_stream
+
 
 _NO_MORE_GROUPS = INT.pack(0)
 
@@ -32,7 +89,7 @@ _NO_MORE_GROUPS = INT.pack(0)
 class GroupedStream(ArrowStream):
     """Input and output file of PySpark's worker for one exchange of groups."""
 
-    def __init__(self, replies: Replies, groups: Iterable[Group]) -> None:
+    def __init__(self, replies: forms.Replies, groups: Iterable[Group]) -> None:
         super().__init__(replies, ())
         self._tables: deque[Iterable[pa.RecordBatch]] = deque()
         self._pieces = self._count_tables(groups)
@@ -51,10 +108,10 @@ class GroupedStream(ArrowStream):
         yield LAST_MARK
 
 
-class MapReplies(FreeRunningReplies):
+class MapReplies(forms.FreeRunningReplies):
     """Free-running replies whose columns are converted to types that Spark reads (`readable_columns`)."""
 
-    def __init__(self, exchange: ReplyChannel) -> None:
+    def __init__(self, exchange: forms.ReplyChannel) -> None:
         super().__init__(exchange)
         self._columns: ReadableColumns | None = None
 
@@ -102,15 +159,15 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
             return GroupedStream(replies, GroupReader(source))
 
 
-def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
+def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> forms.Replies:
     match kind.answers:
         case ReplyForm.FREELY if kind.reads is Reads.BATCHES:
             return MapReplies(exchange)
         case ReplyForm.FREELY:
-            return JoinedReplies(exchange)
+            return forms.JoinedReplies(exchange)
         case ReplyForm.OUTPUTS:
-            return OutputReplies(exchange) if payload.udtf.joined else JoinedReplies(exchange)
+            return forms.OutputReplies(exchange) if payload.udtf.joined else forms.JoinedReplies(exchange)
         case ReplyForm.PER_ROW:
-            return OneToOneReplies(exchange)
+            return forms.OneToOneReplies(exchange)
         case ReplyForm.PER_GROUP:
-            return OneToOneReplies(exchange, ahead=1)
+            return forms.OneToOneReplies(exchange, ahead=1)

@@ -1,7 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding of numbers and texts for PySpark's worker: big-endian, with a length before bytes."""
+"""Pieces of the bytes that PySpark's worker reads and writes, and the stream that it reads instead of a socket."""
 
 import struct
+from collections.abc import Iterable
+
+
+class WorkerInput:
+    """Preface followed by pieces, each of which is made when the worker wants to read it. No read spans two pieces."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._unread = b""
+        self._position = 0
+
+    def preface(self, data: bytes) -> None:
+        """Set the bytes that are read before anything else."""
+        self._unread = data
+
+    def read(self, size: int) -> bytes:
+        """Read up to `size` bytes, like a file; the result is empty at the end."""
+        if size and self._position >= len(self._unread):
+            self._unread, self._position = next(self._pieces, b""), 0
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]
+
 
 INT = struct.Struct("!i")
 LONG = struct.Struct("!q")

@@ -14,10 +14,10 @@ from updraft.functions.definition import Loaded
 from updraft.functions.failures import describe, qualified_name
 from updraft.functions.loaded import load
 from updraft_server.ipc.load import Load
-from updraft_server.ipc.longest_work import LONGEST_WORK_SECONDS
+from updraft_server.ipc.worker_usage import LONGEST_WORK_SECONDS
 from updraft_server.worker.explanations import explain
-from updraft_server.worker.fork_guard import in_this_process
 from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.process_state import in_this_process
 
 AnyFunction: TypeAlias = Function[Any, Any]
 
@@ -38,6 +38,10 @@ class RegisteredFunction:
     def __init__(self, function: AnyFunction, load_timeout_seconds: float = 0.0) -> None:
         """Wrap a function; `load_timeout_seconds` applies if its author has set no limit."""
         self.function = function
+        self.version = function.version
+        """Version, which may be any text."""
+        self.name = function.name
+        """Name with its namespaces."""
         self.fault = ""
         """Why the function cannot be called; empty if it can."""
         own_seconds = function.load_timeout_seconds
@@ -48,16 +52,6 @@ class RegisteredFunction:
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Load of the constructor, if the function is a class."""
         self._loaded: Loaded | None = None
-
-    @property
-    def name(self) -> str:
-        """Name with its namespaces."""
-        return self.function.name
-
-    @property
-    def version(self) -> str:
-        """Version, which may be any text."""
-        return self.function.version
 
     @property
     def batched(self) -> BatchedFunction | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of the modules of `--functions`, and collection of the functions in them."""
+"""Functions of a pool: the built-in ones, which every pool has, and those that the modules of `--functions` define."""
 
 import importlib
 import sys
@@ -7,14 +7,38 @@ import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
+
+import pyarrow as pa
 
 from updraft import functions as declarations
-from updraft.functions import Function
+from updraft.functions import Function, function
 from updraft.functions.failures import describe
 from updraft_server.ipc.load import Load
-from updraft_server.worker.fork_guard import in_this_process
-from updraft_server.worker.registered.builtin import BUILTIN
+from updraft_server.worker.process_state import in_this_process
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions, Running, unnoted
+
+
+@function(result=lambda schema: schema)
+def echo(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return each batch unchanged: proves the path to a worker and back."""
+    return batch
+
+
+@function(name="builtin_echo")
+def databend_echo(text: str | None) -> str | None:
+    """Return the text: Databend and its Python client check with it whether a server answers."""
+    return text
+
+
+@function(name="builtin_healthy")
+def databend_health() -> Annotated[int | None, pa.int32()]:
+    """Return 1, for Databend's Python client."""
+    return 1
+
+
+BUILTIN = (echo, databend_echo, databend_health)
+
 
 _DECLARATIONS = str(Path(declarations.__file__).parent)
 
@@ -50,8 +74,8 @@ def registered_functions(
             continue
         # Sort by declaration: a name that is bound again keeps its old place in the namespace.
         defined = [value for value in values if isinstance(value, Function)]
-        for function in sorted(defined, key=lambda function: function.number):
-            functions.add(function)
+        for each in sorted(defined, key=lambda each: each.number):
+            functions.add(each)
     functions.load_for_workers(broken, running)
     return functions
 

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of a pool by their states, and the leases on them: who gets which, who is extra, missing or left behind.
+
+The pool starts workers and waits for them. Owners may leave files in a /dev/shm that all workers share, so an owner who
+works there alone waits for the ends of other owners' workers. The zygote removes unused files
+(`updraft_server.linux.hostile_trees`).
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import structlog
+
+from updraft_server.ipc.zygote_packets import Continue, Stop
+from updraft_server.pool.bindings import Binding, Bound, best, victim
+from updraft_server.pool.leases import LeaseOutcome, PoolSettings, TaskKey, WorkerInfo
+from updraft_server.pool.resting import RestingWorkers
+from updraft_server.pool.worker import PooledWorker, WorkerState
+from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
+
+_log = structlog.get_logger(__name__)
+
+
+class WorkerLease:
+    """`Lease` of a real worker, which reports its release to the pool once."""
+
+    def __init__(
+        self, held: PooledWorker, task: TaskKey | None, on_release: Callable[["WorkerLease", LeaseOutcome], None]
+    ) -> None:
+        self.held = held
+        self.task = task
+        self.worker = held.id
+        self.socket = held.socket
+        self.death = held.death
+        self.log_context: dict[str, str] = {}
+        held.works_for(self.log_context)
+        self._on_release = on_release
+        self._is_released = False
+
+    def release(self, outcome: LeaseOutcome) -> None:
+        """Give the worker back to the pool; only the first outcome counts."""
+        if not self._is_released:
+            self._is_released = True
+            self._on_release(self, outcome)
+
+
+class PooledWorkers:
+    """Living workers of a pool, and the leases of running exchanges."""
+
+    def __init__(
+        self, settings: PoolSettings, send: Callable[[Stop | Continue], None], heal: Callable[[], None]
+    ) -> None:
+        """Hold no worker yet.
+
+        Args:
+            settings: Settings of the pool.
+            send: Sends a packet to the zygote.
+            heal: Called when a worker between two exchanges has been ended.
+        """
+        self.generation = 0
+        """Generation of the functions that new workers have."""
+        self.by_id: dict[str, PooledWorker] = {}
+        self.leases: set[WorkerLease] = set()
+        self.resting: RestingWorkers[PooledWorker] = RestingWorkers(
+            stop=lambda worker: send(Stop(worker.id)),
+            go_on=lambda worker: send(Continue(worker.id)),
+            replace=self._replace,
+            expire=self._expire,
+            is_kept=lambda worker: worker.is_the_operators,
+            idle_seconds=settings.idle_seconds,
+            clock=asyncio.get_running_loop().time,
+        )
+        """Workers between two exchanges."""
+        self._settings = settings
+        self._heal = heal
+        self._uses = itertools.count(1)
+
+    def infos(self) -> Sequence[WorkerInfo]:
+        """Return what the status shows of each worker. May be called from any thread."""
+        return tuple(
+            WorkerInfo(
+                worker.id,
+                worker.pid,
+                self.resting.state(worker.id) or worker.state.value,
+                worker.usage.memory_bytes if worker.usage else None,
+                worker.usage.scratch_bytes if worker.usage else None,
+            )
+            for worker in tuple(self.by_id.values())
+        )
+
+    def in_state(self, *states: WorkerState) -> Iterator[PooledWorker]:
+        """Return the workers in any of these states, the oldest first."""
+        return (worker for worker in self.by_id.values() if worker.state in states)
+
+    def count(self, state: WorkerState) -> int:
+        """Return the number of workers in this state."""
+        return sum(1 for _ in self.in_state(state))
+
+    @property
+    def waiting(self) -> Iterator[PooledWorker]:
+        """Workers that wait for an exchange."""
+        return self.in_state(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)
+
+    @property
+    def surplus(self) -> int:
+        """Number of workers (extra ones of tasks) beyond the configured one; negative if some are missing."""
+        living = self.in_state(WorkerState.IDLE, WorkerState.BUSY)
+        return sum(worker.generation == self.generation for worker in living) - self._settings.workers
+
+    def missing(self, starting: int) -> int:
+        """Return the number of workers to start, fresh ones included, while `starting` are being started."""
+        wanted = max(0, -self.surplus) + self._settings.fresh_workers
+        return max(0, wanted - self.count(WorkerState.FRESH) - starting)
+
+    def held_by(self, task: TaskKey | None) -> int:
+        """Return the number of workers that a task holds; 0 without a task."""
+        return sum(lease.task == task for lease in self.leases) if task is not None else 0
+
+    def best(self, state: WorkerState, binding: Binding) -> PooledWorker | None:
+        """Return the worker in this state that serves an exchange of `binding` best; None if none can."""
+        return best([(worker, worker.bound) for worker in self.in_state(state)], binding)
+
+    def victim(self) -> PooledWorker | None:
+        """Return the idle worker that makes way for another owner's; None if no worker is idle."""
+        return victim([(worker, worker.bound) for worker in self.in_state(WorkerState.IDLE)])
+
+    def bind(self, worker: PooledWorker, binding: Binding | None) -> None:
+        """Record the use of a worker."""
+        worker.bound = Bound(binding, next(self._uses))
+
+    def state_after_exchange(self) -> WorkerState | None:
+        """Return the state of a worker that is given back and kept; None if there are enough others."""
+        if not self._has_one_for_each_task():
+            return WorkerState.IDLE
+        return WorkerState.SPARE if self.count(WorkerState.SPARE) < self._settings.workers else None
+
+    def fill_up(self) -> None:
+        """Let spare and fresh workers take the places of missing ones, as far as there are any."""
+        while not self._has_one_for_each_task():
+            fresh = next(self.in_state(WorkerState.FRESH), None) if self.surplus < 0 else None
+            spare = max(self.in_state(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
+            if (substitute := spare or fresh) is None:
+                return
+            substitute.state = WorkerState.IDLE
+
+    def _has_one_for_each_task(self) -> bool:
+        """Return whether running tasks and idle workers add up to the pool's size; all other workers are extra."""
+        tasks = {lease.task or id(lease) for lease in self.leases if lease.held.generation == self.generation}
+        return len(tasks) + self.count(WorkerState.IDLE) >= self._settings.workers
+
+    def discard(self, worker: PooledWorker) -> None:
+        """End a worker."""
+        self.resting.forget(worker)
+        worker.kill()
+        worker.state = WorkerState.DEAD
+        worker.close_socket()
+
+    def discard_all(self, workers: Iterable[PooledWorker]) -> None:
+        """End these workers."""
+        for worker in list(workers):
+            self.discard(worker)
+
+    def end_all(self) -> Sequence[asyncio.Future[WorkerDeath]]:
+        """End every worker; returns their deaths to wait for."""
+        for worker in list(self.by_id.values()):
+            self.resting.forget(worker)
+            worker.kill()
+            worker.close_socket()
+        return [worker.death for worker in self.by_id.values()]
+
+    def _expire(self, worker: PooledWorker) -> None:
+        self.discard(worker)
+        self._heal()
+
+    def _replace(self, worker: PooledWorker, reason: str) -> None:
+        """End a worker between exchanges because of what one of them has left behind."""
+        owner = worker.owner._asdict() if worker.owner is not None else {}
+        _log.warning(
+            "a worker was ended because of what an exchange has left behind in it",
+            worker=worker.id,
+            reason=reason,
+            **owner,
+        )
+        worker.has_leftovers = True
+        self._expire(worker)
+
+    def may_sweep(self, behind: PooledWorker) -> bool:
+        """Return whether a worker served a session that has no running exchange."""
+        binding = behind.bound.binding
+        if binding is None or binding.owner is None:
+            return False
+        others = (lease.held.bound.binding for lease in self.leases)
+        return all(other is None or other.owner != binding.owner for other in others)
+
+    def leaving(self, lease: WorkerLease, binding: Binding) -> Sequence[PooledWorker]:
+        """Return the ending workers that an exchange of `binding` has to wait for, which has just got its lease.
+
+        There are none while another owner's exchange runs, because the two share that memory anyway.
+        """
+        if any(_is_anothers(other.held, binding) for other in self.leases if other is not lease):
+            return ()
+        return [worker for worker in self.in_state(WorkerState.DEAD) if _is_anothers(worker, binding)]
+
+
+def share_memory(sandbox: Iterable[SandboxLayer]) -> bool:
+    """Return whether all workers share one /dev/shm."""
+    return any(layer.name == SHARED_MEMORY and not layer.is_on for layer in sandbox)
+
+
+def _is_anothers(worker: PooledWorker, binding: Binding) -> bool:
+    """Return whether a worker has served a session other than that of `binding`, or one that may be another."""
+    own = worker.bound.binding
+    return own is not None and own.owner is not None and (own.owner != binding.owner or not own.is_lasting)
