@@ -10,7 +10,7 @@ from typing import Any
 import grpc.aio
 
 from updraft.service.lifecycle import Event, Phase
-from updraft_server.front.process import Front
+from updraft_server.front.process import Front, assemble
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.settings import ServeSettings
 
@@ -52,7 +52,7 @@ async def running_front_over(
 ) -> AsyncIterator[RunningFront]:
     values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
     settings = ServeSettings(**values).with_free_ports()
-    front = Front(settings, pool, artifacts_directory)
+    front = assemble(settings, pool, artifacts_directory)
     ready = wait_until or asyncio.Event()
     front.lifecycle.subscribe(lambda phase: ready.set() if phase is Phase.READY else None)
     running = asyncio.create_task(front.run())

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
 from updraft.service.privileges import keep_few_capabilities
+from updraft.service.spans import Tracer
 from updraft.service.telemetry import LOG_DROPS, log_to_stderr
 from updraft.service.tenants import Caps
 from updraft.service.tracing import start_tracing
@@ -70,115 +72,27 @@ _log = structlog.get_logger(__name__)
 _ENDING_SECONDS = 2.0
 
 
+@dataclass(eq=False, kw_only=True)
 class Front:
-    """Front with its pool, queue and listeners."""
+    """Front with its pool, queue and listeners; created by `assemble`."""
 
-    def __init__(
-        self,
-        settings: "FrontSettings",
-        pool: WorkerPool,
-        artifacts_directory: Path,
-        neighbours_token_file: Path | None = None,
-    ) -> None:
-        """Assemble a front that is ready to `run`.
-
-        Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
-
-        Args:
-            settings: Settings of the front.
-            pool: Pool that has not started.
-            artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
-            neighbours_token_file: File with the token with which processes on this machine read metrics and status.
-        """
-        self.settings = settings
-        self.pool = pool
-        lifecycle = self.lifecycle = Lifecycle()
-        activity = self.activity = Activity()
-        metrics = self.metrics = FrontMetrics(activity)
-        caps = Caps(lambda tenant: listeners.caps_of(tenant))
-        health = self.health = PoolHealth(pool, lifecycle, lambda: functions.faults())
-        functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
-        hold_back = HoldBack(ALLOWED_DEATHS)
-        signatures = self.signatures = Signatures(
-            settings.signers_file, required=settings.session_functions == "signed"
-        )
-        admission = self.admission = Admission(
-            pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps
-        )
-        artifacts = self.artifacts = ArtifactStore(
-            artifacts_directory,
-            limit_bytes=settings.artifact_store_bytes,
-            retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
-            caps=caps,
-        )
-        running = self.running = RunningExchanges(
-            pool,
-            client_silence_seconds=settings.client_silence_seconds,
-            worker_silence_seconds=settings.worker_silence_seconds,
-            limits=lambda: WorkerLimits.effective(
-                # Model processes use the same memory, so subtract theirs.
-                there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
-                memory_bytes=settings.worker_memory_bytes,
-                processes=settings.worker_processes,
-                scratch_bytes=settings.worker_scratch_bytes,
-            ),
-            giving_way=admission.giving_way,
-            batch_processor_seconds=_batch_processor_seconds(settings),
-            longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
-        )
-        early_reads = self.early_reads = EarlyReads(
-            limit_bytes=QUEUE_BYTES,
-            refusal=lambda: PoolFullError(
-                f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: "
-                "retry later, or give it more workers",
-                retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
-            ),
-            # Each busy worker has one message on its way in and one on its way out.
-            elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
-        )
-
-        tracer = self.tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
-        exchanges = Exchanges(
-            settings=settings,
-            capabilities=self._capabilities,
-            admission=admission,
-            collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
-            running=running,
-            signatures=signatures,
-            functions=functions,
-            hold_back=hold_back,
-            early_reads=early_reads,
-            activity=activity,
-            metrics=metrics,
-            tracer=tracer,
-        )
-        service = PoolService(exchanges, pool, lifecycle)
-        sampler = self.sampler = Sampler(
-            service.status,
-            activity,
-            health.board.published,
-            pool.exits,
-            settings.workers,
-            lambda: pool.workers,
-            lambda: pool.model_usage,
-        )
-        audit = self.audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
-        pages = status_pages(lambda: sampler.report)
-        listeners = Listeners(settings, service, health.board, audit, pages, neighbours_token_file)
-        watch_pool(metrics, pool, wanted_workers=settings.workers + _fresh_workers(settings))
-        for part in (caps, functions, hold_back, signatures, admission, artifacts, running, early_reads, audit):
-            part.show_in(metrics)
-        token = {} if neighbours_token_file is None else {"metrics_token_file": str(neighbours_token_file)}
-        self.functions, self.listeners = functions, listeners
-        self.announcement = Announcement(
-            pool, lambda: {**listeners.addresses, **token}, settings.ready_file, exchanges.functions_loaded_again
-        )
-
-    def _capabilities(self) -> Capabilities:
-        # Before the pool has started, every function would look unknown, which is a final error for the client.
-        if self.lifecycle.phase is Phase.STARTING or not self.pool.functions:
-            raise PoolUnavailableError("the pool has not started yet: try again")
-        return Capabilities.of(self.pool, self.settings.session_functions)
+    settings: "FrontSettings"
+    pool: WorkerPool
+    lifecycle: Lifecycle
+    activity: Activity
+    metrics: FrontMetrics
+    admission: Admission
+    running: RunningExchanges
+    early_reads: EarlyReads
+    signatures: Signatures
+    functions: FunctionHealth
+    artifacts: ArtifactStore
+    health: PoolHealth
+    sampler: Sampler
+    audit: Audit
+    tracer: Tracer
+    listeners: Listeners
+    announcement: Announcement
 
     async def run(self) -> None:
         """Serve until a drain has ended; raise StartError or PoolError if the front cannot start."""
@@ -266,6 +180,124 @@ class Front:
         await until(self.pool, lambda: self.pool.busy == 0)
 
 
+def assemble(
+    settings: "FrontSettings",
+    pool: WorkerPool,
+    artifacts_directory: Path,
+    neighbours_token_file: Path | None = None,
+) -> Front:
+    """Return the front of a pool, ready to `run`.
+
+    Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
+
+    Args:
+        settings: Settings of the front.
+        pool: Pool that has not started.
+        artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
+        neighbours_token_file: File with the token with which processes on this machine read metrics and status.
+    """
+    lifecycle, activity = Lifecycle(), Activity()
+    metrics = FrontMetrics(activity)
+    caps = Caps(lambda tenant: listeners.caps_of(tenant))
+    health = PoolHealth(pool, lifecycle, lambda: functions.faults())
+    functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
+    hold_back = HoldBack(ALLOWED_DEATHS)
+    signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
+    admission = Admission(pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps)
+    artifacts = ArtifactStore(
+        artifacts_directory,
+        limit_bytes=settings.artifact_store_bytes,
+        retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
+        caps=caps,
+    )
+    running = RunningExchanges(
+        pool,
+        client_silence_seconds=settings.client_silence_seconds,
+        worker_silence_seconds=settings.worker_silence_seconds,
+        limits=lambda: WorkerLimits.effective(
+            # Model processes use the same memory, so subtract theirs.
+            there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
+            memory_bytes=settings.worker_memory_bytes,
+            processes=settings.worker_processes,
+            scratch_bytes=settings.worker_scratch_bytes,
+        ),
+        giving_way=admission.giving_way,
+        batch_processor_seconds=_batch_processor_seconds(settings),
+        longest_batch_seconds=LONGEST_WORK_SECONDS if settings.batch_timeout_seconds is None else 0.0,
+    )
+    early_reads = EarlyReads(
+        limit_bytes=QUEUE_BYTES,
+        refusal=lambda: PoolFullError(
+            f"messages of waiting exchanges use all {QUEUE_BYTES} bytes of memory that the pool has for them: retry "
+            "later, or give it more workers",
+            retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
+        ),
+        # Each busy worker has one message on its way in and one on its way out.
+        elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
+    )
+
+    def capabilities() -> Capabilities:
+        # Before the pool has started, every function would look unknown, which is a final error for the client.
+        if lifecycle.phase is Phase.STARTING or not pool.functions:
+            raise PoolUnavailableError("the pool has not started yet: try again")
+        return Capabilities.of(pool, settings.session_functions)
+
+    tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
+    exchanges = Exchanges(
+        settings=settings,
+        capabilities=capabilities,
+        admission=admission,
+        collector=ArtifactCollector(artifacts, Unpackers(), timeout_seconds=ARTIFACT_TIMEOUT_SECONDS),
+        running=running,
+        signatures=signatures,
+        functions=functions,
+        hold_back=hold_back,
+        early_reads=early_reads,
+        activity=activity,
+        metrics=metrics,
+        tracer=tracer,
+    )
+    service = PoolService(exchanges, pool, lifecycle)
+    sampler = Sampler(
+        service.status,
+        activity,
+        health.board.published,
+        pool.exits,
+        settings.workers,
+        lambda: pool.workers,
+        lambda: pool.model_usage,
+    )
+    audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
+    pages = status_pages(lambda: sampler.report)
+    listeners = Listeners(settings, service, health.board, audit, pages, neighbours_token_file)
+    watch_pool(metrics, pool, wanted_workers=settings.workers + _fresh_workers(settings))
+    for part in (caps, functions, hold_back, signatures, admission, artifacts, running, early_reads, audit):
+        part.show_in(metrics)
+    token = {} if neighbours_token_file is None else {"metrics_token_file": str(neighbours_token_file)}
+    announcement = Announcement(
+        pool, lambda: {**listeners.addresses, **token}, settings.ready_file, exchanges.functions_loaded_again
+    )
+    return Front(
+        settings=settings,
+        pool=pool,
+        lifecycle=lifecycle,
+        activity=activity,
+        metrics=metrics,
+        admission=admission,
+        running=running,
+        early_reads=early_reads,
+        signatures=signatures,
+        functions=functions,
+        artifacts=artifacts,
+        health=health,
+        sampler=sampler,
+        audit=audit,
+        tracer=tracer,
+        listeners=listeners,
+        announcement=announcement,
+    )
+
+
 def _fresh_workers(settings: "FrontSettings") -> int:
     """Return how many fresh workers to keep; 0 if only registered functions run, because they share their workers."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
@@ -307,7 +339,7 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
     pool = Pool(pool_settings, _log_output, _log_dropped_output)
     try:
         token = os.environ.get(settings_handover.NEIGHBOURS_TOKEN_VARIABLE)
-        front = Front(
+        front = assemble(
             settings, pool, Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]), Path(token) if token else None
         )
     except OSError as error:
