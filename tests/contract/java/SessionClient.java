@@ -5,6 +5,7 @@ import io.updraft.client.BatchGroups;
 import io.updraft.client.ClientOptions;
 import io.updraft.client.Endpoint;
 import io.updraft.client.Exchange;
+import io.updraft.client.Peer;
 import io.updraft.client.Replay;
 import io.updraft.client.Reply;
 import io.updraft.proto.v1.ExchangeCommand;
@@ -83,7 +84,7 @@ public final class SessionClient {
       reader.loadNextBatch();
       VectorSchemaRoot root = reader.getVectorSchemaRoot();
       if (exchange == null) {
-        ClientOptions options = ClientOptions.builder(endpoint).build();
+        ClientOptions options = ClientOptions.of(Peer.POOL, endpoint);
         exchange = Exchange.open(options, command, root.getSchema(), allocator, Replay.NEVER, artifacts);
       }
       exchange.send(new VectorUnloader(root).getRecordBatch(), root.getRowCount(), groups);

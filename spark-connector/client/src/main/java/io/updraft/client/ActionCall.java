@@ -52,7 +52,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
       BearerToken token,
       FlightAction action)
       throws InterruptedException {
-    Metadata headers = CallHeaders.of(options, token);
+    Metadata headers = token.headers();
     return ask(connection, options, headers, FlightMethod.DO_ACTION, action);
   }
 

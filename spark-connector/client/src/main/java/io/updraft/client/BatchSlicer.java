@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.netty.buffer.ByteBuf;
+import io.updraft.proto.v1.BatchPart;
+
 /**
  * Slicer that cuts the batches of a call into slices, one for each message. Nearly every batch is a
  * single slice. Not thread-safe.
@@ -18,6 +21,46 @@ final class BatchSlicer {
    */
   static final int MOST_BESIDE_BYTES = 65 << 10;
 
+  /**
+   * Slice of a batch that goes into one message: all of the batch, or a part of its body. The last
+   * slice carries the batch's IPC metadata.
+   *
+   * @param startByte first byte of the slice in the body, inclusive
+   * @param endByte end of the slice in the body, exclusive
+   */
+  record Slice(RequestBatch batch, long startByte, long endByte) {
+    private static final byte[] NOTHING = {};
+
+    /** Return whether this slice completes the batch. */
+    boolean isLast() {
+      return endByte == batch.bodyBytes();
+    }
+
+    /** Return the IPC metadata of the batch; empty before the last slice. */
+    byte[] header() {
+      return isLast() ? batch.header() : NOTHING;
+    }
+
+    int bodyBytes() {
+      return Math.toIntExact(endByte - startByte);
+    }
+
+    /** Return the position of this slice, for the metadata of a part that is not the last. */
+    BatchPart part() {
+      return BatchPart.newBuilder().setBodyBytes(batch.bodyBytes()).setOffset(startByte).build();
+    }
+
+    /**
+     * Return a message made of the prefix and this slice.
+     *
+     * @return the message; null if the batch was closed, because then its exchange is over and no
+     *     call needs the message
+     */
+    ByteBuf message(WireAllocator allocator, ByteBuf prefix) {
+      return batch.message(allocator, prefix, startByte, endByte);
+    }
+  }
+
   private final int partBytes;
   private long sentBytes;
 
@@ -32,12 +75,12 @@ final class BatchSlicer {
   }
 
   /** Return the next slice of a batch whose earlier slices were sent. */
-  BatchSlice next(RequestBatch batch) {
+  Slice next(RequestBatch batch) {
     long bodyBytes = batch.bodyBytes();
     boolean fits = bodyBytes + batch.header().length <= 2L * partBytes;
     long start = sentBytes;
     long end = fits ? bodyBytes : Math.min(bodyBytes, start + partBytes);
     sentBytes = end == bodyBytes ? 0 : end;
-    return new BatchSlice(batch, start, end);
+    return new Slice(batch, start, end);
   }
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.grpc.Metadata;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Objects;
-import java.util.Optional;
 
 /**
  * Bearer token of one exchange, file or action. Each call rereads the token file, because the token
@@ -13,16 +12,33 @@ import java.util.Optional;
  * files.
  */
 final class BearerToken {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TENANT =
+      Metadata.Key.of("x-updraft-tenant", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TRACE_PARENT =
+      Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
+
   private final ClientOptions options;
-  private String value;
+  private String value = "";
 
   BearerToken(ClientOptions options) {
     this.options = options;
   }
 
-  /** Return the token for a call; empty if there is none. */
-  Optional<String> value() {
-    return Optional.ofNullable(value);
+  /** Return the headers of a call: the section "Headers" of proto/README.md. */
+  Metadata headers() {
+    Metadata headers = new Metadata();
+    if (!value.isEmpty()) {
+      headers.put(AUTHORIZATION, "Bearer " + value);
+    }
+    if (!options.tenant().isEmpty()) {
+      headers.put(TENANT, options.tenant());
+    }
+    if (!options.traceParent().isEmpty()) {
+      headers.put(TRACE_PARENT, options.traceParent());
+    }
+    return headers;
   }
 
   /**
@@ -33,31 +49,31 @@ final class BearerToken {
    * @throws IllegalArgumentException if the file cannot be used and there is no previous token
    */
   boolean renew() {
-    String found = options.tokenFile().map(this::read).orElse(options.token().orElse(null));
-    boolean other = !Objects.equals(found, value);
+    String found = options.tokenFile().isEmpty() ? options.token() : read(options.tokenFile());
+    boolean other = !found.equals(value);
     value = found;
     return other;
   }
 
-  private String read(Path file) {
+  private String read(String file) {
     try {
-      String text = Files.readString(file).strip();
+      String text = Files.readString(Path.of(file)).strip();
       if (!text.isEmpty()) {
         return text;
       }
     } catch (IOException e) {
-      if (value == null) {
+      if (value.isEmpty()) {
         throw unusable(file, e.toString(), e);
       }
     }
-    if (value == null) {
+    if (value.isEmpty()) {
       throw unusable(file, "the file is empty", null);
     }
     return value;
   }
 
-  private IllegalArgumentException unusable(Path file, String reason, IOException cause) {
-    String setting = options.peer().tokenFileSetting();
+  private IllegalArgumentException unusable(String file, String reason, IOException cause) {
+    String setting = options.peer().setting(Peer.Setting.TOKEN_FILE);
     return new IllegalArgumentException("%s = \"%s\": %s".formatted(setting, file, reason), cause);
   }
 }

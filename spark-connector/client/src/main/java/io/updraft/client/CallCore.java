@@ -14,6 +14,52 @@ import java.util.concurrent.TimeUnit;
  * reads a clock; {@link CallShell} does.
  */
 abstract class CallCore {
+
+  /** Phase of an exchange or a file, over all of its calls. */
+  enum Phase {
+    /** No call is open yet, or it was lost; the next begins at a set time. */
+    BACKING_OFF,
+    /** A call is open. */
+    RUNNING,
+    /** The peer has finished and the counts agree. */
+    FINISHED,
+    /** The failure is final. */
+    FAILED,
+    /** The task has closed the exchange or file. */
+    CLOSED;
+
+    /** Event that advances the phase. */
+    enum Event {
+      /** A new call took over. */
+      BEGUN,
+      /** The call was lost and another one may replace it. */
+      LOST,
+      /** The peer's last message agrees with what was sent. */
+      FINISHED,
+      /** An unrecoverable failure occurred. */
+      FAILED,
+      /** The task needs nothing more. */
+      CLOSED
+    }
+
+    /** Return the next phase; an event that comes too early or too late changes nothing. */
+    Phase after(Event event) {
+      return switch (event) {
+        case BEGUN -> this == BACKING_OFF ? RUNNING : this;
+        case LOST -> this == RUNNING ? BACKING_OFF : this;
+        case FINISHED -> this == RUNNING ? FINISHED : this;
+        // A finished file fails if the returned bytes cannot be stored.
+        case FAILED -> this == CLOSED ? CLOSED : FAILED;
+        case CLOSED -> CLOSED;
+      };
+    }
+
+    /** Return whether the outcome is still open. */
+    boolean isUndecided() {
+      return this == BACKING_OFF || this == RUNNING;
+    }
+  }
+
   /** A core's view of a call. */
   interface Call {
     /** Return whether the call has reached the wire. */
@@ -23,7 +69,7 @@ abstract class CallCore {
     long startedNanos();
 
     /** Return what is known of the call's endpoint. */
-    Reachability reach();
+    Recovery.Reachability reach();
 
     /** Return text to append to the reason if the call could not connect; may be empty. */
     String explanation();
@@ -39,7 +85,7 @@ abstract class CallCore {
    * @param slice the slice of a batch in the message, or null
    * @param last true if this is the last message
    */
-  record Step<M extends MessageLite>(M metadata, BatchSlice slice, boolean last) {}
+  record Step<M extends MessageLite>(M metadata, BatchSlicer.Slice slice, boolean last) {}
 
   /**
    * Longest single wait; a wait without its own limit is repeated whenever this time has passed.
@@ -192,7 +238,7 @@ abstract class CallCore {
                       options.peer().noun(),
                       options.endpoint(),
                       seconds,
-                      options.peer().replyTimeoutNote())));
+                      options.peer().note(Peer.Setting.REPLY_TIMEOUT))));
     }
   }
 

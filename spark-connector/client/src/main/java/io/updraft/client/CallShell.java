@@ -215,7 +215,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (read(core::phase) == Phase.CLOSED) {
+    if (read(core::phase) == CallCore.Phase.CLOSED) {
       return;
     }
     locked(core::close);

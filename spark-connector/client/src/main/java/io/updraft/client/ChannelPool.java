@@ -77,7 +77,7 @@ final class ChannelPool {
       ClientOptions options, String task, Function<ChannelPool, SharedChannel> choice) {
     List<InetAddress> addresses = addresses(options.endpoint());
     closeAllBut(options.endpoint(), addresses);
-    Reachability reach = reach(options, addresses);
+    Recovery.Reachability reach = reach(options, addresses);
     if (addresses.size() < 2) {
       return new Connection(to(options, null, choice), null, reach);
     }
@@ -98,16 +98,16 @@ final class ChannelPool {
     ANSWERED.add(Known.of(options));
   }
 
-  private static Reachability reach(ClientOptions options, List<InetAddress> addresses) {
+  private static Recovery.Reachability reach(ClientOptions options, List<InetAddress> addresses) {
     if (ANSWERED.contains(Known.of(options))) {
-      return Reachability.ANSWERED;
+      return Recovery.Reachability.ANSWERED;
     }
     Endpoint endpoint = options.endpoint();
     boolean resolved =
         endpoint.transport() == Endpoint.Transport.UNIX
             ? Files.isDirectory(Path.of(endpoint.path()).toAbsolutePath().getParent())
             : !addresses.isEmpty();
-    return resolved ? Reachability.RESOLVED : Reachability.UNRESOLVED;
+    return resolved ? Recovery.Reachability.RESOLVED : Recovery.Reachability.UNRESOLVED;
   }
 
   private static synchronized SharedChannel to(
@@ -226,7 +226,7 @@ final class ChannelPool {
    * @param place the chosen pod; null if the endpoint's name is enough
    * @param reach what was known of the endpoint when the connection was requested
    */
-  record Connection(SharedChannel shared, Replicas.Place place, Reachability reach) {
+  record Connection(SharedChannel shared, Replicas.Place place, Recovery.Reachability reach) {
     ManagedChannel channel() {
       return shared.channel;
     }

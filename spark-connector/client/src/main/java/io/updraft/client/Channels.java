@@ -16,8 +16,6 @@ import io.netty.handler.ssl.SslProvider;
 import java.io.File;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -70,8 +68,14 @@ final class Channels {
    *
    * @param pod the pod to use among those behind the endpoint's name; null leaves the choice to
    *     gRPC
+   * @throws IllegalArgumentException if a TLS file cannot be used, or if there is a certificate
+   *     without its key or a key without its certificate
    */
   static ManagedChannel open(ClientOptions options, InetAddress pod) {
+    if (options.tls().certificate().isEmpty() != options.tls().key().isEmpty()) {
+      throw new IllegalArgumentException(
+          certificateSettings(options.peer(), " and ") + " go together");
+    }
     Endpoint endpoint = options.endpoint();
     boolean unix = endpoint.transport() == Endpoint.Transport.UNIX;
     NettyChannelBuilder builder = unix ? unix(endpoint) : network(endpoint, pod);
@@ -136,24 +140,26 @@ final class Channels {
     SslContextBuilder builder = SslContextBuilder.forClient();
     TlsFiles files = options.tls();
     Peer peer = options.peer();
-    String pair = peer.tlsCertificateFileSetting() + " or " + peer.tlsKeyFileSetting();
-    files
-        .ca()
-        .ifPresent(ca -> use(peer.tlsCaFileSetting(), () -> builder.trustManager(readable(ca))));
-    files
-        .certificate()
-        .ifPresent(
-            chain ->
-                use(
-                    pair,
-                    () ->
-                        builder.keyManager(readable(chain), readable(files.key().orElseThrow()))));
+    if (!files.ca().isEmpty()) {
+      use(peer.setting(Peer.Setting.TLS_CA_FILE), () -> builder.trustManager(readable(files.ca())));
+    }
+    if (!files.certificate().isEmpty()) {
+      use(
+          certificateSettings(peer, " or "),
+          () -> builder.keyManager(readable(files.certificate()), readable(files.key())));
+    }
     try {
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
     } catch (SSLException e) {
       throw new IllegalArgumentException(
           "cannot set up TLS for " + options.endpoint() + ": " + e.getMessage(), e);
     }
+  }
+
+  private static String certificateSettings(Peer peer, String conjunction) {
+    return peer.setting(Peer.Setting.TLS_CERTIFICATE_FILE)
+        + conjunction
+        + peer.setting(Peer.Setting.TLS_KEY_FILE);
   }
 
   private static void use(String setting, Runnable load) {
@@ -168,13 +174,14 @@ final class Channels {
    * Return the file, or raise an error if it cannot be opened: Netty would only report that it
    * contains nothing valid.
    */
-  private static File readable(Path file) {
-    if (!Files.exists(file)) {
-      throw new IllegalArgumentException("no such file: " + file);
+  private static File readable(String path) {
+    File file = new File(path);
+    if (!file.exists()) {
+      throw new IllegalArgumentException("no such file: " + path);
     }
-    if (!Files.isReadable(file)) {
-      throw new IllegalArgumentException("this process may not read " + file);
+    if (!file.canRead()) {
+      throw new IllegalArgumentException("this process may not read " + path);
     }
-    return file.toFile();
+    return file;
   }
 }

@@ -87,8 +87,8 @@ final class CreditWindow implements AutoCloseable {
    * Return the next slice of the next batch, which the caller sends now. With its last slice, the
    * batch leaves the window.
    */
-  BatchSlice send() {
-    BatchSlice slice = slicer.next(waiting.get(0));
+  BatchSlicer.Slice send() {
+    BatchSlicer.Slice slice = slicer.next(waiting.get(0));
     if (slice.isLast()) {
       RequestBatch batch = waiting.remove(0);
       waitingBytes -= batch.bodyBytes();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import java.io.Serializable;
 import java.net.InetAddress;
 import java.net.URI;
 import java.net.URISyntaxException;
@@ -16,7 +17,8 @@ import java.util.Objects;
  * @param port TCP port; zero for a Unix socket
  * @param path path of the Unix socket; empty for the others
  */
-public record Endpoint(Transport transport, String host, int port, String path) {
+public record Endpoint(Transport transport, String host, int port, String path)
+    implements Serializable {
   private static final String EXPECTED =
       "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
 

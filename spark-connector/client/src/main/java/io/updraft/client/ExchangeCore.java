@@ -131,7 +131,7 @@ final class ExchangeCore extends CallCore {
     return null;
   }
 
-  private Step<RequestMetadata> sent(BatchSlice slice) {
+  private Step<RequestMetadata> sent(BatchSlicer.Slice slice) {
     if (!slice.isLast()) {
       return new Step<>(RequestMetadata.newBuilder().setPart(slice.part()).build(), slice, false);
     }
@@ -341,7 +341,7 @@ final class ExchangeCore extends CallCore {
                 failure.message(),
                 log.forgottenBytes(),
                 options().replayBytes(),
-                options().peer().replayBytesSetting()));
+                options().peer().setting(Peer.Setting.REPLAY_BYTES)));
   }
 
   /**

@@ -50,15 +50,53 @@ record Failure(
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");
 
+  /** Return the gRPC code of a kind of error: the table in proto/README.md. */
+  static Status.Code codeOf(ErrorKind kind) {
+    return switch (kind) {
+      case ERROR_KIND_USER -> Status.Code.UNKNOWN;
+      case ERROR_KIND_WORKER, ERROR_KIND_SINK -> Status.Code.ABORTED;
+      case ERROR_KIND_PROTOCOL, ERROR_KIND_LIMIT, ERROR_KIND_WRITE_OPTION, ERROR_KIND_ENCODE ->
+          Status.Code.INVALID_ARGUMENT;
+      case ERROR_KIND_FUNCTION_NOT_FOUND -> Status.Code.NOT_FOUND;
+      case ERROR_KIND_FUNCTION_REFUSED, ERROR_KIND_WRITE_REFUSED, ERROR_KIND_PERMISSION_DENIED ->
+          Status.Code.PERMISSION_DENIED;
+      case ERROR_KIND_VERSION, ERROR_KIND_FUNCTION_LOAD -> Status.Code.FAILED_PRECONDITION;
+      case ERROR_KIND_POOL_FULL, ERROR_KIND_QUOTA -> Status.Code.RESOURCE_EXHAUSTED;
+      case ERROR_KIND_POOL_UNAVAILABLE -> Status.Code.UNAVAILABLE;
+      case ERROR_KIND_DEADLINE -> Status.Code.DEADLINE_EXCEEDED;
+      case ERROR_KIND_UNAUTHENTICATED -> Status.Code.UNAUTHENTICATED;
+      case ERROR_KIND_INTERNAL, ERROR_KIND_UNSPECIFIED, UNRECOGNIZED -> Status.Code.INTERNAL;
+    };
+  }
+
+  /**
+   * Return the kind of error for a code without an in-band error. UNKNOWN maps to INTERNAL, because
+   * a user's error always comes in-band.
+   */
+  static ErrorKind kindOf(Status.Code code) {
+    return switch (code) {
+      case ABORTED -> ErrorKind.ERROR_KIND_WORKER;
+      case INVALID_ARGUMENT -> ErrorKind.ERROR_KIND_PROTOCOL;
+      case NOT_FOUND -> ErrorKind.ERROR_KIND_FUNCTION_NOT_FOUND;
+      case PERMISSION_DENIED -> ErrorKind.ERROR_KIND_FUNCTION_REFUSED;
+      case FAILED_PRECONDITION -> ErrorKind.ERROR_KIND_VERSION;
+      case RESOURCE_EXHAUSTED -> ErrorKind.ERROR_KIND_POOL_FULL;
+      case UNAVAILABLE -> ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+      case DEADLINE_EXCEEDED -> ErrorKind.ERROR_KIND_DEADLINE;
+      case UNAUTHENTICATED -> ErrorKind.ERROR_KIND_UNAUTHENTICATED;
+      default -> ErrorKind.ERROR_KIND_INTERNAL;
+    };
+  }
+
   /** Create a failure with the code that belongs to its kind. */
   private Failure(ErrorKind kind, String message, Throwable cause, Origin origin) {
-    this(kind, ErrorCodes.codeOf(kind).name(), message, null, cause, origin);
+    this(kind, codeOf(kind).name(), message, null, cause, origin);
   }
 
   /** Return the failure for an in-band error. */
   static Failure inBand(Error error) {
     ErrorKind kind = error.getKind();
-    String code = ErrorCodes.codeOf(kind).name();
+    String code = codeOf(kind).name();
     return new Failure(kind, code, error.getMessage(), error, null, Origin.POOL);
   }
 
@@ -74,7 +112,7 @@ record Failure(
       String message = "the stream from " + peer + " ended without a finish message";
       return new Failure(ErrorKind.ERROR_KIND_WORKER, message, null, Origin.CONNECTION);
     }
-    ErrorKind kind = ErrorCodes.kindOf(status.getCode());
+    ErrorKind kind = kindOf(status.getCode());
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
     if (refusal.isPresent()) {
@@ -85,7 +123,7 @@ record Failure(
               : refusal.get().getMessage();
       String message =
           "TLS with %s failed (%s lists the authorities to trust): %s"
-              .formatted(peer, options.peer().tlsCaFileSetting(), seen);
+              .formatted(peer, options.peer().setting(Peer.Setting.TLS_CA_FILE), seen);
       kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
       return new Failure(kind, code, message, null, cause, Origin.CLIENT);
     }
@@ -109,15 +147,15 @@ record Failure(
   /** Return advice on how to provide a token that the peer accepts. */
   private static String acceptedToken(ClientOptions options) {
     Peer peer = options.peer();
-    if (options.tokenFile().isPresent()) {
+    if (!options.tokenFile().isEmpty()) {
       return "put a token that the %s accepts into %s (%s)"
-          .formatted(peer.noun(), options.tokenFile().get(), peer.tokenFileSetting());
+          .formatted(peer.noun(), options.tokenFile(), peer.setting(Peer.Setting.TOKEN_FILE));
     }
     String set =
         "set %s to a file with a token that the %s accepts"
-            .formatted(peer.tokenFileSetting(), peer.noun());
-    return options.token().isPresent()
-        ? "correct %s, or %s".formatted(peer.tokenSetting(), set)
+            .formatted(peer.setting(Peer.Setting.TOKEN_FILE), peer.noun());
+    return !options.token().isEmpty()
+        ? "correct %s, or %s".formatted(peer.setting(Peer.Setting.TOKEN), set)
         : set;
   }
 
@@ -188,7 +226,7 @@ record Failure(
                 peer.noun(),
                 options.endpoint(),
                 options.deadline().toMillis() / 1000.0,
-                peer.deadlineNote()));
+                peer.note(Peer.Setting.DEADLINE)));
   }
 
   static Failure deadline(String message) {

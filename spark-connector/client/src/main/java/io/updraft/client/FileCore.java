@@ -159,7 +159,7 @@ final class FileCore extends CallCore {
       return new Step<>(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
     }
     if (window.hasCredit() && ready) {
-      BatchSlice slice = window.send();
+      BatchSlicer.Slice slice = window.send();
       var metadata = WriteRequestMetadata.newBuilder();
       if (slice.isLast()) {
         metadata.setSequence(window.sent());

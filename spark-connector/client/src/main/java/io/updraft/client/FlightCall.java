@@ -166,8 +166,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   @Override
-  public final Reachability reach() {
-    return connected ? Reachability.ANSWERED : connection.reach();
+  public final Recovery.Reachability reach() {
+    return connected ? Recovery.Reachability.ANSWERED : connection.reach();
   }
 
   /** Return whether the call has ended, on this side or the other. */
@@ -190,7 +190,7 @@ abstract class FlightCall implements CallCore.Call {
       keepAlives =
           EventLoops.TIMER.scheduleWithFixedDelay(
               this::keepAliveIfQuiet, LOOK_SECONDS, LOOK_SECONDS, TimeUnit.SECONDS);
-      call.start(new Listener(), CallHeaders.of(options, token));
+      call.start(new Listener(), token.headers());
     }
     call.request(replies);
     long bytes = send(OutgoingMessage.opening(command, schemaHeader));

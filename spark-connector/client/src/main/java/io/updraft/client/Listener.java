@@ -50,13 +50,15 @@ public final class Listener {
     }
     Peer peer = options.peer();
     String settings =
-        "%s and %s".formatted(peer.tlsCertificateFileSetting(), peer.tlsKeyFileSetting());
+        "%s and %s"
+            .formatted(
+                peer.setting(Peer.Setting.TLS_CERTIFICATE_FILE),
+                peer.setting(Peer.Setting.TLS_KEY_FILE));
+    String file = options.tls().certificate();
     String reason =
-        options
-            .tls()
-            .certificate()
-            .map(file -> "does not accept the one in %s (%s)".formatted(file, settings))
-            .orElse("this client sent none (%s)".formatted(settings));
+        file.isEmpty()
+            ? "this client sent none (%s)".formatted(settings)
+            : "does not accept the one in %s (%s)".formatted(file, settings);
     return Optional.of(
         "the %s at %s asks for a client certificate, and %s"
             .formatted(peer.noun(), endpoint, reason));
@@ -75,7 +77,7 @@ public final class Listener {
         .formatted(
             endpoint.address(),
             here ? "does not use" : "uses",
-            options.peer().endpointSetting(),
+            options.peer().setting(Peer.Setting.ENDPOINT),
             endpoint,
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
   }

@@ -25,7 +25,7 @@ record OutgoingMessage(
     byte[] header,
     byte[] appMetadata,
     byte[] body,
-    BatchSlice slice,
+    BatchSlicer.Slice slice,
     WireAllocator allocator) {
   private static final byte[] NOTHING = {};
   private static final int DESCRIPTOR_TYPE = 1;
@@ -40,7 +40,7 @@ record OutgoingMessage(
 
   /** Return the message for a core's step. */
   static OutgoingMessage of(CallCore.Step<?> step, WireAllocator allocator) {
-    BatchSlice slice = step.slice();
+    BatchSlicer.Slice slice = step.slice();
     byte[] header = slice == null ? NOTHING : slice.header();
     byte[] metadata = step.metadata().toByteArray();
     return new OutgoingMessage(NOTHING, header, metadata, NOTHING, slice, allocator);

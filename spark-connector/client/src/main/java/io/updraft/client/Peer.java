@@ -38,63 +38,38 @@ public enum Peer {
     return statusAction;
   }
 
-  /** Return the setting for the address of the service. */
-  public String endpointSetting() {
-    return prefix + "endpoint";
+  /** Return the name of a setting of this service. */
+  public String setting(Setting setting) {
+    return prefix + setting.name;
   }
 
-  /** Return the setting for the connect timeout. */
-  public String connectTimeoutSetting() {
-    return prefix + "connectTimeout";
+  /**
+   * Return a setting in brackets for the end of an error; empty for a writer, which has no setting
+   * for the limits of a file.
+   */
+  String note(Setting setting) {
+    return this == POOL ? " (" + setting(setting) + ")" : "";
   }
 
-  /** Return the setting for how long a task waits for a service that is full or restarting. */
-  public String acquireTimeoutSetting() {
-    return prefix + "acquireTimeout";
-  }
+  /** Settings of the connection that errors mention, by their names without the prefix. */
+  public enum Setting {
+    ENDPOINT("endpoint"),
+    TOKEN("token"),
+    TOKEN_FILE("tokenFile"),
+    TLS_CA_FILE("tls.caFile"),
+    TLS_CERTIFICATE_FILE("tls.certificateFile"),
+    TLS_KEY_FILE("tls.keyFile"),
+    CONNECT_TIMEOUT("connectTimeout"),
+    ACQUIRE_TIMEOUT("acquireTimeout"),
+    REPLY_TIMEOUT("replyTimeout"),
+    DEADLINE("deadline"),
+    MAX_REPLAYS("maxReplays"),
+    REPLAY_BYTES("replayBytes");
 
-  /** Return the end of an error about a silent service: the setting, if the user can set it. */
-  String replyTimeoutNote() {
-    return this == POOL ? " (" + prefix + "replyTimeout)" : "";
-  }
+    private final String name;
 
-  /** Return the end of an error about a late exchange: the setting, if the user can set it. */
-  String deadlineNote() {
-    return this == POOL ? " (" + prefix + "deadline)" : "";
-  }
-
-  /** Return the setting for how many times in a row a task may move to another worker. */
-  public String maxReplaysSetting() {
-    return prefix + "maxReplays";
-  }
-
-  /** Return the setting for the bytes of batches that a task keeps for a replay. */
-  public String replayBytesSetting() {
-    return prefix + "replayBytes";
-  }
-
-  /** Return the setting for the bearer token itself. */
-  String tokenSetting() {
-    return prefix + "token";
-  }
-
-  /** Return the setting for the file with the bearer token. */
-  public String tokenFileSetting() {
-    return prefix + "tokenFile";
-  }
-
-  /** Return the setting for the trusted certificate authorities. */
-  public String tlsCaFileSetting() {
-    return prefix + "tls.caFile";
-  }
-
-  /** Return the setting for this client's certificate chain. */
-  public String tlsCertificateFileSetting() {
-    return prefix + "tls.certificateFile";
-  }
-
-  /** Return the setting for the key of that certificate. */
-  public String tlsKeyFileSetting() {
-    return prefix + "tls.keyFile";
+    Setting(String name) {
+      this.name = name;
+    }
   }
 }

@@ -14,6 +14,23 @@ import org.slf4j.LoggerFactory;
  * worker, or give up. Callers read the clock and wait.
  */
 final class Recovery {
+
+  /**
+   * Knowledge about an endpoint that is unreachable now, which decides whether waiting for it makes
+   * sense.
+   */
+  enum Reachability {
+    /**
+     * Its name has no address, or the directory of its socket is missing: most likely it is
+     * misspelt.
+     */
+    UNRESOLVED,
+    /** Its name has an address, but it has not answered this JVM yet. */
+    RESOLVED,
+    /** It has answered this JVM before: most likely it is restarting. */
+    ANSWERED
+  }
+
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
@@ -179,9 +196,9 @@ final class Recovery {
               options.endpoint(),
               seconds(limit),
               limit.equals(options.connectTimeout())
-                  ? peer.connectTimeoutSetting()
-                  : peer.acquireTimeoutSetting(),
-              expectation().formatted(peer.endpointSetting()),
+                  ? peer.setting(Peer.Setting.CONNECT_TIMEOUT)
+                  : peer.setting(Peer.Setting.ACQUIRE_TIMEOUT),
+              expectation().formatted(peer.setting(Peer.Setting.ENDPOINT)),
               failure.message());
     }
     String why =
@@ -192,9 +209,9 @@ final class Recovery {
             options.endpoint(),
             peer.grantedNoun(),
             seconds(limit),
-            peer.acquireTimeoutSetting(),
+            peer.setting(Peer.Setting.ACQUIRE_TIMEOUT),
             why,
-            peer.endpointSetting(),
+            peer.setting(Peer.Setting.ENDPOINT),
             failure.message());
   }
 
@@ -202,7 +219,7 @@ final class Recovery {
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
         ? "with TLS (%s) and whether it asks for a client certificate ("
-            + options.peer().tlsCertificateFileSetting()
+            + options.peer().setting(Peer.Setting.TLS_CERTIFICATE_FILE)
             + ")"
         : "without TLS (%s)";
   }
@@ -239,7 +256,9 @@ final class Recovery {
           failure.withMessage(
               "gave up after %d replays in a row (%s): %s"
                   .formatted(
-                      replaysInARow, options.peer().maxReplaysSetting(), failure.message())));
+                      replaysInARow,
+                      options.peer().setting(Peer.Setting.MAX_REPLAYS),
+                      failure.message())));
     }
     replaysInARow++;
     replays++;

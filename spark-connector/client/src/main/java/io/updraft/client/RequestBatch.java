@@ -112,7 +112,7 @@ final class RequestBatch implements AutoCloseable {
   private ByteBuf referenced(
       WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {
     int buffers = batch.getBuffers().size();
-    WireBuffer message = new WireBuffer(allocator, prefix, buffers);
+    WireAllocator.WireBuffer message = new WireAllocator.WireBuffer(allocator, prefix, buffers);
     try {
       long written = startByte;
       for (int i = 0; i < buffers; i++) {

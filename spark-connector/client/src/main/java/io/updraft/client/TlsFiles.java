@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import java.nio.file.Path;
+import java.io.File;
+import java.io.Serializable;
 import java.util.List;
-import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * PEM files for {@code grpc+tls}. An unusable file raises {@link IllegalArgumentException} when a
- * call is opened.
+ * PEM files for {@code grpc+tls}; an empty text stands for no file. An unusable file raises {@link
+ * IllegalArgumentException} when a call is opened.
  *
  * @param ca the certificate authorities that sign the service's certificate; if empty, the JVM's
  *     are trusted
  * @param certificate this client's certificate chain, for mutual TLS; requires the key
  * @param key private key of that certificate, in PKCS 8
  */
-public record TlsFiles(Optional<Path> ca, Optional<Path> certificate, Optional<Path> key) {
+public record TlsFiles(String ca, String certificate, String key) implements Serializable {
   /** No files: trust the JVM's authorities and present no client certificate. */
-  public static final TlsFiles NONE =
-      new TlsFiles(Optional.empty(), Optional.empty(), Optional.empty());
+  public static final TlsFiles NONE = new TlsFiles("", "", "");
 
   /** Return the modification time of each file; zero for a missing one. */
   List<Long> modifiedMilliseconds() {
-    return Stream.of(ca, certificate, key)
-        .map(file -> file.map(path -> path.toFile().lastModified()).orElse(0L))
-        .toList();
+    return Stream.of(ca, certificate, key).map(file -> new File(file).lastModified()).toList();
   }
 }

@@ -33,7 +33,7 @@ final class AcquireTest {
   void a_full_pool_is_asked_again(Replay replay) throws Exception {
     try (TestPool pool = TestPool.of(Behaviours.full("5"), Behaviours.full("5"), Behaviours::echo);
         ExchangeFixture task =
-            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), replay)) {
+            new ExchangeFixture(ClientOptions.of(Peer.POOL, pool.endpoint()), replay)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
       assertEquals(3, pool.calls().size());
     }
@@ -44,7 +44,7 @@ final class AcquireTest {
   void a_draining_pool_is_asked_again(Replay replay) throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::drains, Behaviours::echo);
         ExchangeFixture task =
-            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), replay)) {
+            new ExchangeFixture(ClientOptions.of(Peer.POOL, pool.endpoint()), replay)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
     }
   }
@@ -54,9 +54,8 @@ final class AcquireTest {
     try (TestPool pool = TestPool.of(Behaviours.full("20"));
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint())
-                    .acquireTimeout(Duration.ofSeconds(1))
-                    .build(),
+                ClientOptions.of(Peer.POOL, pool.endpoint())
+                    .changed(o -> o.acquireTimeout = Duration.ofSeconds(1)),
                 Replay.NEVER)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(3, 100));
       assertEquals(ErrorKind.ERROR_KIND_POOL_FULL, error.kind());
@@ -67,12 +66,11 @@ final class AcquireTest {
   @Test
   void a_full_pool_is_asked_until_the_acquire_timeout_is_over() {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-            .acquireTimeout(Duration.ofSeconds(10))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+            .changed(o -> o.acquireTimeout = Duration.ofSeconds(10));
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reachability.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Recovery.Reachability.ANSWERED);
     for (int second = 0; second < 10; second++) {
       var decision =
           recovery.decide(
@@ -88,12 +86,11 @@ final class AcquireTest {
   /** The pauses of a task that is refused every time, with a budget of its own. */
   private static List<Long> pauses(int tries, OptionalLong hint) {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-            .acquireTimeout(Duration.ofHours(1))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+            .changed(o -> o.acquireTimeout = Duration.ofHours(1));
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reachability.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Recovery.Reachability.ANSWERED);
     return IntStream.range(0, tries)
         .mapToObj(
             number ->
@@ -147,12 +144,14 @@ final class AcquireTest {
   }
 
   private static Recovery.Decision unreachable(
-      Reachability reach, Function<ClientOptions, Failure> failure, Duration since) {
+      Recovery.Reachability reach, Function<ClientOptions, Failure> failure, Duration since) {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-            .connectTimeout(Duration.ofSeconds(10))
-            .acquireTimeout(Duration.ofMinutes(10))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+            .changed(
+                o -> {
+                  o.connectTimeout = Duration.ofSeconds(10);
+                  o.acquireTimeout = Duration.ofMinutes(10);
+                });
     return new Recovery(options, new RetryBudget(), 0)
         .decide(
             failure.apply(options),
@@ -163,9 +162,9 @@ final class AcquireTest {
 
   @ParameterizedTest
   @EnumSource(
-      value = Reachability.class,
+      value = Recovery.Reachability.class,
       names = {"RESOLVED", "ANSWERED"})
-  void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Reachability reach) {
+  void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Recovery.Reachability reach) {
     assertInstanceOf(
         Recovery.Decision.Again.class,
         unreachable(reach, AcquireTest::refused, Duration.ofSeconds(9 * 60 + 59)));
@@ -178,7 +177,8 @@ final class AcquireTest {
   void a_name_without_an_address_is_not_waited_for() {
     assertInstanceOf(
         Recovery.Decision.GiveUp.class,
-        unreachable(Reachability.UNRESOLVED, AcquireTest::refused, Duration.ofSeconds(10)));
+        unreachable(
+            Recovery.Reachability.UNRESOLVED, AcquireTest::refused, Duration.ofSeconds(10)));
   }
 
   @Test
@@ -186,10 +186,10 @@ final class AcquireTest {
     Function<ClientOptions, Failure> broken = options -> Failure.unconnected(options.endpoint());
     assertInstanceOf(
         Recovery.Decision.GiveUp.class,
-        unreachable(Reachability.RESOLVED, broken, Duration.ofSeconds(10)));
+        unreachable(Recovery.Reachability.RESOLVED, broken, Duration.ofSeconds(10)));
     assertInstanceOf(
         Recovery.Decision.Again.class,
-        unreachable(Reachability.ANSWERED, broken, Duration.ofSeconds(10)));
+        unreachable(Recovery.Reachability.ANSWERED, broken, Duration.ofSeconds(10)));
   }
 
   @Test
@@ -199,9 +199,8 @@ final class AcquireTest {
       port = socket.getLocalPort();
     }
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + port))
-            .connectTimeout(Duration.ofMillis(50))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:" + port))
+            .changed(o -> o.connectTimeout = Duration.ofMillis(50));
     try (ExchangeFixture task = new ExchangeFixture(options, Replay.NEVER)) {
       CompletableFuture<List<Long>> answered =
           CompletableFuture.supplyAsync(
@@ -245,10 +244,12 @@ final class AcquireTest {
 
   private static void assertUnreachable(Endpoint endpoint) {
     ClientOptions options =
-        ClientOptions.builder(endpoint)
-            .connectTimeout(Duration.ofMillis(300))
-            .acquireTimeout(Duration.ofMillis(500))
-            .build();
+        ClientOptions.of(Peer.POOL, endpoint)
+            .changed(
+                o -> {
+                  o.connectTimeout = Duration.ofMillis(300);
+                  o.acquireTimeout = Duration.ofMillis(500);
+                });
     try (ExchangeFixture task = new ExchangeFixture(options, Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(3, 100));
       assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
@@ -261,15 +262,14 @@ final class AcquireTest {
   @Test
   void a_worker_that_is_refused_again_after_a_loss_is_waited_for_anew() {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-            .acquireTimeout(Duration.ofSeconds(10))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+            .changed(o -> o.acquireTimeout = Duration.ofSeconds(10));
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     long anHour = Duration.ofHours(1).toNanos();
     Failure lost = Failure.ofStatus(Status.OK, options);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var worked = new Recovery.Progress(true, 0, 5, true, Reachability.ANSWERED);
-    var refused = new Recovery.Progress(false, 4, 5, true, Reachability.ANSWERED);
+    var worked = new Recovery.Progress(true, 0, 5, true, Recovery.Reachability.ANSWERED);
+    var refused = new Recovery.Progress(false, 4, 5, true, Recovery.Reachability.ANSWERED);
     assertEquals(
         new Recovery.Decision.Again(Duration.ZERO),
         recovery.decide(lost, worked, OptionalLong.empty(), anHour));

@@ -40,7 +40,7 @@ final class AdmissionTest {
         };
     try (TestPool pool = TestPool.of(refuses, admitsLate);
         ExchangeFixture task =
-            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY)) {
+            new ExchangeFixture(ClientOptions.of(Peer.POOL, pool.endpoint()), Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100_000));
       assertTrue(early.get() < 10_000);
     }
@@ -79,7 +79,7 @@ final class AdmissionTest {
     try (TestPool pool = TestPool.of(Behaviours.full("5"), asks);
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
+                ClientOptions.of(Peer.POOL, pool.endpoint()), command, Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
       assertArrayEquals(pickle, arrived.get());
     }
@@ -95,7 +95,8 @@ final class AdmissionTest {
   }
 
   private static ClientOptions impatient(TestPool pool) {
-    return ClientOptions.builder(pool.endpoint()).acquireTimeout(Duration.ofMillis(500)).build();
+    return ClientOptions.of(Peer.POOL, pool.endpoint())
+        .changed(o -> o.acquireTimeout = Duration.ofMillis(500));
   }
 
   @ParameterizedTest

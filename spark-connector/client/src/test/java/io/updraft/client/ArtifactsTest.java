@@ -49,7 +49,7 @@ final class ArtifactsTest {
   }
 
   private static ExchangeFixture task(TestPool pool, Artifact... artifacts) {
-    ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
+    ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
     return new ExchangeFixture(options, Replay.REPLAY, List.of(artifacts));
   }
 
@@ -182,7 +182,7 @@ final class ArtifactsTest {
           NoClassDefFoundError.class,
           () ->
               Exchange.open(
-                  ClientOptions.builder(pool.endpoint()).build(),
+                  ClientOptions.of(Peer.POOL, pool.endpoint()),
                   ExchangeFixture.COMMAND,
                   Batches.SCHEMA,
                   root,

@@ -20,12 +20,12 @@ final class BatchSlicerTest {
     try (var root = new RootAllocator();
         RequestBatch batch = batch(root, (MESSAGE_BYTES - lessBytes) / 8)) {
       BatchSlicer slicer = new BatchSlicer(MESSAGE_BYTES);
-      List<BatchSlice> slices = new ArrayList<>();
+      List<BatchSlicer.Slice> slices = new ArrayList<>();
       do {
         slices.add(slicer.next(batch));
       } while (!slices.get(slices.size() - 1).isLast());
       long sentBytes = 0;
-      for (BatchSlice slice : slices) {
+      for (BatchSlicer.Slice slice : slices) {
         assertEquals(sentBytes, slice.startByte());
         sentBytes = slice.endByte();
         int messageBytes =

@@ -86,10 +86,12 @@ final class CircuitTest {
   @Test
   void a_call_that_could_not_connect_tells_of_the_circuit() {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-            .connectTimeout(Duration.ofNanos(1_000))
-            .acquireTimeout(Duration.ZERO)
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+            .changed(
+                o -> {
+                  o.connectTimeout = Duration.ofNanos(1_000);
+                  o.acquireTimeout = Duration.ZERO;
+                });
     ExchangeCore core = new ExchangeCore(options, Replay.NEVER, 0);
     TestCall call = new TestCall(false);
     assertTrue(core.begin(call));
@@ -106,10 +108,12 @@ final class CircuitTest {
     try (ServerSocket dead = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
       threads.submit(() -> hangUp(dead, accepted));
       ClientOptions options =
-          ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + dead.getLocalPort()))
-              .connectTimeout(Duration.ofSeconds(3))
-              .acquireTimeout(Duration.ofSeconds(3))
-              .build();
+          ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:" + dead.getLocalPort()))
+              .changed(
+                  o -> {
+                    o.connectTimeout = Duration.ofSeconds(3);
+                    o.acquireTimeout = Duration.ofSeconds(3);
+                  });
       List<Future<String>> failures = new ArrayList<>();
       for (int task = 0; task < TASKS; task++) {
         failures.add(threads.submit(() -> failure(options)));

@@ -24,12 +24,14 @@ final class ExchangeCoreTest {
   private static final TestCall CALL = new TestCall(true);
 
   private final ClientOptions options =
-      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-          .connectTimeout(Duration.ofNanos(1_000))
-          .replyTimeout(Duration.ofNanos(5_000))
-          .acquireTimeout(Duration.ofSeconds(10))
-          .windowBatches(2)
-          .build();
+      ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1"))
+          .changed(
+              o -> {
+                o.connectTimeout = Duration.ofNanos(1_000);
+                o.replyTimeout = Duration.ofNanos(5_000);
+                o.acquireTimeout = Duration.ofSeconds(10);
+                o.windowBatches = 2;
+              });
 
   private ExchangeCore begun(Replay replay, TestCall call) {
     ExchangeCore core = new ExchangeCore(options, replay, 0);
@@ -180,7 +182,7 @@ final class ExchangeCoreTest {
     core.onClosed(CALL, Status.OK, new Metadata(), 0);
     assertSame(ReplyQueue.END, core.next());
     core.cancel("late");
-    assertEquals(Phase.FINISHED, core.phase());
+    assertEquals(CallCore.Phase.FINISHED, core.phase());
   }
 
   @Test
@@ -228,7 +230,7 @@ final class ExchangeCoreTest {
   }
 
   private boolean isLate(End end) throws MalformedReplyException {
-    ClientOptions limited = options.toBuilder().deadline(Duration.ofMillis(500)).build();
+    ClientOptions limited = options.changed(o -> o.deadline = Duration.ofMillis(500));
     ExchangeCore core = new ExchangeCore(limited, Replay.REPLAY, 0);
     assertTrue(core.begin(CALL));
     core.opened(10, 0);
@@ -256,7 +258,7 @@ final class ExchangeCoreTest {
     core.onClosed(CALL, Status.UNAVAILABLE, new Metadata(), 0);
     assertFalse(core.begin(new TestCall(true)));
     core.cancel("late");
-    assertEquals(Phase.CLOSED, core.phase());
+    assertEquals(CallCore.Phase.CLOSED, core.phase());
     assertThrows(IllegalStateException.class, core::next);
   }
 }

@@ -24,8 +24,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 @Timeout(120)
 final class ExchangeTest {
-  private static ClientOptions.Builder options(TestPool pool) {
-    return ClientOptions.builder(pool.endpoint());
+  private static ClientOptions options(TestPool pool) {
+    return ClientOptions.of(Peer.POOL, pool.endpoint());
   }
 
   private static List<Long> numbers(int count) {
@@ -40,7 +40,7 @@ final class ExchangeTest {
   @EnumSource(Replay.class)
   void every_batch_comes_back_once_and_in_order(Replay replay) throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), replay)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), replay)) {
       assertEquals(numbers(100), task.run(100, 20_000));
       assertEquals(Batches.SCHEMA, task.exchange().resultSchema());
       assertEquals(7, task.exchange().report().getTotalMilliseconds());
@@ -52,7 +52,7 @@ final class ExchangeTest {
   @Test
   void an_exchange_without_batches_ends() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY)) {
       assertEquals(List.of(), task.run(0, 0));
       assertEquals(Reply.Kind.END, task.exchange().take().kind());
     }
@@ -68,7 +68,7 @@ final class ExchangeTest {
         };
     try (TestPool pool = TestPool.of(late);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).windowBatches(3).build(), Replay.NEVER)) {
+            new ExchangeFixture(options(pool).changed(o -> o.windowBatches = 3), Replay.NEVER)) {
       for (int i = 0; i < 3; i++) {
         assertTrue(task.exchange().hasRoom());
         task.send(10);
@@ -113,7 +113,7 @@ final class ExchangeTest {
         };
     try (TestPool pool = TestPool.of(readsAllFirst);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).windowBatches(2).build(), Replay.NEVER)) {
+            new ExchangeFixture(options(pool).changed(o -> o.windowBatches = 2), Replay.NEVER)) {
       assertEquals(numbers(30), task.run(30, 1_000));
     }
   }
@@ -135,7 +135,7 @@ final class ExchangeTest {
           call.finish();
         };
     try (TestPool pool = TestPool.of(floods);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.NEVER)) {
       task.exchange().send(Batches.counting(task.allocator(), 0, 100_000), 100_000);
       task.exchange().finishSending();
       assertTrue(allSent.await(60, TimeUnit.SECONDS));
@@ -160,7 +160,7 @@ final class ExchangeTest {
           call.finish();
         };
     try (TestPool pool = TestPool.of(takesOne);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.NEVER)) {
       assertEquals(List.of(1L), task.run(50, 100));
       task.send(100);
     }
@@ -175,7 +175,7 @@ final class ExchangeTest {
           call.fail(ErrorKind.ERROR_KIND_USER, "KeyError: 'x'", 3);
         };
     try (TestPool pool = TestPool.of(raises);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY)) {
       ExchangeException error = failureOf(task);
       assertEquals(ErrorKind.ERROR_KIND_USER, error.kind());
       assertEquals("UNKNOWN", error.code());
@@ -194,7 +194,7 @@ final class ExchangeTest {
           call.close(Status.OK, new Metadata());
         };
     try (TestPool pool = TestPool.of(vanishes);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.NEVER)) {
       ExchangeException error = failureOf(task);
       assertEquals(ErrorKind.ERROR_KIND_WORKER, error.kind());
       assertTrue(error.getMessage().contains("ended without a finish message"), error.getMessage());
@@ -211,7 +211,7 @@ final class ExchangeTest {
         };
     try (TestPool pool = TestPool.of(dies)) {
       killed[0] = pool;
-      try (ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
+      try (ExchangeFixture task = new ExchangeFixture(options(pool), Replay.NEVER)) {
         assertNotNull(failureOf(task).kind());
       }
     }
@@ -220,7 +220,7 @@ final class ExchangeTest {
   @Test
   void closing_midway_cancels_the_call() throws Exception {
     try (TestPool pool = TestPool.of(call -> Behaviours.echoSome(call, 1))) {
-      ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY);
+      ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY);
       task.send(100_000);
       task.send(100_000);
       Reply reply = task.exchange().take();
@@ -236,7 +236,7 @@ final class ExchangeTest {
   void closing_before_the_connection_is_made_releases_what_was_sent() {
     try (ExchangeFixture task =
         new ExchangeFixture(
-            ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:9")).build(), Replay.REPLAY)) {
+            ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:9")), Replay.REPLAY)) {
       task.send(100_000);
       assertTrue(task.exchange().hasRoom());
     }
@@ -252,7 +252,7 @@ final class ExchangeTest {
           call.awaitCancelled();
         };
     try (TestPool pool = TestPool.of(answers);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.NEVER)) {
       for (int i = 0; i < 3; i++) {
         task.send(50_000);
       }
@@ -265,7 +265,7 @@ final class ExchangeTest {
   @Test
   void a_cancel_from_another_thread_wakes_the_task_with_its_reason() throws Exception {
     try (TestPool pool = TestPool.of(PoolCall::awaitCancelled);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY)) {
       task.send(10);
       Thread other = new Thread(() -> task.exchange().cancel("the query was stopped"));
       other.start();
@@ -280,7 +280,7 @@ final class ExchangeTest {
   @Test
   void an_interrupt_wakes_the_task() throws Exception {
     try (TestPool pool = TestPool.of(PoolCall::awaitCancelled);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY)) {
       task.send(10);
       Thread.currentThread().interrupt();
       assertThrows(InterruptedException.class, () -> task.exchange().take());
@@ -293,7 +293,7 @@ final class ExchangeTest {
     try (TestPool pool = TestPool.of(PoolCall::awaitCancelled);
         ExchangeFixture task =
             new ExchangeFixture(
-                options(pool).replyTimeout(java.time.Duration.ofMillis(200)).build(),
+                options(pool).changed(o -> o.replyTimeout = java.time.Duration.ofMillis(200)),
                 Replay.REPLAY)) {
       ExchangeException error = failureOf(task);
       assertEquals(ErrorKind.ERROR_KIND_DEADLINE, error.kind());
@@ -306,7 +306,8 @@ final class ExchangeTest {
     try (TestPool pool = TestPool.of(PoolCall::awaitCancelled);
         ExchangeFixture task =
             new ExchangeFixture(
-                options(pool).deadline(java.time.Duration.ofMillis(300)).build(), Replay.REPLAY)) {
+                options(pool).changed(o -> o.deadline = java.time.Duration.ofMillis(300)),
+                Replay.REPLAY)) {
       assertEquals(ErrorKind.ERROR_KIND_DEADLINE, failureOf(task).kind());
     }
   }
@@ -315,7 +316,8 @@ final class ExchangeTest {
   void a_batch_larger_than_it_may_be_is_refused_before_it_is_sent() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).maxBatchBytes(100_000).build(), Replay.REPLAY)) {
+            new ExchangeFixture(
+                options(pool).changed(o -> o.maxBatchBytes = 100_000), Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.send(20_000));
       assertEquals(ErrorKind.ERROR_KIND_LIMIT, error.kind());
       assertTrue(error.getMessage().contains("the 100000 that can be sent"), error.getMessage());
@@ -327,7 +329,8 @@ final class ExchangeTest {
     AtomicInteger parts = new AtomicInteger();
     try (TestPool pool = TestPool.of(call -> parts.set(Behaviours.echoParts(call)));
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+            new ExchangeFixture(
+                options(pool).changed(o -> o.maxMessageBytes = 100_000), Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 40_000));
       assertTrue(parts.get() > 3, parts + " parts");
     }
@@ -344,7 +347,8 @@ final class ExchangeTest {
         };
     try (TestPool pool = TestPool.of(diesInside, Behaviours::echoParts);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+            new ExchangeFixture(
+                options(pool).changed(o -> o.maxMessageBytes = 100_000), Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L), task.run(2, 40_000));
     }
   }
@@ -360,7 +364,8 @@ final class ExchangeTest {
         };
     try (TestPool pool = TestPool.of(blowsUp);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+            new ExchangeFixture(
+                options(pool).changed(o -> o.maxMessageBytes = 100_000), Replay.REPLAY)) {
       assertEquals(ErrorKind.ERROR_KIND_LIMIT, failureOf(task).kind());
     }
   }
@@ -370,7 +375,13 @@ final class ExchangeTest {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                options(pool).token("s3cret").tenant("team").traceParent("00-1-2-01").build(),
+                options(pool)
+                    .changed(
+                        o -> {
+                          o.token = "s3cret";
+                          o.tenant = "team";
+                          o.traceParent = "00-1-2-01";
+                        }),
                 Replay.REPLAY)) {
       task.run(1, 1);
       Metadata headers = pool.calls().get(0).headers();

@@ -25,11 +25,12 @@ class FileCoreTest {
   private static final int BYTES = 8 * ROWS;
 
   private final ClientOptions options =
-      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
-          .peer(Peer.WRITER)
-          .windowBytes(2 * BYTES)
-          .acquireTimeout(Duration.ofSeconds(10))
-          .build();
+      ClientOptions.of(Peer.WRITER, Endpoint.parse("grpc://127.0.0.1:1"))
+          .changed(
+              o -> {
+                o.windowBytes = 2 * BYTES;
+                o.acquireTimeout = Duration.ofSeconds(10);
+              });
 
   private FileCore opened(Delivery delivery) {
     FileCore core = new FileCore(options, delivery, 0);

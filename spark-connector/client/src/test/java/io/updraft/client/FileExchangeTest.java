@@ -23,7 +23,7 @@ class FileExchangeTest {
 
   private static FileExchange open(TestPool writer, BufferAllocator allocator, PartSink sink) {
     return FileExchange.open(
-        ClientOptions.builder(writer.endpoint()).peer(Peer.WRITER).build(),
+        ClientOptions.of(Peer.WRITER, writer.endpoint()),
         WriteCommand.newBuilder().setDelivery(Delivery.DELIVERY_RETURN).build(),
         Batches.SCHEMA,
         allocator,
@@ -60,8 +60,8 @@ class FileExchangeTest {
     }
   }
 
-  private static BatchSlice whole(RequestBatch batch) {
-    return new BatchSlice(batch, 0, batch.bodyBytes());
+  private static BatchSlicer.Slice whole(RequestBatch batch) {
+    return new BatchSlicer.Slice(batch, 0, batch.bodyBytes());
   }
 
   @Test

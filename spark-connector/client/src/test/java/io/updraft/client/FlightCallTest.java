@@ -47,7 +47,7 @@ class FlightCallTest {
   void a_call_takes_nothing_before_it_is_started() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         BufferAllocator allocator = new RootAllocator()) {
-      ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
+      ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
       // gRPC answers for calls that were not started as long as a channel is new.
       try (ExchangeFixture task = new ExchangeFixture(options, Replay.REPLAY)) {
         assertEquals(List.of(1L), task.run(1, 10));
@@ -62,7 +62,7 @@ class FlightCallTest {
   void a_call_that_was_cancelled_before_it_is_started_never_reaches_the_pool() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         BufferAllocator allocator = new RootAllocator()) {
-      ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
+      ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
       FlightCall call = new SilentCall(options, allocator);
       call.cancel("the task was killed");
       assertEquals(0, call.start(ExchangeFixture.COMMAND.toByteString(), new byte[0], 1));

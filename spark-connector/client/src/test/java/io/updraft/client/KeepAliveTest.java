@@ -32,8 +32,9 @@ class KeepAliveTest {
   private static final int WRITERS_KEEPALIVES = 12;
   private static final long BETWEEN_THEM_MILLISECONDS = 250;
 
-  private static ClientOptions.Builder options(TestPool pool) {
-    return ClientOptions.builder(pool.endpoint()).keepAlive(Duration.ofMillis(10));
+  private static ClientOptions options(TestPool pool) {
+    return ClientOptions.of(Peer.POOL, pool.endpoint())
+        .changed(o -> o.keepAlive = Duration.ofMillis(10));
   }
 
   @Test
@@ -58,7 +59,7 @@ class KeepAliveTest {
           call.finish();
         };
     try (TestPool pool = TestPool.of(listening);
-        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+        ExchangeFixture task = new ExchangeFixture(options(pool), Replay.REPLAY)) {
       assertTrue(heard.await(60, TimeUnit.SECONDS));
       assertEquals(List.of(1L), task.run(1, ROWS));
       assertTrue(halfClosed.await(60, TimeUnit.SECONDS));
@@ -80,7 +81,7 @@ class KeepAliveTest {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                options(pool).keepAlive(Duration.ofMinutes(5)).build(), Replay.REPLAY)) {
+                options(pool).changed(o -> o.keepAlive = Duration.ofMinutes(5)), Replay.REPLAY)) {
       // The echo would answer a keepalive as it answers a batch, and fail.
       assertEquals(3, task.run(3, ROWS).size());
     }
@@ -124,7 +125,12 @@ class KeepAliveTest {
     // Less than the writer takes, more than it is ever silent.
     Duration replyTimeout = Duration.ofMillis(8 * BETWEEN_THEM_MILLISECONDS);
     return FileExchange.open(
-        options(pool).peer(Peer.WRITER).replyTimeout(replyTimeout).build(),
+        options(pool)
+            .changed(
+                o -> {
+                  o.peer = Peer.WRITER;
+                  o.replyTimeout = replyTimeout;
+                }),
         WriteCommand.newBuilder().setDelivery(Delivery.DELIVERY_DIRECT).build(),
         Batches.SCHEMA,
         allocator,
@@ -145,7 +151,8 @@ class KeepAliveTest {
     try (TestPool pool = TestPool.of(listening);
         RootAllocator root = new RootAllocator()) {
       ClientOptions options =
-          ClientOptions.builder(pool.endpoint()).keepAlive(Duration.ofMillis(10)).build();
+          ClientOptions.of(Peer.POOL, pool.endpoint())
+              .changed(o -> o.keepAlive = Duration.ofMillis(10));
       try (ExchangeFixture task = new ExchangeFixture(options, Replay.NEVER)) {
         FlightCall bad =
             new FlightCall(

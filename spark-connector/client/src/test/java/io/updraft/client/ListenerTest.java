@@ -26,7 +26,8 @@ final class ListenerTest {
   private static Optional<String> wrongPeer(int port) throws InterruptedException {
     Endpoint endpoint = Endpoint.parse("grpc://127.0.0.1:" + port);
     return Listener.wrongPeer(
-        ClientOptions.builder(endpoint).connectTimeout(Duration.ofSeconds(20)).build());
+        ClientOptions.of(Peer.POOL, endpoint)
+            .changed(o -> o.connectTimeout = Duration.ofSeconds(20)));
   }
 
   /** What is said of a port that answers whatever it is sent with these bytes, and hangs up. */

@@ -36,7 +36,7 @@ final class MarshallerTest {
   }
 
   private static OutgoingMessage message(RequestBatch batch, long sequence, WireAllocator wire) {
-    BatchSlice slice = new BatchSlice(batch, 0, batch.bodyBytes());
+    BatchSlicer.Slice slice = new BatchSlicer.Slice(batch, 0, batch.bodyBytes());
     var step = new CallCore.Step<>(batch.groups().metadata(sequence), slice, false);
     return OutgoingMessage.of(step, wire);
   }

@@ -149,7 +149,7 @@ final class PoolCall {
     Error error =
         Error.newBuilder().setKind(kind).setMessage(message).setSequence(sequence).build();
     send(FlightData.reply(ReplyMetadata.newBuilder().setError(error).build()));
-    close(Status.fromCode(ErrorCodes.codeOf(kind)).withDescription(message), new Metadata());
+    close(Status.fromCode(Failure.codeOf(kind)).withDescription(message), new Metadata());
   }
 
   void close(Status status, Metadata trailers) {

@@ -62,7 +62,7 @@ final class PoolCheckTest {
   }
 
   private static ClientOptions options(TestServer server) {
-    return ClientOptions.builder(server.endpoint()).build();
+    return ClientOptions.of(Peer.POOL, server.endpoint());
   }
 
   private static ServerCall.Listener<byte[]> serve(
@@ -98,8 +98,7 @@ final class PoolCheckTest {
       port = server.port();
       assertTrue(PoolCheck.ask(options(server)).isAccepted());
     }
-    ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + port)).build();
+    ClientOptions options = ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:" + port));
     for (int attempt = 0; attempt < 3; attempt++) {
       assertFalse(PoolCheck.ask(options).isAccepted());
     }
@@ -115,7 +114,8 @@ final class PoolCheckTest {
     assertFalse(answer.isAccepted());
     PoolCheck.Refusal refusal = answer.refusalOf("3.11", "4.2.1").orElseThrow();
     assertEquals(PoolCheck.Cause.TOKEN, refusal.cause());
-    assertTrue(refusal.message().contains(Peer.POOL.tokenFileSetting()), refusal.message());
+    assertTrue(
+        refusal.message().contains(Peer.POOL.setting(Peer.Setting.TOKEN_FILE)), refusal.message());
   }
 
   @Test
@@ -162,7 +162,9 @@ final class PoolCheckTest {
     try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
       Endpoint endpoint = Endpoint.parse(scheme + "://127.0.0.1:" + silent.getLocalPort());
       PoolCheck.Answer answer =
-          PoolCheck.ask(ClientOptions.builder(endpoint).connectTimeout(connectTimeout).build());
+          PoolCheck.ask(
+              ClientOptions.of(Peer.POOL, endpoint)
+                  .changed(o -> o.connectTimeout = connectTimeout));
       assertFalse(answer.isAccepted());
       assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
       return answer.silence().orElseThrow().replace(endpoint.toString(), "it");
@@ -191,7 +193,7 @@ final class PoolCheckTest {
     Endpoint endpoint = Endpoint.parse("grpc://127.0.0.1:" + port);
     assertEquals(
         Optional.of("connection refused: nothing listens at " + endpoint.address()),
-        PoolCheck.ask(ClientOptions.builder(endpoint).build()).silence());
+        PoolCheck.ask(ClientOptions.of(Peer.POOL, endpoint)).silence());
   }
 
   @Test

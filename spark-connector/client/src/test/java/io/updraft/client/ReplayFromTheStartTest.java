@@ -38,7 +38,7 @@ final class ReplayFromTheStartTest {
 
   private final ExchangeCore core =
       new ExchangeCore(
-          ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1")).build(),
+          ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:1")),
           Replay.FROM_THE_START,
           0);
 
@@ -69,7 +69,7 @@ final class ReplayFromTheStartTest {
     try (TestPool pool = TestPool.of(Behaviours.atWork(loss.end), Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint()).build(), Replay.FROM_THE_START)) {
+                ClientOptions.of(Peer.POOL, pool.endpoint()), Replay.FROM_THE_START)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, ROWS));
       assertEquals(2, pool.calls().size());
       assertEquals(1, task.exchange().replays());

@@ -29,7 +29,7 @@ final class ReplayTest {
   }
 
   private static ExchangeFixture task(TestPool pool) {
-    return new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY);
+    return new ExchangeFixture(ClientOptions.of(Peer.POOL, pool.endpoint()), Replay.REPLAY);
   }
 
   @ParameterizedTest
@@ -180,7 +180,8 @@ final class ReplayTest {
     try (TestPool pool = TestPool.of(Behaviours.afterTheOpening(Behaviours::vanishes));
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint()).maxReplays(2).build(), Replay.REPLAY)) {
+                ClientOptions.of(Peer.POOL, pool.endpoint()).changed(o -> o.maxReplays = 2),
+                Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(error.getMessage().contains("2 replays in a row"), error.getMessage());
       assertEquals(3, pool.calls().size());
@@ -191,7 +192,7 @@ final class ReplayTest {
   void a_function_that_may_not_be_replayed_fails_with_its_worker() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(3), Behaviours::echo);
         ExchangeFixture task =
-            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.NEVER)) {
+            new ExchangeFixture(ClientOptions.of(Peer.POOL, pool.endpoint()), Replay.NEVER)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertEquals(ErrorKind.ERROR_KIND_WORKER, error.kind());
       assertEquals("ABORTED", error.code());
@@ -238,10 +239,12 @@ final class ReplayTest {
             TestPool.of(DIES_AT_WORK, Behaviours.workerDiesAfter(7), Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint())
-                    .windowBatches(BATCHES)
-                    .windowBytes(windowBytes)
-                    .build(),
+                ClientOptions.of(Peer.POOL, pool.endpoint())
+                    .changed(
+                        o -> {
+                          o.windowBatches = BATCHES;
+                          o.windowBytes = windowBytes;
+                        }),
                 Replay.REPLAY)) {
       assertEquals(allNumbers(), task.run(BATCHES, 20_000));
       assertEquals(3, pool.calls().size());
@@ -274,7 +277,8 @@ final class ReplayTest {
     try (TestPool pool = TestPool.of(hoards, Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint()).replayBytes(1_000).build(), Replay.REPLAY)) {
+                ClientOptions.of(Peer.POOL, pool.endpoint()).changed(o -> o.replayBytes = 1_000),
+                Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(
           error.getMessage().contains("taken 2400 bytes without answering")

@@ -31,9 +31,8 @@ final class ReplyProtocolTest {
 
   private static final int MOST_BATCH_BYTES = 64;
   private static final ClientOptions OPTIONS =
-      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:9"))
-          .maxBatchBytes(MOST_BATCH_BYTES)
-          .build();
+      ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:9"))
+          .changed(o -> o.maxBatchBytes = MOST_BATCH_BYTES);
 
   private final RootAllocator root = new RootAllocator();
   private final ReplyProtocol protocol = new ReplyProtocol(OPTIONS);

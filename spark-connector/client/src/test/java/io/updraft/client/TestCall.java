@@ -13,8 +13,8 @@ record TestCall(boolean connected) implements CallCore.Call {
   }
 
   @Override
-  public Reachability reach() {
-    return connected ? Reachability.ANSWERED : Reachability.RESOLVED;
+  public Recovery.Reachability reach() {
+    return connected ? Recovery.Reachability.ANSWERED : Recovery.Reachability.RESOLVED;
   }
 
   @Override

@@ -56,7 +56,12 @@ final class TokenRotationTest {
   }
 
   private ClientOptions options(Endpoint endpoint) {
-    return ClientOptions.builder(endpoint).token("not used").tokenFile(file).build();
+    return ClientOptions.of(Peer.POOL, endpoint)
+        .changed(
+            o -> {
+              o.token = "not used";
+              o.tokenFile = file.toString();
+            });
   }
 
   private ExchangeFixture task(TestPool pool, Replay replay) {
@@ -242,12 +247,11 @@ final class TokenRotationTest {
   @Test
   void a_token_that_no_file_holds_is_not_tried_twice() {
     try (TestPool pool = TestPool.of(TokenRotationTest::refuses)) {
-      ClientOptions.Builder options = ClientOptions.builder(pool.endpoint());
+      ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
       assertRefused(
-          options.build(),
-          "set spark.updraft.udf.tokenFile to a file with a token that the pool accepts");
+          options, "set spark.updraft.udf.tokenFile to a file with a token that the pool accepts");
       assertRefused(
-          options.token("old").build(),
+          options.changed(o -> o.token = "old"),
           "correct spark.updraft.udf.token, or set spark.updraft.udf.tokenFile to a file with a token "
               + "that the pool accepts");
       assertEquals(2, pool.calls().size());
@@ -278,7 +282,7 @@ final class TokenRotationTest {
 
   private FileExchange file(TestPool writer, BufferAllocator allocator) {
     return FileExchange.open(
-        options(writer.endpoint()).toBuilder().peer(Peer.WRITER).build(),
+        options(writer.endpoint()).changed(o -> o.peer = Peer.WRITER),
         WriteCommand.getDefaultInstance(),
         Batches.SCHEMA,
         allocator,

@@ -29,7 +29,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
@@ -75,14 +74,18 @@ final class TransportTest {
         Behaviours::echo);
   }
 
-  private static ClientOptions.Builder tls(TestPool pool, X509Bundle trusted) throws Exception {
-    return ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:" + pool.port()))
-        .connectTimeout(Duration.ofSeconds(20))
-        .tls(trusting(trusted.toTempRootCertPem()));
+  private static ClientOptions tls(TestPool pool, X509Bundle trusted) throws Exception {
+    TlsFiles files = trusting(trusted.toTempRootCertPem());
+    return ClientOptions.of(Peer.POOL, Endpoint.parse("grpc+tls://127.0.0.1:" + pool.port()))
+        .changed(
+            o -> {
+              o.connectTimeout = Duration.ofSeconds(20);
+              o.tls = files;
+            });
   }
 
   private static TlsFiles trusting(File ca) {
-    return new TlsFiles(Optional.of(ca.toPath()), Optional.empty(), Optional.empty());
+    return new TlsFiles(ca.getPath(), "", "");
   }
 
   private static List<Long> exchanged(ClientOptions options) throws InterruptedException {
@@ -94,7 +97,7 @@ final class TransportTest {
   @Test
   void batches_travel_over_tls() throws Exception {
     try (TestPool pool = tlsPool(ClientAuth.NONE)) {
-      assertEquals(List.of(1L, 2L, 3L), exchanged(tls(pool, authority).build()));
+      assertEquals(List.of(1L, 2L, 3L), exchanged(tls(pool, authority)));
     }
   }
 
@@ -103,7 +106,7 @@ final class TransportTest {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(
-                ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + pool.port())).build(),
+                ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:" + pool.port())),
                 Replay.REPLAY)) {
       assertEquals(List.of(1L), task.run(1, 100_000));
       assertEquals(
@@ -134,14 +137,12 @@ final class TransportTest {
   @Test
   void a_client_shows_its_certificate_where_the_pool_wants_one() throws Exception {
     try (TestPool pool = tlsPool(ClientAuth.REQUIRE)) {
-      ClientOptions options =
-          tls(pool, authority)
-              .tls(
-                  new TlsFiles(
-                      Optional.of(authority.toTempRootCertPem().toPath()),
-                      Optional.of(client.toTempCertChainPem().toPath()),
-                      Optional.of(client.toTempPrivateKeyPem().toPath())))
-              .build();
+      TlsFiles files =
+          new TlsFiles(
+              authority.toTempRootCertPem().getPath(),
+              client.toTempCertChainPem().getPath(),
+              client.toTempPrivateKeyPem().getPath());
+      ClientOptions options = tls(pool, authority).changed(o -> o.tls = files);
       assertEquals(List.of(1L, 2L, 3L), exchanged(options));
     }
   }
@@ -149,11 +150,13 @@ final class TransportTest {
   @Test
   void a_pool_that_another_authority_signed_is_not_talked_to() throws Exception {
     try (TestPool pool = tlsPool(ClientAuth.NONE)) {
-      ClientOptions options = tls(pool, authority("a stranger")).build();
+      ClientOptions options = tls(pool, authority("a stranger"));
       ExchangeException error = assertThrows(ExchangeException.class, () -> exchanged(options));
       assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
       assertTrue(error.getMessage().contains(options.endpoint().toString()), error.getMessage());
-      assertTrue(error.getMessage().contains(Peer.POOL.tlsCaFileSetting()), error.getMessage());
+      assertTrue(
+          error.getMessage().contains(Peer.POOL.setting(Peer.Setting.TLS_CA_FILE)),
+          error.getMessage());
       assertTrue(pool.calls().isEmpty());
     }
   }
@@ -161,10 +164,13 @@ final class TransportTest {
   @Test
   void a_writer_that_another_authority_signed_is_not_asked_twice() throws Exception {
     try (TestPool writer = tlsPool(ClientAuth.NONE)) {
-      ClientOptions options = tls(writer, authority("a stranger")).peer(Peer.WRITER).build();
+      ClientOptions options =
+          tls(writer, authority("a stranger")).changed(o -> o.peer = Peer.WRITER);
       WriteCheck.Refusal refusal =
           WriteCheck.ask(options, WriteCommand.getDefaultInstance()).orElseThrow();
-      assertTrue(refusal.message().contains(Peer.WRITER.tlsCaFileSetting()), refusal.message());
+      assertTrue(
+          refusal.message().contains(Peer.WRITER.setting(Peer.Setting.TLS_CA_FILE)),
+          refusal.message());
       assertFalse(refusal.temporary());
     }
   }
@@ -172,9 +178,8 @@ final class TransportTest {
   @Test
   void tls_files_that_are_not_there_are_named(@TempDir Path directory) {
     ClientOptions options =
-        ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:1"))
-            .tls(trusting(directory.resolve("ca.pem").toFile()))
-            .build();
+        ClientOptions.of(Peer.POOL, Endpoint.parse("grpc+tls://127.0.0.1:1"))
+            .changed(o -> o.tls = trusting(directory.resolve("ca.pem").toFile()));
     String message =
         assertThrows(IllegalArgumentException.class, () -> exchanged(options)).getMessage();
     assertTrue(message.contains("ca.pem"), message);
@@ -194,7 +199,7 @@ final class TransportTest {
             .bossEventLoopGroup(loops)
             .workerEventLoopGroup(loops);
     try (TestPool pool = TestPool.of(builder, Behaviours::echo)) {
-      ClientOptions options = ClientOptions.builder(Endpoint.parse("grpc+unix://" + path)).build();
+      ClientOptions options = ClientOptions.of(Peer.POOL, Endpoint.parse("grpc+unix://" + path));
       ByteArrayOutputStream log = new ByteArrayOutputStream();
       System.setErr(new PrintStream(log, true));
       assertEquals(List.of(1L, 2L, 3L), exchanged(options));
@@ -209,11 +214,12 @@ final class TransportTest {
   @Test
   void exchanges_share_a_connection_and_leave_no_threads_but_grpcs() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo)) {
-      ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
+      ClientOptions options = ClientOptions.of(Peer.POOL, pool.endpoint());
       exchanged(options);
       Set<String> before = threads();
       for (int i = 0; i < 20; i++) {
-        exchanged(options.toBuilder().token("token " + i).build());
+        String token = "token " + i;
+        exchanged(options.changed(o -> o.token = token));
       }
       Set<String> after = threads();
       after.removeAll(before);

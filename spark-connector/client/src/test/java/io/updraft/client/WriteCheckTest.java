@@ -73,8 +73,8 @@ final class WriteCheckTest {
       };
     }
 
-    ClientOptions.Builder options() {
-      return ClientOptions.builder(server.endpoint()).peer(Peer.WRITER);
+    ClientOptions options() {
+      return ClientOptions.of(Peer.WRITER, server.endpoint());
     }
 
     @Override
@@ -85,7 +85,7 @@ final class WriteCheckTest {
 
   private static WriteCheck.Refusal refusal(Status status) throws Exception {
     try (Actions writer = new Actions(status)) {
-      return WriteCheck.ask(writer.options().build(), COMMAND).orElseThrow();
+      return WriteCheck.ask(writer.options(), COMMAND).orElseThrow();
     }
   }
 
@@ -93,7 +93,8 @@ final class WriteCheckTest {
   void a_writer_is_asked_by_flights_action_with_the_command_and_the_token() throws Exception {
     try (Actions writer = new Actions(Status.OK)) {
       assertEquals(
-          Optional.empty(), WriteCheck.ask(writer.options().token("secret").build(), COMMAND));
+          Optional.empty(),
+          WriteCheck.ask(writer.options().changed(o -> o.token = "secret"), COMMAND));
       Asked asked = writer.asked.take();
       assertEquals(
           "Bearer secret",
@@ -132,7 +133,9 @@ final class WriteCheckTest {
   void a_wrong_token_is_named_with_its_setting() throws Exception {
     WriteCheck.Refusal refusal = refusal(Status.UNAUTHENTICATED.withDescription("not known"));
     assertEquals(ErrorKind.ERROR_KIND_UNAUTHENTICATED, refusal.kind());
-    assertTrue(refusal.message().contains(Peer.WRITER.tokenFileSetting()), refusal.message());
+    assertTrue(
+        refusal.message().contains(Peer.WRITER.setting(Peer.Setting.TOKEN_FILE)),
+        refusal.message());
     assertFalse(refusal.temporary());
   }
 
@@ -140,7 +143,7 @@ final class WriteCheckTest {
   void a_connection_that_is_refused_may_be_accepted_later() throws Exception {
     ClientOptions options;
     try (Actions writer = new Actions(Status.OK)) {
-      options = writer.options().build();
+      options = writer.options();
     }
     WriteCheck.Refusal refusal = WriteCheck.ask(options, COMMAND).orElseThrow();
     assertEquals("UNAVAILABLE", refusal.code());
@@ -154,9 +157,8 @@ final class WriteCheckTest {
   void a_silent_listener_is_given_up_after_the_connect_timeout() throws Exception {
     try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
       ClientOptions options =
-          ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + silent.getLocalPort()))
-              .connectTimeout(Duration.ofMillis(200))
-              .build();
+          ClientOptions.of(Peer.POOL, Endpoint.parse("grpc://127.0.0.1:" + silent.getLocalPort()))
+              .changed(o -> o.connectTimeout = Duration.ofMillis(200));
       WriteCheck.Refusal refusal = WriteCheck.ask(options, COMMAND).orElseThrow();
       assertTrue(refusal.message().contains("did not answer within 0.2 s"), refusal.message());
       assertTrue(refusal.temporary());
@@ -166,7 +168,8 @@ final class WriteCheckTest {
   @Test
   void an_interrupt_cancels_the_call() throws Exception {
     try (Actions writer = new Actions(null)) {
-      ClientOptions options = writer.options().connectTimeout(Duration.ofSeconds(50)).build();
+      ClientOptions options =
+          writer.options().changed(o -> o.connectTimeout = Duration.ofSeconds(50));
       FutureTask<Void> asking =
           new FutureTask<>(
               () -> {

@@ -15,13 +15,13 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpre
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.toPrettySQL
+import org.apache.spark.sql.connector.catalog.{FunctionCatalog => CatalogFunctions, Identifier}
 import org.apache.spark.sql.updraft.{
+  CalledFunction,
   DeclaredArgument,
-  FunctionLookup,
   FunctionPath,
   FunctionPlace,
-  FunctionText,
-  TableCall
+  FunctionText
 }
 
 import io.updraft.spark.functions.{
@@ -70,9 +70,24 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
 
-  private def hasValue(place: FunctionPlace) = FunctionLookup.hasValue(session, place)
+  private def hasValue(place: FunctionPlace) = place match {
+    case FunctionPlace.System(name) => FunctionPath.systemHasValue(session, name)
+    case other => hasAny(other)
+  }
 
-  private def hasTable(place: FunctionPlace) = FunctionLookup.hasTable(session, place)
+  private def hasTable(place: FunctionPlace) = place match {
+    case FunctionPlace.System(name) => FunctionPath.systemHasTable(session, name)
+    case other => hasAny(other)
+  }
+
+  /** Return whether a catalog has a function, which may return values or a table: it does not say
+    * which.
+    */
+  private def hasAny(place: FunctionPlace) = place match {
+    case FunctionPlace.Catalog(functions: CatalogFunctions, name) =>
+      functions.functionExists(Identifier.of(name.init.toArray, name.last))
+    case _ => false
+  }
 
   /** Return the pool's function that the name refers to; None if Spark finds another function
     * first.
@@ -147,6 +162,6 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     val typed = ordered.zip(function.arguments).map { case (argument, declared) =>
       DeclaredArgument(argument, declared, function.name)
     }
-    TableCall.of(session, unbound.called, function.rows, typed, function.isDeterministic)
+    CalledFunction.table(session, unbound.called, function.rows, typed, function.isDeterministic)
   }
 }

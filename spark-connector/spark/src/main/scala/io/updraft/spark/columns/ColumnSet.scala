@@ -5,11 +5,11 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
-import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.arrow.vector.types.pojo.{Field, Schema}
 import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
@@ -170,6 +170,30 @@ object ColumnSet {
       case NonFatal(e) =>
         root.close()
         throw e
+    }
+  }
+}
+
+/** Choice of the builder for a column's type. */
+object ColumnBuilders {
+
+  /** Return a builder for values of `dataType`; `field` is the same type in Arrow. */
+  def of(dataType: DataType, field: Field, largeVarTypes: Boolean): ColumnBuilder = {
+    val offsetWidth = if (largeVarTypes) 8 else 4
+    dataType match {
+      case BooleanType => new BooleanBuilder
+      case ByteType => new ByteBuilder
+      case ShortType => new ShortBuilder
+      case IntegerType | DateType | _: YearMonthIntervalType => new IntBuilder
+      case LongType | TimestampType | TimestampNTZType | _: DayTimeIntervalType =>
+        new LongBuilder
+      case FloatType => new FloatBuilder
+      case DoubleType => new DoubleBuilder
+      case decimal: DecimalType => new DecimalBuilder(decimal)
+      case _: StringType => new StringBuilder(offsetWidth)
+      case BinaryType => new BinaryBuilder(offsetWidth)
+      case udt: UserDefinedType[_] => of(udt.sqlType, field, largeVarTypes)
+      case _ => new NestedBuilder(field)
     }
   }
 }

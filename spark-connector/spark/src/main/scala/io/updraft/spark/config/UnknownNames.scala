@@ -6,6 +6,7 @@ import java.util.{Collections, HashSet, Locale, Set => JavaSet, WeakHashMap}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.unsafe.types.UTF8String
 
 /** Warnings about names under `spark.updraft.` that the connector does not know and that are most
   * likely misspelt, once per session for each name.
@@ -50,4 +51,26 @@ object UnknownNames extends Logging {
 
   private def warnOnce(session: SparkSession, warning: String): Unit =
     if (told.computeIfAbsent(session, _ => new HashSet[String]()).add(warning)) logWarning(warning)
+}
+
+/** Suggestion of the name most likely meant by an unknown one. */
+object NearestName {
+
+  /** Largest share of a name's letters that may differ from the intended name. */
+  private val AlikeShare = 0.45
+
+  /** Return the most similar known name; None if none is similar enough.
+    *
+    * @param prefix
+    *   common prefix of all names
+    */
+  def of(name: String, known: Seq[String], prefix: String = ""): Option[String] =
+    known.minByOption(distance(name, _)).filter { nearest =>
+      distance(name, nearest) <= AlikeShare * (nearest.length - prefix.length)
+    }
+
+  private def distance(one: String, other: String): Int =
+    UTF8String.fromString(lowered(one)).levenshteinDistance(UTF8String.fromString(lowered(other)))
+
+  private def lowered(name: String): String = name.toLowerCase(Locale.ROOT)
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
+import java.time.Duration
+
 import org.apache.spark.sql.internal.SQLConf
 
-import io.updraft.client.Peer
+import io.updraft.client.Peer.Setting
+import io.updraft.client.{ClientOptions, Peer}
 
 /** Settings of UDFs on a pool; [[UdfSettings]] holds their values for one query. */
 object UpdraftConf
@@ -51,19 +54,19 @@ object UpdraftConf
   )
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
-    prefix + "replyTimeout",
+    Peer.POOL.setting(Setting.REPLY_TIMEOUT),
     "Fail a task when the pool has neither answered nor taken a batch for this long. The time that the function " +
       "works on a batch counts. Set it when you know how long a batch takes at most. 0: no limit but `deadline`.",
     Values.milliseconds(least = 0),
-    Some("0s")
+    Some(Values.text(defaults.replyTimeout))
   )
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
-    prefix + "deadline",
+    Peer.POOL.setting(Setting.DEADLINE),
     "Fail a task whose exchange with the pool has taken longer than this, waiting in the pool's queue included. Set " +
       "it to bound how long a job may wait for workers. 0: no limit.",
     Values.milliseconds(least = 0),
-    Some("0s")
+    Some(Values.text(defaults.deadline))
   )
 
   val windowBytes: ConfigEntry[Long] = ConfigEntry(
@@ -71,7 +74,7 @@ object UpdraftConf
     "Maximum bytes of arguments in flight per task. A single batch that is larger travels alone. Lower it where " +
       "executors are short of memory.",
     Values.bytes(least = 1L << 10, most = 1L << 40),
-    Some("16m")
+    Some(s"${defaults.windowBytes >> 20}m")
   )
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
@@ -84,18 +87,18 @@ object UpdraftConf
   )
 
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
-    prefix + "maxReplays",
+    Peer.POOL.setting(Setting.MAX_REPLAYS),
     "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
       "lost. An answered batch resets the count. Set it to 0 if a loss should fail the task at once. Only deterministic " +
       "functions that answer row for row can continue; others start again if they are declared `deterministic`. A batch " +
       "that ends two workers fails the task. The SQL tab counts replays at the operator, as *replays on another worker* " +
       "(`updraftReplays`).",
     Values.count(least = 0),
-    Some("3")
+    Some(defaults.maxReplays.toString)
   )
 
   val replayBytes: ConfigEntry[Long] = ConfigEntry(
-    Peer.POOL.replayBytesSetting,
+    Peer.POOL.setting(Setting.REPLAY_BYTES),
     "Maximum bytes of batches that a task keeps, in addition to its window, to send them to another worker: those that " +
       "the function has taken and not answered. Raise it when an error names this setting: the function had taken more " +
       "when its worker was lost, so the task failed and Spark retried it. A single batch that is larger is kept. Not " +
@@ -153,23 +156,51 @@ object UpdraftConf
 
   private def readAll(address: String, lookup: String => Option[String]): UdfSettings =
     UdfSettings(
-      connection = connection(
-        address,
-        lookup,
-        ExchangeLimits(
-          replyTimeout.require(lookup),
-          deadline.require(lookup),
-          windowBytes.require(lookup)
-        )
-      ),
+      connection = connection(address, lookup) { draft =>
+        draft.replyTimeout = Duration.ofMillis(replyTimeout.require(lookup))
+        draft.deadline = Duration.ofMillis(deadline.require(lookup))
+        draft.windowBytes = windowBytes.require(lookup)
+        draft.maxReplays = maxReplays.require(lookup)
+        replayBytes.read(lookup).foreach(draft.replayBytes = _)
+      },
       fallback = fallback.require(lookup),
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
       batchBytes = batchBytes.require(lookup),
-      maxReplays = maxReplays.require(lookup),
-      replayBytes = replayBytes.read(lookup),
       deterministic = deterministic.require(lookup),
       signing = signingKeyFile.read(lookup).map(
         SigningSettings(_, signatureLifetime.require(lookup))
       )
     )
+}
+
+/** Settings with which the driver signs session functions.
+  *
+  * @param keyFile
+  *   file with the Ed25519 key, on the driver
+  * @param lifetimeMilliseconds
+  *   time after which a signature can no longer open exchanges
+  */
+final case class SigningSettings(keyFile: String, lifetimeMilliseconds: Long)
+
+/** Values of [[UpdraftConf]] for one query; sent to the executors.
+  *
+  * @param signing
+  *   signing settings; None if functions are sent unsigned
+  */
+final case class UdfSettings(
+    connection: ConnectionSettings,
+    fallback: String,
+    unsupported: String,
+    batchBytes: Long,
+    deterministic: Boolean,
+    signing: Option[SigningSettings]
+) {
+
+  def endpoint: String = connection.endpoint
+
+  /** Return the client's options. */
+  def clientOptions: ClientOptions = connection.options
+
+  /** Return a short text, because plans print settings. */
+  override def toString: String = s"UdfSettings($endpoint)"
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
+import java.time.Duration
+
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.internal.SQLConf
 
-import io.updraft.client.Peer
+import io.updraft.client.{ClientOptions, Peer}
+import io.updraft.proto.v1.{Delivery, Pace, WriteCommand}
 
 /** Settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] holds their values for one
   * write.
@@ -23,7 +26,7 @@ object WriteConf
   /** Longest silence of a writer. It sends a keepalive every 30 seconds however slow its storage
     * is, so a far longer silence means that its machine is gone.
     */
-  private val ReplyTimeoutMilliseconds = 600_000L
+  private val ReplyTimeout = Duration.ofMinutes(10)
 
   /** Number of batches that an open file holds in the executor while it has no credit to send them.
     * It is large enough to build the next batches while the writer takes the first.
@@ -102,16 +105,11 @@ object WriteConf
       s"$format needs a writer service: set ${endpoint.key} to its address"
     ))
     WriteSettings(
-      connection = connection(
-        address,
-        lookup,
-        ExchangeLimits(
-          ReplyTimeoutMilliseconds,
-          // No deadline, because a file is open for as long as its task computes rows.
-          deadlineMilliseconds = 0,
-          WindowBatches * batchBytes.require(lookup)
-        )
-      ),
+      connection = connection(address, lookup) { draft =>
+        draft.replyTimeout = ReplyTimeout
+        // No deadline, because a file is open for as long as its task computes rows.
+        draft.windowBytes = WindowBatches * batchBytes.require(lookup)
+      },
       delivery = delivery.require(lookup),
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),
@@ -119,5 +117,36 @@ object WriteConf
       unsupported = unsupported.require(lookup),
       batchBytes = batchBytes.require(lookup)
     )
+  }
+}
+
+/** Values of [[WriteConf]] for one write; sent to the executors. */
+final case class WriteSettings(
+    connection: ConnectionSettings,
+    delivery: String,
+    asynchronous: Boolean,
+    maxInFlightBytes: Long,
+    holdGpu: Option[Boolean],
+    unsupported: String,
+    batchBytes: Long
+) {
+
+  def endpoint: String = connection.endpoint
+
+  /** Return whether encoded bytes come back to the executor. */
+  def returns: Boolean = delivery == "return"
+
+  /** Return the client's options. */
+  def clientOptions: ClientOptions = connection.options
+
+  /** Return the part of a file's command that the settings determine. */
+  def command(): WriteCommand.Builder = {
+    val builder = WriteCommand
+      .newBuilder()
+      .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
+      .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
+      .setMaxInFlightBytes(maxInFlightBytes)
+    holdGpu.foreach(hold => builder.setHoldGpu(hold))
+    builder
   }
 }

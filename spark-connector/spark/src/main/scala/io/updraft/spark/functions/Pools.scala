@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.jdk.OptionConverters._
 
 import org.apache.spark.SparkException
-import org.apache.spark.sql.updraft.SessionConf
+import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.client.PoolCheck
 import io.updraft.proto.v1.FunctionDescription
@@ -33,7 +33,7 @@ final class Pools(catalog: String, named: Map[String, String]) {
     case Some(address) => Pools.setting(catalog, pool).read(_ => Some(address)).getOrElse(address)
     case None =>
       UpdraftConf.endpoint
-        .read(key => Option(SessionConf.get.getConfString(key, null)))
+        .read(key => Option(SparkInternals.activeConf.getConfString(key, null)))
         .getOrElse(
           throw new IllegalArgumentException(
             s"no pool is named $pool: set ${UpdraftConf.endpoint.key} or ${Pools.setting(catalog, pool).key}"
@@ -53,9 +53,9 @@ object Pools {
   /** Lifetime of a cached answer: about as long as analysing a query, which asks for each call. */
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
 
-  private final case class Answer(functions: Seq[FunctionDescription], time: Long)
+  private final case class Listing(functions: Seq[FunctionDescription], time: Long)
 
-  private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
+  private val listings = new ConcurrentHashMap[ConnectionSettings, Listing]()
 
   /** Return the setting that adds a pool to a catalog. */
   def setting(catalog: String, pool: String): ConfigEntry[String] = ConfigEntry(
@@ -65,13 +65,13 @@ object Pools {
   )
 
   private def ask(address: String): Seq[FunctionDescription] = {
-    val settings = UpdraftConf.settingsAt(address, SessionConf.get)
-    val known = answers.get(settings.connection)
+    val settings = UpdraftConf.settingsAt(address, SparkInternals.activeConf)
+    val known = listings.get(settings.connection)
     if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known.functions
     else {
       val connection = settings.connection
       val answer = connection.within[PoolCheck.Answer](connection.startLimit)(_.silence.isEmpty)(
-        PoolCheck.ask(connection.planningOptions().build())
+        PoolCheck.ask(connection.planningOptions)
       )
       val status = answer.status.toScala.getOrElse {
         val problem = answer.refusal.toScala.map(_.message).orElse(
@@ -84,9 +84,9 @@ object Pools {
       }
       val functions = status.getFunctionsList.asScala.toSeq
       val now = System.nanoTime()
-      // Sessions of a long-lived server keep adding new connections, so drop old answers.
-      answers.values.removeIf(now - _.time >= KeptNanoseconds)
-      answers.put(settings.connection, Answer(functions, now))
+      // Sessions of a long-lived server keep adding new connections, so drop old listings.
+      listings.values.removeIf(now - _.time >= KeptNanoseconds)
+      listings.put(settings.connection, Listing(functions, now))
       functions
     }
   }

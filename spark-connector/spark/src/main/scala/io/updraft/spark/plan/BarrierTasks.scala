@@ -110,7 +110,7 @@ private[plan] object BarrierTasks {
   ): BarrierTasks = {
     val inputs = operator.children.map(child => new TaskRows(operator.session.sparkContext))
     val leaves = operator.children.zip(inputs).map { case (child, rows) =>
-      TaskInput(child.output, child.outputPartitioning, child.outputOrdering, rows)
+      PlacedRows(child.output, child.outputPartitioning, child.outputOrdering, rows)
     }.iterator
     val stock = planned
       .transform { case _: PlanLater => leaves.next() }
@@ -176,7 +176,7 @@ private final class TaskRows(context: SparkContext) extends RDD[InternalRow](con
 }
 
 /** Placeholder for a child whose rows a task passes in. */
-private case class TaskInput(
+private case class PlacedRows(
     output: Seq[Attribute],
     override val outputPartitioning: Partitioning,
     override val outputOrdering: Seq[SortOrder],

@@ -9,7 +9,6 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.client.Replay
 import io.updraft.proto.v1.AggregateStage
-import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.ArgumentInput
 import io.updraft.spark.task.output.{ReplyReader, Results}
@@ -32,9 +31,6 @@ trait FlightStageExec extends FlightRegisteredExec {
   protected def arguments: Seq[Expression]
 
   override def producedAttributes: AttributeSet = AttributeSet(output) -- child.outputSet
-
-  override def vectorTypes: Option[Seq[String]] =
-    Some(output.map(column => ResultColumns.className(column.dataType)))
 
   /** Return the replay policy. A replay begins at the start, because a state covers the rows of
     * many batches.

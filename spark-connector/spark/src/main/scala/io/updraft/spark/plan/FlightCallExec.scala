@@ -70,9 +70,6 @@ case class FlightCallExec(
 
   override def producedAttributes: AttributeSet = AttributeSet(result)
 
-  override def vectorTypes: Option[Seq[String]] =
-    Some(output.map(column => ResultColumns.className(column.dataType)))
-
   /** Return the replay policy. A replay computes only the unanswered batches again. */
   override protected def replay: Replay =
     if (function.deterministic) Replay.REPLAY else Replay.NEVER

@@ -8,7 +8,6 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
 import io.updraft.client.Replay
-import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec, TaskInput}
 import io.updraft.spark.task.output.{PickledReplies, ReplyReader, Results}
@@ -32,9 +31,6 @@ case class FlightEvalPythonExec(
   override def output: Seq[Attribute] = child.output ++ resultAttrs
 
   override def producedAttributes: AttributeSet = AttributeSet(resultAttrs)
-
-  override def vectorTypes: Option[Seq[String]] =
-    Some(output.map(column => ResultColumns.className(column.dataType)))
 
   override protected[plan] def taskRunner: TaskRunner = {
     val call = PythonCall.of(udfs)

@@ -4,11 +4,18 @@ package io.updraft.spark.plan
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.UnaryExecNode
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
+import org.apache.spark.sql.execution.window.WindowExecBase
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.updraft.{PythonCall, SessionKeys, SparkInternals, WindowFrames}
 
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.reasons.FunctionKinds
 import io.updraft.spark.task.FoldRunner
-import io.updraft.spark.task.groups.Fold
+import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedRows, WindowFold}
 
 /** Shared part of aggregates and windows, which read sorted rows and return rows. [[FoldRunner]]
   * does the work of a task.
@@ -48,4 +55,92 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
     val results = udfs.map(_.dataType)
     new FoldRunner(settings, arrowCall(call, kindConf), spec, rows, results, exchangeMetrics)
   }
+}
+
+/** Operator that runs Python aggregates on a pool and replaces ArrowAggregatePythonExec. It returns
+  * one row for each group.
+  */
+case class FlightAggregateExec(
+    keys: Seq[NamedExpression],
+    functions: Seq[AggregateExpression],
+    results: Seq[NamedExpression],
+    child: SparkPlan,
+    settings: UdfSettings
+) extends FlightFoldExec {
+  private val sessions = SessionKeys.of(keys, child.output)
+
+  override val udfs: Seq[PythonUDAF] =
+    functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF])
+
+  private lazy val groupMetrics = GroupMetrics.create(sparkContext)
+
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ groupMetrics.all
+
+  override def output: Seq[Attribute] = results.map(_.toAttribute)
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  override def requiredChildDistribution: Seq[Distribution] =
+    Seq(SparkInternals.togetherBy(keys))
+
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(
+    sessions.fold(GroupOrder.required(keys))(_.sortKeys.map(SortOrder(_, Ascending)))
+  )
+
+  override protected def pythonCall: PythonCall = PythonCall.of(udfs)
+
+  private def groupedRows: GroupedRows =
+    sessions.fold(GroupOrder.groupedRows(keys, child, groupMetrics))(_ => GroupedRows.FromChild)
+
+  override protected def fold: Fold =
+    AggregateFold(
+      keys,
+      sessions,
+      groupedRows,
+      child.output,
+      functions.map(_.resultAttribute),
+      results
+    )
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightAggregateExec =
+    copy(child = newChild)
+}
+
+/** Operator that runs Python aggregates over window frames on a pool and replaces
+  * ArrowWindowPythonExec. It returns the child's rows with the functions' results.
+  */
+case class FlightWindowExec(
+    windowExpression: Seq[NamedExpression],
+    partitionSpec: Seq[Expression],
+    orderSpec: Seq[SortOrder],
+    child: SparkPlan,
+    settings: UdfSettings
+) extends FlightFoldExec
+    with WindowExecBase {
+
+  override val udfs: Seq[PythonUDAF] =
+    windowExpression.flatMap(_.collect { case udf: PythonUDAF => udf })
+
+  override def evalType: Int = FunctionKinds.inWindow(udfs.head.evalType)
+
+  private lazy val spillSize = SQLMetrics.createSizeMetric(sparkContext, "spill size")
+
+  private lazy val frames =
+    WindowFrames(windowExpression, partitionSpec, orderSpec, child.output, spillSize)
+
+  override lazy val metrics: Map[String, SQLMetric] =
+    exchangeMetrics.all + ("spillSize" -> spillSize)
+
+  override protected def pythonCall: PythonCall =
+    PythonCall.of(udfs).after(frames.boundColumns, frames.boundsOfFunctions)
+
+  override protected def fold: Fold = WindowFold(frames)
+
+  override protected def kindConf: Map[String, String] =
+    Map("window_bound_types" -> frames.boundTypes.mkString(","))
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightWindowExec =
+    copy(child = newChild)
 }

@@ -7,14 +7,15 @@ import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, PythonFuncExpression}
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.{ColumnarRule, RowToColumnarExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Replay
-import io.updraft.spark.columns.BatchLimits
+import io.updraft.spark.columns.{BatchLimits, ResultColumns}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.RequestSpec
 import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskPipeline, TaskRunner}
@@ -44,6 +45,9 @@ trait FlightPythonExec extends SparkPlan {
   override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all
 
   override def supportsColumnar: Boolean = true
+
+  override def vectorTypes: Option[Seq[String]] =
+    Some(output.map(column => ResultColumns.className(column.dataType)))
 
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName returns batches, not rows")
@@ -200,4 +204,22 @@ object FlightPythonExec {
 
   /** Bytes at which a batch ends, even if the function then sees fewer rows at once. */
   val CeilingBytes: Long = 16L << 20
+}
+
+/** Rule that removes the transition that Spark inserts below a columnar operator with a row child,
+  * because our operators read rows themselves.
+  */
+object ReadRowsDirectly extends ColumnarRule {
+
+  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
+    override val ruleName: String = "ReadRowsDirectly"
+
+    override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
+      case flight: FlightPythonExec =>
+        flight.withNewChildren(flight.children.map {
+          case RowToColumnarExec(rows) => rows
+          case other => other
+        })
+    }
+  }
 }

@@ -91,7 +91,7 @@ object PoolProbe {
     )
 
   private def ask(settings: UdfSettings, functions: Seq[PythonFuncExpression]): PoolAnswer =
-    if (!canAsk(Endpoint.parse(settings.endpoint), driverRunsTasks)) PoolAnswer.Nothing
+    if (!canAsk(settings.clientOptions.endpoint, driverRunsTasks)) PoolAnswer.Nothing
     else {
       val asked = question(settings, functions)
       val answer = askOrRemember(settings, asked)
@@ -136,7 +136,7 @@ object PoolProbe {
         settings.connection.tenant.foreach(owner.setTenant)
         Signing.ofNoFunction(signing, owner.build())
       }
-      val options = settings.connection.planningOptions().build()
+      val options = settings.connection.planningOptions
       PoolAnswer(pool = Some(PoolCheck.ask(options, signed.toJava)))
     } catch {
       case e: IllegalArgumentException => PoolAnswer(unusable = Some(e.getMessage))
@@ -147,7 +147,7 @@ object PoolProbe {
     * before, because it is probably restarting.
     */
   private def connect(settings: UdfSettings): Option[String] = {
-    val endpoint = Endpoint.parse(settings.endpoint)
+    val endpoint = settings.clientOptions.endpoint
     val connection = settings.connection
     def limit: Limit =
       if (settings.fallback == "local") connection.planningLimit

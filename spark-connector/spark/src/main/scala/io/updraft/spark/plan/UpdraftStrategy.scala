@@ -3,14 +3,13 @@ package io.updraft.spark.plan
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF}
-import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
-import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UnknownNames, UpdraftConf}
-import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
+import io.updraft.spark.reasons.{PythonNode, Support}
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.groups.RowShape
 
@@ -43,53 +42,39 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
     }
   }
 
-  private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {
-    case ArrowEvalPython(udfs, results, child, evalType) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
-    case BatchEvalPython(udfs, results, child) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled, settings)
-    case table: BaseEvalPythonUDTF =>
-      FlightEvalPythonUDTFExec(
-        table.udtf,
-        table.requiredChildOutput,
-        table.resultAttrs,
-        planLater(table.child),
-        settings
-      )
-    case MapInArrow(function: PythonUDF, output, child, _, _) =>
-      FlightMapInBatchExec(function, output, planLater(child), settings)
-    case MapInPandas(function: PythonUDF, output, child, _, _) =>
-      FlightMapInBatchExec(function, output, planLater(child), settings)
-    case FlatMapGroupsInPandas(keys, function: PythonUDF, output, child) =>
-      FlightGroupedMapExec(keys, function, output, planLater(child), RowShape.Columns, settings)
-    case FlatMapGroupsInArrow(keys, function: PythonUDF, output, child) =>
-      FlightGroupedMapExec(keys, function, output, planLater(child), RowShape.Struct, settings)
-    case node @ FlatMapCoGroupsInPandas(_, _, function: PythonUDF, output, left, right) =>
-      FlightCogroupedMapExec(
-        node.leftAttributes,
-        node.rightAttributes,
-        function,
-        output,
-        planLater(left),
-        planLater(right),
-        settings
-      )
-    case node @ FlatMapCoGroupsInArrow(_, _, function: PythonUDF, output, left, right) =>
-      FlightCogroupedMapExec(
-        node.leftAttributes,
-        node.rightAttributes,
-        function,
-        output,
-        planLater(left),
-        planLater(right),
-        settings
-      )
-    case PythonAggregate(keys, functions, results, child) =>
-      FlightAggregateExec(keys, functions, results, planLater(child), settings)
-    case PythonWindow(windows, partitions, order, child) =>
-      FlightWindowExec(windows, partitions, order, planLater(child), settings)
-    case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
-  }
+  private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan =
+    PythonNode.of(plan) match {
+      case Some(PythonNode.Eval(udfs, results, child, evalType)) =>
+        FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
+      case Some(PythonNode.Table(node)) =>
+        FlightEvalPythonUDTFExec(
+          node.udtf,
+          node.requiredChildOutput,
+          node.resultAttrs,
+          planLater(node.child),
+          settings
+        )
+      case Some(PythonNode.MapRows(function, output, child, _, _)) =>
+        FlightMapInBatchExec(function, output, planLater(child), settings)
+      case Some(PythonNode.MapGroups(keys, function, output, child, isArrow)) =>
+        val shape = if (isArrow) RowShape.Struct else RowShape.Columns
+        FlightGroupedMapExec(keys, function, output, planLater(child), shape, settings)
+      case Some(PythonNode.MapCogroups(leftKeys, rightKeys, function, output, left, right)) =>
+        FlightCogroupedMapExec(
+          leftKeys,
+          rightKeys,
+          function,
+          output,
+          planLater(left),
+          planLater(right),
+          settings
+        )
+      case Some(PythonNode.Aggregated(keys, functions, results, child)) =>
+        FlightAggregateExec(keys, functions, results, planLater(child), settings)
+      case Some(PythonNode.Windowed(windows, partitions, order, child)) =>
+        FlightWindowExec(windows, partitions, order, planLater(child), settings)
+      case None => throw new IllegalStateException(s"no operator for ${plan.nodeName}")
+    }
 
   private def stock(plan: LogicalPlan, reason: String): Seq[SparkPlan] = {
     val planned = SparkInternals.planByOthers(session, plan)

@@ -9,11 +9,17 @@ import com.google.protobuf.{ByteString, UnsafeByteOperations}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.updraft.{PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{CalledFunction, PythonConf, SparkInternals}
 import org.apache.spark.util.CollectionAccumulator
 
 import io.updraft.client.{Artifact, Exchange, Replay}
-import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionPayload}
+import io.updraft.proto.v1.{
+  AggregateStage,
+  ExchangeCommand,
+  Limits,
+  RegisteredFunction,
+  SessionPayload
+}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
 
@@ -145,4 +151,40 @@ object TaskFunction {
 
   private def sha256(bytes: Array[Byte]): ByteString =
     ByteString.copyFrom(MessageDigest.getInstance("SHA-256").digest(bytes))
+}
+
+/** Function deployed with the pool.
+  *
+  * @param keyColumns
+  *   for aggregates: number of leading columns that form the group key
+  * @param filtered
+  *   for aggregates: true if the column after the keys selects the accumulated rows
+  * @param joined
+  *   true if the rows of a table function are joined to their input rows
+  */
+final class RegisteredTaskFunction(
+    called: CalledFunction,
+    override val replay: Replay,
+    stage: AggregateStage = AggregateStage.AGGREGATE_STAGE_UNSPECIFIED,
+    keyColumns: Int = 0,
+    filtered: Boolean = false,
+    joined: Boolean = false
+) extends TaskFunction {
+
+  override def names: String = s"${called.fullName}()"
+
+  override def opening(context: TaskContext): TaskRequest = {
+    val function = RegisteredFunction
+      .newBuilder()
+      .setName(called.name)
+      .setVersion(called.version)
+      .setStage(stage)
+      .setKeyColumns(keyColumns)
+      .setFiltered(filtered)
+      .setJoined(joined)
+    val command = TaskFunction
+      .command(context, connectSession = "", maxRecordsPerBatch = 0)
+      .setRegistered(function)
+    TaskRequest(command.build(), Seq.empty)
+  }
 }

@@ -11,8 +11,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Exchange
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
 import io.updraft.spark.task.input.{RequestSource, TaskInput}
-import io.updraft.spark.task.output.Results
+import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** Work of one task of an operator: made on the driver, serialized, run once for each partition. */
@@ -49,7 +50,7 @@ abstract class TaskPipeline(
   private def open(schema: Schema, span: TaskSpan, context: TaskContext): Exchange = {
     val opening = function.opening(context)
     Exchange.open(
-      span.on(settings.clientOptions()),
+      span.on(settings.clientOptions),
       opening.command,
       schema,
       SparkInternals.allocator,
@@ -92,5 +93,39 @@ final class TaskRunner(
   private def run(context: TaskContext)(source: InputFiles => RequestSource) = {
     val files = new InputFiles
     pipeline(source(files), input.schema, newResults(), files, context)
+  }
+}
+
+/** Runner of functions over the groups of two inputs, whose replies do not match requests one to
+  * one.
+  */
+final class CogroupedMapRunner(
+    settings: UdfSettings,
+    call: FunctionCall,
+    left: GroupedInput,
+    right: GroupedInput,
+    result: RowResult,
+    metrics: ExchangeMetrics
+) extends TaskPipeline(settings, TaskFunction.of(call, left.schema, settings), metrics) {
+
+  def run(
+      partition: Int,
+      leftRows: Iterator[InternalRow],
+      rightRows: Iterator[InternalRow],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
+    val files = new InputFiles
+    pipeline(
+      new CogroupedFeed(
+        new GroupedSide(leftRows, left, partition),
+        new GroupedSide(rightRows, right, partition),
+        left.keyOrdering,
+        files
+      ),
+      left.schema,
+      new Results.FreeRunning(new ReplyReader.OfRows(result)),
+      files,
+      context
+    )
   }
 }

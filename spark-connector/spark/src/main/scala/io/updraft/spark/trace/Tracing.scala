@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.trace
 
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
 import java.time.{Duration, Instant}
+import java.util.HexFormat
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit.SECONDS
 
 import scala.util.control.NonFatal
 
-import io.opentelemetry.api.trace.{Span, SpanContext, Tracer}
+import io.opentelemetry.api.trace.{Span, SpanContext, TraceFlags, TraceState, Tracer}
 import io.opentelemetry.exporter.otlp.trace.OtlpGrpcSpanExporter
 import io.opentelemetry.sdk.resources.Resource
-import io.opentelemetry.sdk.trace.SdkTracerProvider
 import io.opentelemetry.sdk.trace.`export`.BatchSpanProcessor
+import io.opentelemetry.sdk.trace.{IdGenerator, SdkTracerProvider}
 import org.apache.spark.SparkEnv
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
@@ -73,4 +76,43 @@ private[trace] object Tracing {
       .put("service.instance.id", instance)
       .build()
   }
+}
+
+/** Ids of a query's own span, which the driver records when the query ends. They are derived from
+  * Spark's IDs of the application and the query, so that each executor knows the parent of its
+  * spans without asking the driver.
+  */
+private[trace] object QueryIds {
+  private val TraceIdDigits = 32
+  private val SpanIdDigits = 16
+
+  /** Return the ids; None for a task outside a query. */
+  def of(applicationId: String, queryId: String): Option[SpanContext] =
+    Option.when(queryId.nonEmpty) {
+      val name = s"$applicationId/$queryId".getBytes(UTF_8)
+      val digits = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(name))
+      SpanContext.create(
+        digits.take(TraceIdDigits),
+        digits.slice(TraceIdDigits, TraceIdDigits + SpanIdDigits),
+        TraceFlags.getSampled,
+        TraceState.getDefault
+      )
+    }
+}
+
+/** Generator of random ids, except for the span begun within [[using]]. */
+private[trace] final class GivenIds extends IdGenerator {
+  private[this] val chosen = new ThreadLocal[SpanContext]
+
+  def using[T](ids: SpanContext)(begin: => T): T = {
+    chosen.set(ids)
+    try begin
+    finally chosen.remove()
+  }
+
+  override def generateTraceId(): String =
+    Option(chosen.get).fold(IdGenerator.random().generateTraceId())(_.getTraceId)
+
+  override def generateSpanId(): String =
+    Option(chosen.get).fold(IdGenerator.random().generateSpanId())(_.getSpanId)
 }

@@ -4,6 +4,8 @@ package io.updraft.spark.write
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.mapreduce.Job
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.execution.datasources.{FileFormat, OutputWriterFactory}
 import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types.StructType
@@ -63,4 +65,36 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       case Left(reason) => BySpark(stock, reason)
     }
   }
+}
+
+/** Data source `updraft-parquet`: Spark's Parquet, with files made by a writer service. Spark still
+  * does everything else, such as reading and committing files.
+  */
+class UpdraftParquetFormat extends ParquetFileFormat with RemoteFormat {
+
+  override def shortName(): String = "updraft-parquet"
+
+  override def toString: String = "Updraft-Parquet"
+
+  override protected def command(
+      builder: WriteCommand.Builder,
+      dataSchema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand] = ParquetPlan.command(builder, dataSchema, conf)
+}
+
+/** Data source `updraft-orc`: Spark's ORC, with files made by a writer service. Spark still does
+  * everything else, such as reading and committing files.
+  */
+class UpdraftOrcFormat extends OrcFileFormat with RemoteFormat {
+
+  override def shortName(): String = "updraft-orc"
+
+  override def toString: String = "Updraft-ORC"
+
+  override protected def command(
+      builder: WriteCommand.Builder,
+      dataSchema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand] = OrcPlan.command(builder, dataSchema, conf)
 }

@@ -12,6 +12,19 @@ import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.trace.QuerySpans
 
+/** Decision about the maker of a write's files. */
+sealed trait WritePlan
+
+/** The writer service makes the files; Spark's factory names them. */
+final case class ByWriter(
+    stock: OutputWriterFactory,
+    settings: WriteSettings,
+    command: WriteCommand
+) extends WritePlan
+
+/** Spark's own writer makes the files. */
+final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan
+
 /** Factory that opens the files of one write: made on the driver, serialized to the tasks.
   *
   * @param stock

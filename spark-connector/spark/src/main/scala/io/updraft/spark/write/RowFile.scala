@@ -165,7 +165,7 @@ object RowFile {
     span.begin()
     val file =
       try FileExchange.open(
-          span.on(settings.clientOptions()),
+          span.on(settings.clientOptions),
           ofFile(command, target.getFileSystem(conf).makeQualified(target), context),
           arrow,
           SparkInternals.allocator,

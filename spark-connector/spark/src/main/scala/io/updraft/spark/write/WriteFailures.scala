@@ -17,7 +17,7 @@ final class WriteFailures(
     settings: WriteSettings,
     span: TaskSpan,
     context: TaskContext
-) extends TaskFailures(() => settings.clientOptions(), span, context) {
+) extends TaskFailures(settings.clientOptions, span, context) {
 
   override protected def failed(e: ExchangeException): Throwable = new SparkException(
     s"the writer at ${settings.endpoint} (${WriteConf.endpoint.key}) did not write $path in task " +

@@ -6,8 +6,14 @@ import scala.jdk.OptionConverters._
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.Job
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, SparkSessionExtensionsProvider}
 import org.apache.spark.{SparkContext, SparkException}
 
 import io.updraft.client.WriteCheck.Refusal
@@ -71,7 +77,7 @@ object WriterCheck {
       command: Array[Byte]
   ): Option[String] = {
     val ofThisMachine =
-      Endpoint.parse(settings.endpoint).transport() == Endpoint.Transport.UNIX
+      settings.clientOptions.endpoint.transport() == Endpoint.Transport.UNIX
     if (ofThisMachine && !context.isLocal)
       context.parallelize(Seq(command), 1).map(problem(settings, _)).collect().head
     else problem(settings, command)
@@ -80,7 +86,7 @@ object WriterCheck {
   /** Return why the writer would not write such a file; retry for a while if the answer may change.
     */
   private def problem(settings: WriteSettings, encoded: Array[Byte]): Option[String] = {
-    val options = settings.clientOptions()
+    val options = settings.clientOptions
     val command = WriteCommand.parseFrom(encoded)
     settings.connection
       .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
@@ -102,4 +108,61 @@ object WriterCheck {
         settings.connection.connectLimit
     case _ => ""
   }
+}
+
+/** Operator for a command that replaces files. It runs the command only after the writer has agreed
+  * to write the new files.
+  *
+  * It is a Spark command with a child so that adaptive execution begins below it. Otherwise the
+  * query's stages would run before the check.
+  */
+case class WriterCheckExec(replacement: Replacement, child: SparkPlan)
+    extends V2CommandExec
+    with UnaryExecNode {
+
+  override def output: Seq[Attribute] = child.output
+
+  override def nodeName: String = "WriterCheck"
+
+  override def stringArgs: Iterator[Any] = Iterator(replacement.directory)
+
+  override protected def run(): Seq[InternalRow] =
+    WriterCheck.before(session, replacement)(child.executeCollect().toSeq)
+
+  override protected def withNewChildInternal(newChild: SparkPlan): WriterCheckExec =
+    copy(child = newChild)
+}
+
+/** Planner strategy that puts [[WriterCheckExec]] above every command that replaces files; Spark
+  * plans the command itself.
+  */
+case class WriterCheckStrategy(session: SparkSession) extends SparkStrategy {
+  import WriterCheckStrategy.Checked
+
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case command: Command if command.getTagValue(Checked).isEmpty =>
+      Replacement.of(session, command).toSeq.map { replacement =>
+        // Mark the command, because adaptive execution plans it again. The planner works on its own
+        // copy of the plan.
+        command.setTagValue(Checked, ())
+        WriterCheckExec(replacement, planLater(command))
+      }
+    case _ => Nil
+  }
+}
+
+object WriterCheckStrategy {
+
+  /** Marks a command that is below its check. */
+  private val Checked = TreeNodeTag[Unit]("updraft.writerCheck")
+}
+
+/** Session extension that Spark finds in every session with the connector on its class path: the
+  * data sources also work without [[io.updraft.spark.UpdraftExtensions]], and must not lose a table
+  * then either.
+  */
+class WriterCheckExtension extends SparkSessionExtensionsProvider {
+
+  override def apply(extensions: SparkSessionExtensions): Unit =
+    extensions.injectPlannerStrategy(WriterCheckStrategy(_))
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
+import java.time.Duration
+
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.updraft.client.Peer
 import io.updraft.proto.v1.{Delivery, Pace}
 
 class UpdraftConfSuite extends AnyFunSuite {
@@ -27,23 +30,25 @@ class UpdraftConfSuite extends AnyFunSuite {
 
   test("every setting but the endpoint has a default or may be absent") {
     val read = settings(endpoint).get
-    assert(read.connection.limits == ExchangeLimits(0, 0, 16L << 20))
-    assert(read.clientOptions().windowBatches == 4)
+    val options = read.clientOptions
+    assert(options.replyTimeout.isZero && options.deadline.isZero)
+    assert(options.windowBytes == (16L << 20))
+    assert(read.clientOptions.windowBatches == 4)
     assert(read.batchBytes == (1L << 20))
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")
-    assert(read.connection.token.isEmpty)
+    assert(options.token.isEmpty)
     assert(!read.deterministic)
-    assert(read.clientOptions().replayBytes == (64L << 20))
+    assert(read.clientOptions.replayBytes == (64L << 20))
   }
 
   test("what is kept for a replay grows with the window unless it is set itself") {
     val window = UpdraftConf.windowBytes.key -> "1g"
-    assert(settings(endpoint, window).get.clientOptions().replayBytes == (4L << 30))
+    assert(settings(endpoint, window).get.clientOptions.replayBytes == (4L << 30))
     val small = UpdraftConf.windowBytes.key -> "1k"
-    assert(settings(endpoint, small).get.clientOptions().replayBytes == (64L << 20))
+    assert(settings(endpoint, small).get.clientOptions.replayBytes == (64L << 20))
     val kept = UpdraftConf.replayBytes.key -> "8m"
-    assert(settings(endpoint, window, kept).get.clientOptions().replayBytes == (8L << 20))
+    assert(settings(endpoint, window, kept).get.clientOptions.replayBytes == (8L << 20))
   }
 
   test(
@@ -89,14 +94,22 @@ class UpdraftConfSuite extends AnyFunSuite {
       .foreach(entry => entry.read(_ => None))
   }
 
+  test("errors of the client name settings that exist") {
+    val keys = (UpdraftConf.entries ++ WriteConf.entries).map(_.key)
+    val ofPools = Peer.Setting.values.map(Peer.POOL.setting)
+    assert(ofPools.filterNot(keys.contains).isEmpty)
+    val shared = ofPools.map(_.replace(".udf.", ".write.")).filter(keys.contains)
+    assert(shared.length == 8)
+  }
+
   test("the token file is left to the calls of the client, which read it one by one") {
     val named = settings(
       endpoint,
       UpdraftConf.token.key -> "hush",
       UpdraftConf.tokenFile.key -> "/not/here"
-    ).get.clientOptions()
-    assert(named.token().get() == "hush")
-    assert(named.tokenFile().get().toString == "/not/here")
+    ).get.clientOptions
+    assert(named.token == "hush")
+    assert(named.tokenFile == "/not/here")
   }
 
   test("settings never print the token") {
@@ -137,7 +150,9 @@ class UpdraftConfSuite extends AnyFunSuite {
     val settings = WriteConf.settings(conf, options, "updraft-orc")
     assert(settings.delivery == "return")
     assert(settings.batchBytes == (1L << 20))
-    assert(settings.connection.limits == ExchangeLimits(600_000, 0, 4L << 20))
+    val ofClient = settings.clientOptions
+    assert(ofClient.replyTimeout == Duration.ofMinutes(10) && ofClient.deadline.isZero)
+    assert(ofClient.windowBytes == (4L << 20))
     val wrong = intercept[IllegalArgumentException](
       WriteConf.settings(conf, Map(WriteConf.delivery.key -> "post"), "updraft-orc")
     )

@@ -81,7 +81,7 @@ class SerializationSuite extends AnyFunSuite {
     FlightMergeExec(Seq(id), registeredAggregate, result, result, child, settings),
     FlightWindowExec(windows, Seq(id), Nil, child, settings),
     StockPythonExec("a reason", child),
-    TaskInput(Seq(id), UnknownPartitioning(1), Nil, null),
+    PlacedRows(Seq(id), UnknownPartitioning(1), Nil, null),
     child,
     WriterCheckExec(
       Replacement(new UpdraftParquetFormat, new Path("/table"), rows, Map.empty),

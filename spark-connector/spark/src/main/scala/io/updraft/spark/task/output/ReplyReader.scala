@@ -12,6 +12,39 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import io.updraft.client.Reply
 import io.updraft.spark.columns.{ColumnSet, ResultColumns}
 
+/** Declared return type of a function of the map family.
+  *
+  * @param row
+  *   struct of a row
+  * @param columns
+  *   types of the operator's output columns
+  * @param operation
+  *   name of the kind of function in errors
+  * @param check
+  *   part of the declaration that replies are compared with
+  */
+final case class RowResult(
+    row: DataType,
+    columns: Seq[DataType],
+    operation: String,
+    check: RowCheck
+)
+
+/** Strictness of the comparison of replies with the declaration; the same as on stock Spark. */
+sealed trait RowCheck extends Serializable
+
+object RowCheck {
+
+  /** Compare every type and its nullability. */
+  case object Types extends RowCheck
+
+  /** Check that the columns can be read as the declared types; Python has compared the rest. */
+  case object Layout extends RowCheck
+
+  /** Check nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */
+  case object Nothing extends RowCheck
+}
+
 /** Reader of replies as columns of the operator's output. If their types are not as declared, it
   * raises the same error as stock Spark.
   */

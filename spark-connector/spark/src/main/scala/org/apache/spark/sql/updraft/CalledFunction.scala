@@ -3,15 +3,18 @@ package org.apache.spark.sql.updraft
 
 import java.util.Collections
 
-import org.apache.spark.api.python.{PythonBroadcast, PythonFunction}
+import org.apache.spark.api.python.{PythonBroadcast, PythonEvalType, PythonFunction}
 import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   PythonFuncExpression,
   PythonUDAF,
   PythonUDF
 }
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
+import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
 /** Registered function of a pool that takes the place of a pickled one, so that Spark's own rules
@@ -66,6 +69,21 @@ object CalledFunction {
     SparkInternals.EvalType.ScalarPandas,
     deterministic
   )
+
+  /** Return a call with a table for each row of arguments. */
+  def table(
+      session: SparkSession,
+      called: CalledFunction,
+      rows: StructType,
+      arguments: Seq[Expression],
+      deterministic: Boolean
+  ): LogicalPlan = new UserDefinedPythonTableFunction(
+    called.fullName,
+    called,
+    rows,
+    PythonEvalType.SQL_ARROW_TABLE_UDF,
+    deterministic
+  ).builder(arguments, session.sessionState.sqlParser)
 
   /** Return a call with a value for each group. */
   def aggregate(

@@ -2,13 +2,13 @@
 package org.apache.spark.sql.updraft
 
 import java.io.{ByteArrayInputStream, File, InputStream}
+import java.lang.reflect.InvocationTargetException
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.ArrowStreamReader
-import org.apache.arrow.vector.types.pojo.ArrowType
-import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
+import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTERN}
@@ -234,6 +234,12 @@ object SparkInternals {
 
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
+  /** Return the settings of the session, even in a view: while Spark analyses the query of a view,
+    * `SQLConf.get` has only the settings that Spark stores with views, which exclude
+    * `spark.updraft`.
+    */
+  def activeConf: SQLConf = SparkSession.getActiveSession.fold(SQLConf.get)(conf)
+
   def conf(session: SparkSession): SQLConf = session.sessionState.conf
 
   def hadoopConf(session: SparkSession, options: Map[String, String]): Configuration =
@@ -252,4 +258,22 @@ object SparkInternals {
   /** Return Spark's exception for a killed task. */
   def taskKilled(context: TaskContext): TaskKilledException =
     new TaskKilledException(context.getKillReason().getOrElse("unknown reason"))
+}
+
+/** Calls of Spark methods that gain parameters with defaults between versions. Methods are looked
+  * up by name, so that one jar runs on several versions.
+  */
+private[updraft] object Defaults {
+
+  /** Call the only method of an object that has this name and at least this many parameters. */
+  def call(target: AnyRef, name: String, arguments: Seq[AnyRef]): AnyRef = {
+    val method = target.getClass.getMethods
+      .find(method => method.getName == name && method.getParameterCount >= arguments.length)
+      .getOrElse(throw new NoSuchMethodError(s"${target.getClass.getName}.$name"))
+    val more = (arguments.length until method.getParameterCount).map { index =>
+      target.getClass.getMethod(s"$name$$default$$${index + 1}").invoke(target)
+    }
+    try method.invoke(target, arguments ++ more: _*)
+    catch { case e: InvocationTargetException => throw e.getCause }
+  }
 }

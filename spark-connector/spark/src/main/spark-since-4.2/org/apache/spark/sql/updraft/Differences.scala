@@ -2,8 +2,16 @@
 package org.apache.spark.sql.updraft
 
 import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
+
+/** Notification of the kill of a task that may be waiting. */
+object TaskKills {
+
+  def onKill(context: TaskContext)(cancel: String => Unit): Unit =
+    context.addTaskInterruptListener((_, reason) => cancel(reason))
+}
 
 /** Arrow schemas as Spark makes them; raises Spark's own error for a struct with duplicate field
   * names.

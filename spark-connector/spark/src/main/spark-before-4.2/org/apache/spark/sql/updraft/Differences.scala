@@ -3,7 +3,10 @@ package org.apache.spark.sql.updraft
 
 import java.util.concurrent.TimeUnit
 
+import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.TaskContext
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.util.ThreadUtils
 
 /** Notification of the kill of a task that may be waiting. Spark has no listener for that before
@@ -25,4 +28,18 @@ object TaskKills {
     )
     context.addTaskCompletionListener[Unit](_ => looking.cancel(false))
   }
+}
+
+/** Arrow schemas as Spark makes them; raises Spark's own error for a struct with duplicate field
+  * names.
+  */
+object ArrowSchemas {
+
+  def of(schema: StructType, timeZone: String, largeVarTypes: Boolean): Schema =
+    ArrowUtils.toArrowSchema(
+      schema,
+      timeZone,
+      errorOnDuplicatedFieldNames = true,
+      largeVarTypes
+    )
 }
