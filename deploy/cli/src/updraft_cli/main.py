@@ -10,6 +10,7 @@ from pyarrow import flight
 from pydantic import Field
 from pydantic_settings import CliSubCommand, SettingsConfigDict
 
+from updraft.client.credentials import CredentialsError
 from updraft.service.command_line import Application, run_command_line
 from updraft.spark.local_service import LocalServiceError
 from updraft_cli.cluster import ClusterError
@@ -21,7 +22,6 @@ from updraft_cli.commands.serve import Serve
 from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
 from updraft_cli.commands.tokens import Tokens
-from updraft_cli.credentials import CredentialsError
 from updraft_cli.module_template import TemplateError
 from updraft_cli.served_module import ServeError
 from updraft_cli.service import first_line

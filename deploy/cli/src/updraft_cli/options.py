@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from updraft.client.credentials import Credentials, token_in
+from updraft.client.endpoint import Endpoint
 from updraft.service.settings import setting
-from updraft_cli.credentials import Credentials, token_in
-from updraft_cli.endpoint import Endpoint
 from updraft_cli.service import Service
 
 

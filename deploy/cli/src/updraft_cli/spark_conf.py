@@ -6,7 +6,7 @@ from pathlib import Path
 
 import javaproperties
 
-from updraft_cli.credentials import CredentialsError, read
+from updraft.client.credentials import CredentialsError, read
 
 
 class SparkConfError(Exception):

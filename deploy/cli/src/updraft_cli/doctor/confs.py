@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from updraft.client.credentials import Credentials, CredentialsError, read
+from updraft.client.endpoint import Endpoint, Transport
 from updraft.spark.jars import JARS, jar
 from updraft_cli.connector import SETTINGS
-from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
-from updraft_cli.endpoint import Endpoint, Transport
 
 KEY_FILE = "spark.updraft.udf.signingKeyFile"
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
