@@ -5,11 +5,14 @@ import contextlib
 import os
 from pathlib import Path
 
+from updraft.spark.interrupts import INTERRUPTS
 from updraft.spark.local_service import LocalService, SettingValue
 
 
 class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
+
+    _hooked = False
 
     def _places(self) -> list[str]:
         # The default runtime directory may have too long a path for a socket. Hide our directory, log included, from
@@ -23,6 +26,12 @@ class LocalPool(LocalService):
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return {}
 
+    def cancel_jobs_on_interrupt(self) -> None:
+        """Make an interrupt of a cell or program cancel its Spark jobs, so that workers are free, until `stop`."""
+        if not self._hooked:
+            self._hooked = True
+            INTERRUPTS.acquire()
+
     def spark_conf(self) -> dict[str, str]:
         """Return the confs with which the Python UDFs of a Spark session on this machine run on the pool.
 
@@ -30,7 +39,20 @@ class LocalPool(LocalService):
             ValueError: Updraft has no jar for the PySpark that is installed here.
             ModuleNotFoundError: The distribution `updraft-spark` is not installed.
         """
+        if self._hooked:
+            # PySpark may have been imported only after the pool started.
+            INTERRUPTS.install()
         return {**super().spark_conf(), "spark.updraft.udf.endpoint": self.endpoint}
+
+    def stop(self) -> None:
+        """Stop the pool, remove its files, and restore how this process handles interrupts.
+
+        Running exchanges get 10 seconds to finish. Idempotent.
+        """
+        super().stop()
+        if self._hooked:
+            self._hooked = False
+            INTERRUPTS.release()
 
 
 def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPool:
@@ -46,4 +68,6 @@ def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPoo
     arguments = ["--session-functions=unsigned"]
     if workers is not None:
         arguments.append(f"--workers={workers}")
-    return LocalPool("pool", "updraft-server", arguments, settings)
+    pool = LocalPool("pool", "updraft-server", arguments, settings)
+    pool.cancel_jobs_on_interrupt()
+    return pool
