@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft.service.container_memory import memory_limits, resident_bytes
+from updraft.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -92,12 +92,13 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
 def test_a_file_becomes_a_file(call: Run, tmp_path: Path, ending: str) -> None:
     people = pa.table({"id": [1, 2], "name": ["007", "Grace"]})
     source, target = tmp_path / f"people.{ending}", tmp_path / f"said.{ending}"
-    {
+    write: dict[str, Callable[[], object]] = {
         "parquet": lambda: pa.parquet.write_table(people, source),
         "csv": lambda: pa.csv.write_csv(people, source),
         "jsonl": lambda: source.write_text("".join(f"{json.dumps(row)}\n" for row in people.to_pylist())),
         "arrow": lambda: _write_arrow(people, source),
-    }[ending]()
+    }
+    write[ending]()
     answer = call("hello@1", "--input", str(source), "--arg", "word=Hi", "--output", str(target), "--keep")
     assert (answer.stdout, answer.stderr, answer.returncode) == ("", "", 0)
     read = {

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +32,27 @@ def sleepy(x):
 one = udf(lambda x: 1, "long")
 print(spark.range(1).select(one("id").alias("one")).first()[0])
 print(pool.log_file)
+"""
+
+_COLD = """
+import os
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+pool = updraft.spark.local_pool(workers=1, functions="rates")
+builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
+spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
+
+@udf("string")
+def rate(x):
+    import rates
+    return f"{{rates.RATE}} {{os.getppid()}}"
+
+def shown():
+    return spark.range(1).select(rate("id").alias("r")).first()[0].split()
+
+print(shown()[0])
 """
 
 
@@ -58,3 +82,58 @@ def test_the_stop_button_frees_the_worker_at_once(kernel: Kernel, mode: str) -> 
         after = kernel.run("print(spark.range(1).select(one('id').alias('one')).first()[0])")
         assert after.text.strip().endswith("1"), after.text
     assert kernel.run("import signal; print(signal.getsignal(signal.SIGINT))").text == before
+
+
+def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(
+    kernel: Kernel, tmp_path: Path, mode: str
+) -> None:
+    module = tmp_path / "rates.py"
+    code = "from updraft import function\nRATE = {rate}\n@function\ndef rated(x: int) -> int:\n    return x * RATE\n"
+    module.write_text(code.format(rate=1))
+    started = kernel.run(_COLD.format(mode=mode))
+    assert started.text.strip().endswith("1"), started.text
+
+    module.write_text(code.format(rate=22))
+    edited = kernel.run("print(shown()[0])")
+    assert "updraft: the pool has loaded rates.py again" in edited.text
+    assert edited.text.strip().endswith("22"), edited.text
+    called = "import updraft.client; print(updraft.client.call('rated', {'x': [2]}, endpoint=pool.endpoint)['result'])"
+    assert "44" in kernel.run(called).text
+
+    module.write_text("RATE =")
+    broken = kernel.run("print(shown()[0])")
+    assert "rates.py changed, and the pool still has the old code: see pool.log()" in broken.text
+    assert broken.text.strip().endswith("22"), broken.text
+
+    endpoint = kernel.run("print(pool.endpoint)").text
+    module.write_text(code.format(rate=333))
+    restarted = kernel.run("pool.restart(workers=2); print(shown()[0])")
+    assert restarted.text.strip().endswith("333"), restarted.text
+    assert kernel.run("print(pool.endpoint)").text == endpoint
+    until("it has two workers", lambda: " of 2 busy" in _shown_pool(kernel))
+
+
+def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(
+        "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"
+        "    raise ValueError('<b>why')\n"
+    )
+    kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
+    kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
+    for part in ("ready, ", "0 of 1 busy, 0 calls waiting", "MiB in ", "fails 7", "fails: ValueError: &lt;b&gt;why"):
+        until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
+    link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
+    assert link is not None
+    login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
+    request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
+    with urllib.request.urlopen(request, timeout=60) as page:
+        assert b"Updraft" in page.read()
+    assert not kernel.run("import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()").error
+    assert "the pool has ended" in _shown_pool(kernel)
+    kernel.run("pool.restart()")
+    until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+
+
+def _shown_pool(kernel: Kernel) -> str:
+    """The state of the pool, which its front updates every two seconds."""
+    return str(kernel.run("pool").shown[0]["text/html"])

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from updraft.service.container_memory import memory_limits
+from updraft.container_memory import memory_limits
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
 from updraft_server.linux.namespaces import mount_memory, mount_read_only, mount_terminals, new_memory

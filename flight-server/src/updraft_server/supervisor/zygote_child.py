@@ -4,8 +4,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from updraft.container_memory import memory_limits
 from updraft.service.child import Child
-from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
 from updraft_server.ipc.load import Load
 from updraft_server.ipc.loading_note import NOTE_VARIABLE, LoadingNote

@@ -59,12 +59,12 @@ class JobInterrupts:
         self._shell = None
 
     def install(self) -> None:
-        """Install the hooks into what is imported by now. A session calls it again, because it may be imported later."""
+        """Add the hooks to what is imported by now. A session does so again, because more may be imported later."""
         context = _spark_context()
         if context is not None and self._original is None:
             self._original = context.cancelAllJobs
             self._patched = context.cancelAllJobs = _in_another_thread(context.cancelAllJobs)
-        shell = _shell()
+        shell = ipython()
         if shell is not None and self._shell is None:
             self._shell = shell
             for event, callback in self._events():
@@ -143,6 +143,7 @@ def _spark_context() -> Any:
     return getattr(sys.modules.get("pyspark"), "SparkContext", None)
 
 
-def _shell() -> Any:
+def ipython() -> Any:
+    """Return the IPython shell of this process, or None."""
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get_ipython() if get_ipython is not None else None

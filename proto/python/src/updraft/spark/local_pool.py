@@ -1,18 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool that runs as a child of this process."""
 
+import base64
 import contextlib
+import json
 import os
+import signal
+import sys
+import time
+import urllib.request
+from html import escape
 from pathlib import Path
+from typing import Any, Unpack, cast
 
-from updraft.spark.interrupts import INTERRUPTS
-from updraft.spark.local_service import LocalService, SettingValue
+from updraft.container_memory import memory_limits
+from updraft.spark.edited_modules import EditedModules
+from updraft.spark.interrupts import INTERRUPTS, ipython
+from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
+from updraft.spark.options import PoolOptions
+from updraft.spark.pool_html import ended_html, pool_html
+
+_USER = "updraft"
+_STATUS_TIMEOUT_SECONDS = 5.0
+_RELOAD_TIMEOUT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
 
 
 class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
 
     _hooked = False
+    _edited: EditedModules | None = None
 
     def _places(self) -> list[str]:
         # The default runtime directory may have too long a path for a socket. Hide our directory, log included, from
@@ -26,11 +44,91 @@ class LocalPool(LocalService):
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return {}
 
-    def cancel_jobs_on_interrupt(self) -> None:
-        """Make an interrupt of a cell or program cancel its Spark jobs, so that workers are free, until `stop`."""
-        if not self._hooked:
-            self._hooked = True
-            INTERRUPTS.acquire()
+    def join_notebook(self) -> None:
+        """Make interrupts cancel Spark jobs, and load edited modules before a cell runs, until `stop`."""
+        if self._hooked:
+            return
+        self._hooked = True
+        INTERRUPTS.acquire()
+        with contextlib.suppress(FileNotFoundError):
+            self._edited = EditedModules(Path.cwd())
+        if (shell := ipython()) is not None:
+            shell.events.register("pre_run_cell", self._before_cell)
+
+    def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
+        """Start the pool again at the same address, so that its workers import the code that is on the disk now.
+
+        The JVM and the session stay. Running exchanges get 10 seconds to finish. Tasks whose exchange does not finish
+        are tried again on the new pool.
+
+        Args:
+            workers: New number of worker processes; None leaves it as it is.
+            settings: Options to change, as for `local_pool`.
+
+        Raises:
+            LocalServiceError: The pool did not start; the message says why. Call `restart` again with other options.
+        """
+        if not self._directory.exists():
+            raise LocalServiceError("the pool was stopped: start another one with local_pool()")
+        self._end()
+        self._settings |= _given(settings)
+        if workers is not None:
+            self._settings["workers"] = workers
+        if self._edited is not None:
+            self._edited.look()
+        self._start()
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the pool, as `/status.json` has it; raises OSError if the pool does not answer."""
+        address = self.status_url.removesuffix(".json") + ".json"
+        login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
+        request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
+        with urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
+            return dict(json.loads(answer.read()))
+
+    @property
+    def status_link(self) -> str:
+        """URL that opens the status page in a browser without asking for the password."""
+        return self.status_url.replace("http://", f"http://{_USER}:{self.status_password}@", 1)
+
+    def _repr_html_(self) -> str:
+        try:
+            return pool_html(self.status(), self.status_link)
+        except OSError:
+            return ended_html(self.log()) if self.has_ended else f"<pre>{escape(repr(self))}</pre>"
+
+    def _before_cell(self, _info: object = None) -> None:
+        """Load edited modules of the working directory, and say so in the cell."""
+        changed = self._edited.look() if self._edited is not None and not self.has_ended else []
+        if not changed:
+            return
+        names = ", ".join(changed)
+        if self._load_again():
+            sys.stderr.write(f"updraft: the pool has loaded {names} again\n")
+        else:
+            sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
+
+    def _reload_fault(self) -> str:
+        """Return why the pool refused to load its functions again; empty if it did not, or does not answer."""
+        with contextlib.suppress(OSError):
+            return str(self.status().get("reload_fault", ""))
+        return ""
+
+    def _load_again(self) -> bool:
+        """Make the pool load all code again; return whether it did. Running exchanges finish with the old code."""
+        assert self._process is not None
+        before, fault_before = self._ready["zygote"], self._reload_fault()
+        self._process.send_signal(signal.SIGUSR2)
+        deadline_seconds = time.monotonic() + _RELOAD_TIMEOUT_SECONDS
+        while time.monotonic() < deadline_seconds and not self.has_ended:
+            with contextlib.suppress(FileNotFoundError):
+                self._ready = json.loads(self._ready_file.read_text())
+            if self._ready["zygote"] != before:
+                return True
+            if (fault := self._reload_fault()) and fault != fault_before:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return False
 
     def spark_conf(self) -> dict[str, str]:
         """Return the confs with which the Python UDFs of a Spark session on this machine run on the pool.
@@ -53,10 +151,16 @@ class LocalPool(LocalService):
         if self._hooked:
             self._hooked = False
             INTERRUPTS.release()
+            if (shell := ipython()) is not None:
+                with contextlib.suppress(ValueError):
+                    shell.events.unregister("pre_run_cell", self._before_cell)
 
 
-def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPool:
+def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
     """Start a pool for this user's sessions on this machine, with this Python and its packages.
+
+    A worker may take a quarter of the memory of the machine or container, so that a leak leaves the machine usable.
+    Raise `worker_memory_bytes` for functions that need more.
 
     Args:
         workers: Number of worker processes, each of which runs one exchange at a time; None for one per CPU.
@@ -65,9 +169,17 @@ def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPoo
     Raises:
         LocalServiceError: The pool did not start; the message says why.
     """
-    arguments = ["--session-functions=unsigned"]
+    given: dict[str, SettingValue] = {
+        "session_functions": "unsigned",
+        "worker_memory_bytes": min(memory_limits().values()) // 4,
+        **_given(settings),
+    }
     if workers is not None:
-        arguments.append(f"--workers={workers}")
-    pool = LocalPool("pool", "updraft-server", arguments, settings)
-    pool.cancel_jobs_on_interrupt()
+        given["workers"] = workers
+    pool = LocalPool("pool", "updraft-server", [], given)
+    pool.join_notebook()
     return pool
+
+
+def _given(settings: PoolOptions) -> dict[str, SettingValue]:
+    return cast("dict[str, SettingValue]", settings)
