@@ -113,6 +113,29 @@ def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(
     until("it has two workers", lambda: " of 2 busy" in _shown_pool(kernel))
 
 
+def test_what_functions_print_appears_in_their_cell(kernel: Kernel, mode: str) -> None:
+    started = kernel.run(_SESSION.format(mode=mode))
+    assert not started.error, started.text
+    said = """
+@udf("long")
+def says(x):
+    for line in range(30):
+        print(f"line {line} of {x}")
+    return x
+
+spark.range(10, numPartitions=1).select(says("id")).collect()
+"""
+    cell = kernel.run(said).text
+    assert "partition 0] line 29 of 0\n" in cell
+    assert re.search(r"^\[stage [\d.]+, partition 0\] line 0 of 0$", cell, re.MULTILINE)
+    assert cell.count("] line ") == 100
+    assert "[200 more lines: pool.log(None) has all]" in cell
+    assert kernel.run("print(pool.log(None).count(' of 9'))").text == "30\n"
+    assert "line 0" not in kernel.run("1").text
+    assert "line 0" not in kernel.run("pool.output_lines = 0\nprint('off')").text
+    assert "line 0" not in kernel.run("spark.range(1).select(says('id')).collect()").text
+
+
 def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(
         "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"

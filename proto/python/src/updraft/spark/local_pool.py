@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from updraft.container_memory import memory_limits
+from updraft.spark.cell_output import CellOutput
 from updraft.spark.edited_modules import EditedModules
 from updraft.spark.interrupts import INTERRUPTS, ipython
 from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
@@ -21,6 +22,8 @@ from updraft.spark.options import PoolOptions
 from updraft.spark.pool_html import ended_html, pool_html
 
 _USER = "updraft"
+# Ten times a shared pool's: one user prints here, and wants to read all of it.
+_OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
@@ -29,7 +32,11 @@ _LOOK_SECONDS = 0.05
 class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
 
+    output_lines = 100
+    """Maximum number of lines that functions print and a notebook cell shows; 0 shows none. `log` has all."""
+
     _hooked = False
+    _output: CellOutput | None = None
     _edited: EditedModules | None = None
 
     def _places(self) -> list[str]:
@@ -45,7 +52,11 @@ class LocalPool(LocalService):
         return {}
 
     def join_notebook(self) -> None:
-        """Make interrupts cancel Spark jobs, and load edited modules before a cell runs, until `stop`."""
+        """Make this process a notebook's, until `stop`.
+
+        Interrupts cancel Spark jobs, edited modules are loaded before a cell runs, and a cell shows what functions
+        print.
+        """
         if self._hooked:
             return
         self._hooked = True
@@ -53,7 +64,10 @@ class LocalPool(LocalService):
         with contextlib.suppress(FileNotFoundError):
             self._edited = EditedModules(Path.cwd())
         if (shell := ipython()) is not None:
+            self._output = CellOutput(self.log_file)
             shell.events.register("pre_run_cell", self._before_cell)
+            shell.events.register("post_run_cell", self._after_cell)
+            self._output.begin(self.output_lines)
 
     def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
         """Start the pool again at the same address, so that its workers import the code that is on the disk now.
@@ -98,7 +112,9 @@ class LocalPool(LocalService):
             return ended_html(self.log()) if self.has_ended else f"<pre>{escape(repr(self))}</pre>"
 
     def _before_cell(self, _info: object = None) -> None:
-        """Load edited modules of the working directory, and say so in the cell."""
+        """Load edited modules of the working directory, and show the output of functions in the cell."""
+        if self._output is not None and self.output_lines:
+            self._output.begin(self.output_lines)
         changed = self._edited.look() if self._edited is not None and not self.has_ended else []
         if not changed:
             return
@@ -107,6 +123,10 @@ class LocalPool(LocalService):
             sys.stderr.write(f"updraft: the pool has loaded {names} again\n")
         else:
             sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
+
+    def _after_cell(self, _result: object = None) -> None:
+        if self._output is not None:
+            self._output.end()
 
     def _reload_fault(self) -> str:
         """Return why the pool refused to load its functions again; empty if it did not, or does not answer."""
@@ -152,8 +172,10 @@ class LocalPool(LocalService):
             self._hooked = False
             INTERRUPTS.release()
             if (shell := ipython()) is not None:
-                with contextlib.suppress(ValueError):
-                    shell.events.unregister("pre_run_cell", self._before_cell)
+                self._after_cell()
+                for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
+                    with contextlib.suppress(ValueError):
+                        shell.events.unregister(event, callback)
 
 
 def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
@@ -172,6 +194,7 @@ def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> L
     given: dict[str, SettingValue] = {
         "session_functions": "unsigned",
         "worker_memory_bytes": min(memory_limits().values()) // 4,
+        "output_lines_per_second": _OUTPUT_LINES_PER_SECOND,
         **_given(settings),
     }
     if workers is not None:

@@ -147,11 +147,17 @@ class LocalService:
         """Whether the service was stopped or has ended by itself."""
         return self._process is None or self._process.poll() is not None
 
-    def log(self) -> str:
-        """Return the last 20,000 characters of the log, in whole lines; empty once the service was stopped."""
+    def log(self, last_characters: int | None = _LOG_TAIL_CHARACTERS) -> str:
+        """Return the end of the log, in whole lines; empty once the service was stopped.
+
+        Args:
+            last_characters: Maximum length; None returns the whole log.
+        """
         with contextlib.suppress(FileNotFoundError):
             text = self.log_file.read_text(errors="replace")
-            return text if len(text) <= _LOG_TAIL_CHARACTERS else text[-_LOG_TAIL_CHARACTERS:].partition("\n")[2]
+            if last_characters is None or len(text) <= last_characters:
+                return text
+            return text[-last_characters:].partition("\n")[2]
         return ""
 
     def stop(self) -> None:
