@@ -57,7 +57,7 @@ class _Events:
 
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch) -> _SparkContext:
-    kind = type("SparkContext", (_SparkContext,), {"cancelAllJobs": _SparkContext.cancelAllJobs})
+    kind: Any = type("SparkContext", (_SparkContext,), {"cancelAllJobs": _SparkContext.cancelAllJobs})
     pyspark = ModuleType("pyspark")
     pyspark.SparkContext = kind  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyspark", pyspark)
