@@ -163,6 +163,7 @@ lint: .venv/.synced ## Lint, format and import contracts
 	.venv/bin/python .ci/versions.py --check
 	.venv/bin/python .ci/project_version.py --check
 	.venv/bin/python .ci/chart_settings.py --check
+	.venv/bin/python .ci/local_options.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
 
@@ -458,6 +459,7 @@ format: .venv/.synced ## Format everything
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' declarations
 	.venv/bin/python .ci/chart_settings.py
+	.venv/bin/python .ci/local_options.py
 	.venv/bin/python .ci/chart_values.py
 	.venv/bin/python .ci/dashboards.py
 	.venv/bin/updraft-server docs > docs/reference/server.md

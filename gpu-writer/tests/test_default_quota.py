@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft.service.container_memory import memory_limits, resident_bytes
+from updraft.container_memory import memory_limits, resident_bytes
 from updraft_writer.quota import default_quota
 
 MIB = 1 << 20

@@ -13,6 +13,8 @@ import yaml
 from tests.chart.chart import CHART
 from tests.docs.markdown import repository_pages
 from tests.support.paths import REPOSITORY
+from updraft.client.connection import ENVIRONMENT_PREFIX as CLIENTS_ENVIRONMENT_PREFIX
+from updraft.client.connection import ConnectionOptions
 from updraft.service.settings import ENVIRONMENT_PREFIX
 from updraft_server.settings import SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
@@ -77,6 +79,7 @@ def _unknown(text: str) -> list[str]:
     commands = (ServerSettings, SeparateWorkersSettings, WriterSettings)
     settings = {name for settings in commands for name in settings.model_fields}
     variables = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in settings}
+    variables |= {f"{CLIENTS_ENVIRONMENT_PREFIX}{name.upper()}" for name in ConnectionOptions.__annotations__}
     unknown = [conf for conf in _CONF.findall(text) if conf not in _confs()]
     unknown += [name for name in _VARIABLE.findall(text) if name not in variables]
     unknown += [name for name in _METRIC.findall(text) if not _is_metric(_PARTS_OF_A_METRIC.sub("", name))]

@@ -100,7 +100,7 @@ def test_what_it_cannot_start_with_is_said() -> None:
     with pytest.raises(updraft.spark.LocalServiceError, match="workers: input should be greater than or equal to 1"):
         updraft.spark.local_pool(workers=0)
     with pytest.raises(updraft.spark.LocalServiceError, match="worker_memory"):
-        updraft.spark.local_pool(worker_memory=5)
+        updraft.spark.local_pool(worker_memory=5)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="give at least one directory"):
         updraft.spark.local_writer()
 
@@ -119,3 +119,20 @@ def test_a_long_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: 
     with updraft.spark.local_pool(workers=1) as pool:
         assert not list(long.iterdir())
         until("the log says so", lambda: "pool is ready" in pool.log())
+
+
+def test_a_leak_takes_a_quarter_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_bytes = 2 << 30
+    monkeypatch.setattr("updraft.spark.local_pool.memory_limits", lambda: {"machine": 4 * limit_bytes, "cgroup": 2**60})
+    with updraft.spark.local_pool(workers=1) as pool:
+        assert f"--worker-memory-bytes={limit_bytes}" in pool._process.args  # type: ignore[union-attr,operator]
+    with updraft.spark.local_pool(workers=1, worker_memory_bytes=3 << 30) as pool:
+        assert f"--worker-memory-bytes={3 << 30}" in pool._process.args  # type: ignore[union-attr,operator]
+
+
+def test_a_list_is_an_option_too(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    for path in paths:
+        Path(path).mkdir()
+    with updraft.spark.local_pool(workers=1, writable_paths=paths) as pool:
+        assert f"--writable-paths={paths[0]},{paths[1]}" in pool._process.args  # type: ignore[union-attr,operator]

@@ -75,3 +75,39 @@ def test_a_spark_that_was_started_before_is_refused(carried: Path, tmp_path: Pat
     assert ran.returncode == 1
     assert "RuntimeError: this process has started a Spark without Updraft" in ran.stderr
     assert "restart the kernel" in ran.stderr
+
+
+_INTERRUPTED = """
+import os, signal, threading, time
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+pool = updraft.spark.local_pool(workers=1)
+builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
+spark = builder.master("local[1]").getOrCreate()
+
+@udf("long")
+def sleepy(x):
+    print("asleep", flush=True)
+    time.sleep(600)
+
+def interrupt():
+    while "asleep" not in pool.log():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    spark.range(1).select(sleepy("id")).collect()
+except KeyboardInterrupt:
+    print("interrupted")
+print("then", spark.range(1).select(udf(lambda x: "free")("id").alias("f")).first()[0])
+"""
+
+
+def test_ctrl_c_in_a_program_frees_its_workers(carried: Path, tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _INTERRUPTED]
+    ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert "interrupted" in ran.stdout, ran.stderr
+    assert "then free" in ran.stdout

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack, suppress
 
 import structlog
 
+from updraft.container_memory import memory_limits, resident_bytes
 from updraft.errors import PoolUnavailableError, QuotaError
 from updraft.service.audit import Audit
-from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard

@@ -2,18 +2,18 @@
 """Options shared by several commands."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from updraft.client.credentials import Credentials, token_in
+from updraft.client.endpoint import Endpoint
 from updraft.service.settings import setting
-from updraft_cli.credentials import Credentials, token_in
-from updraft_cli.endpoint import Endpoint
 from updraft_cli.service import Service
 
 
-class Options(BaseModel):
-    """Options of every command."""
+class EndpointOptions(BaseModel):
+    """Options that name a service and its credentials."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,13 +29,9 @@ class Options(BaseModel):
     )
     certificate_file: Path | None = setting("PEM file with this client's certificate, for mutual TLS.", default=None)
     key_file: Path | None = setting("PEM file with the private key of that certificate.", default=None)
-    timeout_seconds: float = setting(
-        "Timeout of each call to a service or to the cluster.", default=10.0, unit="seconds", gt=0
-    )
-    output: Literal["table", "json"] = setting("Output format: a table for people, JSON for programs.", default="table")
 
     @model_validator(mode="after")
-    def _is_sound(self) -> "Options":
+    def _is_sound(self) -> Self:
         if self.endpoint:
             Endpoint.parse(self.endpoint)
         if (self.certificate_file is None) != (self.key_file is None):
@@ -47,6 +43,15 @@ class Options(BaseModel):
         """Token and TLS files; raises CredentialsError."""
         token = token_in(self.token_file) if self.token_file is not None else ""
         return Credentials(token, self.ca_file, self.certificate_file, self.key_file)
+
+
+class Options(EndpointOptions):
+    """Options of commands that ask services."""
+
+    timeout_seconds: float = setting(
+        "Timeout of each call to a service or to the cluster.", default=10.0, unit="seconds", gt=0
+    )
+    output: Literal["table", "json"] = setting("Output format: a table for people, JSON for programs.", default="table")
 
     def service(self) -> Service:
         """Return a connection to the endpoint; raises CredentialsError."""

@@ -12,12 +12,12 @@ import pyarrow.parquet as parquet
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 
+from updraft.client.credentials import Credentials
+from updraft.client.endpoint import Endpoint, Transport
 from updraft.client.writer import WriterClient
 from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME, WHOAMI_ACTION
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import SignedStatement
-from updraft_cli.credentials import Credentials
-from updraft_cli.endpoint import Endpoint, Transport
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 CHECK_SIGNATURE_ACTION = "updraft.check_signature"

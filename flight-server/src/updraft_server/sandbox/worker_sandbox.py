@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from updraft.service.container_memory import memory_limits
+from updraft.container_memory import memory_limits
 from updraft_server import sandbox_layers as layers
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities

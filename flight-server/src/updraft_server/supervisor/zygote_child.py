@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from updraft.container_memory import memory_limits
 from updraft.service.child import Child
-from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS
 from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.load import NOTE_VARIABLE, Load, LoadingNote

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from updraft.service.container_memory import memory_limits
+from updraft.container_memory import memory_limits
 from updraft_server.ipc.function_list import encode_functions
 from updraft_server.ipc.load import Load, LoadingNote
 from updraft_server.ipc.worker_settings import WorkerSettings

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from updraft.service.container_memory import memory_limits
+from updraft.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.control import receive_front

@@ -10,14 +10,14 @@ from typing import ClassVar
 import grpc
 import pyarrow as pa
 
+from updraft.client.credentials import Credentials, CredentialsError
+from updraft.client.endpoint import Endpoint
 from updraft.service.settings import setting
-from updraft_cli.credentials import Credentials, CredentialsError
 from updraft_cli.doctor.confs import SparkConfError, check_session, credentials_of, endpoint_of, spark_conf
 from updraft_cli.doctor.connection import check_connection
 from updraft_cli.doctor.driver import Driver, driver_of
 from updraft_cli.doctor.finding import Finding, Findings, Level
 from updraft_cli.doctor.service import check_service
-from updraft_cli.endpoint import Endpoint
 from updraft_cli.options import Options
 from updraft_cli.output import print_json, print_line
 from updraft_cli.service import Service, first_line

@@ -10,11 +10,11 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 from pydantic_settings import CliPositionalArg
 
+from updraft.client.credentials import Credentials
+from updraft.client.endpoint import Endpoint
 from updraft.service.settings import setting
 from updraft.spark.local_service import LocalServiceError
-from updraft_cli.credentials import Credentials
 from updraft_cli.described_function import listed
-from updraft_cli.endpoint import Endpoint
 from updraft_cli.output import print_line
 from updraft_cli.served_module import ModuleFiles, ServedModule, require_free
 from updraft_cli.service import Service

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from cryptography import x509
 
+from updraft.client.endpoint import Endpoint, Transport
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft_cli.cluster import Cluster, ClusterError, Pod
 from updraft_cli.doctor.connection import certificate_of, days_left
-from updraft_cli.endpoint import Endpoint, Transport
 from updraft_cli.options import ClusterOptions
 from updraft_cli.output import print_json, print_line, print_table
 from updraft_cli.service import Status as ServiceStatus

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import javaproperties
 
+from updraft.client.credentials import Credentials, CredentialsError, read
+from updraft.client.endpoint import Endpoint, Transport
 from updraft.spark.jars import EXTENSIONS, JARS, jar
-from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
-from updraft_cli.endpoint import Endpoint, Transport
 
 KEY_FILE = "spark.updraft.udf.signingKeyFile"
 

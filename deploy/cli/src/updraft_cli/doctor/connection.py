@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from updraft_cli.credentials import Credentials, CredentialsError
+from updraft.client.credentials import Credentials, CredentialsError
+from updraft.client.endpoint import Endpoint, Transport
 from updraft_cli.doctor.finding import Findings
-from updraft_cli.endpoint import Endpoint, Transport
 
 _EXPIRES_SOON_DAYS = 14
 # OpenSSL's codes for failed verification.

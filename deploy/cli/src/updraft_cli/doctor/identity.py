@@ -13,7 +13,7 @@ from typing import Any
 
 from cryptography import x509
 
-from updraft_cli.credentials import Credentials
+from updraft.client.credentials import Credentials
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.service import Caller
 

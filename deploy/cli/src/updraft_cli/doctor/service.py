@@ -7,9 +7,9 @@ import grpc
 import pyarrow as pa
 from pyarrow import flight
 
+from updraft.client.credentials import Credentials
 from updraft.errors import PermissionDeniedError, UpdraftError
 from updraft.protocol import PROTOCOL_VERSION
-from updraft_cli.credentials import Credentials
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.doctor.identity import check_caller, what_to_do

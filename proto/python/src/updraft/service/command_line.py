@@ -12,14 +12,32 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
+from urllib.parse import quote, unquote
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
 # argparse shows these for a setting without a plain default.
 _MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\)|\[\]|)\)| ?\(default factory: .*\)")
+
+_ENCODED = "verbatim:"
+
+
+def _encoded(text: str) -> str:
+    return _ENCODED + quote(text, safe="")
+
+
+def _decoded(text: str) -> str:
+    return unquote(text.removeprefix(_ENCODED)) if text.startswith(_ENCODED) else text
+
+
+Verbatim = Annotated[str, AfterValidator(_decoded)]
+"""Value of an option that is repeated, `list[Verbatim]`, and may contain commas, quotes and brackets.
+
+pydantic-settings would split a plain text at commas, and read it as JSON.
+"""
 
 
 class Application(BaseSettings):
@@ -47,13 +65,24 @@ def run_command_line(application: type[Application]) -> None:
     """Run `application` with the arguments of this process; exit with status 2 if a setting is invalid."""
     command = str(application.model_config["cli_prog_name"])
     try:
-        source: CliSettingsSource[Any] = CliSettingsSource(application, cli_parse_args=False)
-        _explain_subcommands(source.root_parser, command, application)
+        source = _source_of(application)
         CliApp.run(application, cli_settings_source=source)
     except ValidationError as refused:
         for error in refused.errors():
             sys.stderr.write(f"{command}: {_explained(error['loc'], error['msg'])}\n")
         sys.exit(2)
+
+
+def parser_of(application: type[Application]) -> argparse.ArgumentParser:
+    """Return the parser of an application's command line."""
+    parser: argparse.ArgumentParser = _source_of(application).root_parser
+    return parser
+
+
+def _source_of(application: type[Application]) -> CliSettingsSource[Any]:
+    source: CliSettingsSource[Any] = CliSettingsSource(application, cli_parse_args=False)
+    _explain_subcommands(source.root_parser, str(application.model_config["cli_prog_name"]), application)
+    return source
 
 
 def _explain_subcommands(parser: argparse.ArgumentParser, command: str, application: type[BaseModel]) -> None:
@@ -76,6 +105,8 @@ def _explain_subcommands(parser: argparse.ArgumentParser, command: str, applicat
             field = model.model_fields.get(action.dest.rpartition(".")[2])
             if field is not None:
                 _explain(action, field)
+                if field.annotation == list[Verbatim]:
+                    action.type = _encoded
 
 
 def _model_of(subcommand: FieldInfo) -> type[BaseModel]:

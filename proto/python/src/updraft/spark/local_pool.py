@@ -1,15 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool that runs as a child of this process."""
 
+import base64
 import contextlib
+import json
 import os
+import signal
+import sys
+import time
+import urllib.request
+from html import escape
 from pathlib import Path
+from typing import Any, Unpack, cast
 
-from updraft.spark.local_service import LocalService, SettingValue
+from updraft.container_memory import memory_limits
+from updraft.spark.cell_output import CellOutput
+from updraft.spark.edited_modules import EditedModules
+from updraft.spark.interrupts import INTERRUPTS, ipython
+from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
+from updraft.spark.options import PoolOptions
+from updraft.spark.pool_html import ended_html, pool_html
+
+_USER = "updraft"
+# Ten times a shared pool's: one user prints here, and wants to read all of it.
+_OUTPUT_LINES_PER_SECOND = 1000
+_STATUS_TIMEOUT_SECONDS = 5.0
+_RELOAD_TIMEOUT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
 
 
 class LocalPool(LocalService):
     """Running pool, started by `local_pool`."""
+
+    output_lines = 100
+    """Maximum number of lines that functions print and a notebook cell shows; 0 shows none. `log` has all."""
+
+    _hooked = False
+    _output: CellOutput | None = None
+    _edited: EditedModules | None = None
 
     def _places(self) -> list[str]:
         # The default runtime directory may have too long a path for a socket. Hide our directory, log included, from
@@ -23,6 +51,105 @@ class LocalPool(LocalService):
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return {}
 
+    def join_notebook(self) -> None:
+        """Make this process a notebook's, until `stop`.
+
+        Interrupts cancel Spark jobs, edited modules are loaded before a cell runs, and a cell shows what functions
+        print.
+        """
+        if self._hooked:
+            return
+        self._hooked = True
+        INTERRUPTS.acquire()
+        with contextlib.suppress(FileNotFoundError):
+            self._edited = EditedModules(Path.cwd())
+        if (shell := ipython()) is not None:
+            self._output = CellOutput(self.log_file)
+            shell.events.register("pre_run_cell", self._before_cell)
+            shell.events.register("post_run_cell", self._after_cell)
+            self._output.begin(self.output_lines)
+
+    def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
+        """Start the pool again at the same address, so that its workers import the code that is on the disk now.
+
+        The JVM and the session stay. Running exchanges get 10 seconds to finish. Tasks whose exchange does not finish
+        are tried again on the new pool.
+
+        Args:
+            workers: New number of worker processes; None leaves it as it is.
+            settings: Options to change, as for `local_pool`.
+
+        Raises:
+            LocalServiceError: The pool did not start; the message says why. Call `restart` again with other options.
+        """
+        if not self._directory.exists():
+            raise LocalServiceError("the pool was stopped: start another one with local_pool()")
+        self._end()
+        self._settings |= _given(settings)
+        if workers is not None:
+            self._settings["workers"] = workers
+        if self._edited is not None:
+            self._edited.look()
+        self._start()
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the pool, as `/status.json` has it; raises OSError if the pool does not answer."""
+        address = self.status_url.removesuffix(".json") + ".json"
+        login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
+        request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
+        with urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
+            return dict(json.loads(answer.read()))
+
+    @property
+    def status_link(self) -> str:
+        """URL that opens the status page in a browser without asking for the password."""
+        return self.status_url.replace("http://", f"http://{_USER}:{self.status_password}@", 1)
+
+    def _repr_html_(self) -> str:
+        try:
+            return pool_html(self.status(), self.status_link)
+        except OSError:
+            return ended_html(self.log()) if self.has_ended else f"<pre>{escape(repr(self))}</pre>"
+
+    def _before_cell(self, _info: object = None) -> None:
+        """Load edited modules of the working directory, and show the output of functions in the cell."""
+        if self._output is not None and self.output_lines:
+            self._output.begin(self.output_lines)
+        changed = self._edited.look() if self._edited is not None and not self.has_ended else []
+        if not changed:
+            return
+        names = ", ".join(changed)
+        if self._load_again():
+            sys.stderr.write(f"updraft: the pool has loaded {names} again\n")
+        else:
+            sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
+
+    def _after_cell(self, _result: object = None) -> None:
+        if self._output is not None:
+            self._output.end()
+
+    def _reload_fault(self) -> str:
+        """Return why the pool refused to load its functions again; empty if it did not, or does not answer."""
+        with contextlib.suppress(OSError):
+            return str(self.status().get("reload_fault", ""))
+        return ""
+
+    def _load_again(self) -> bool:
+        """Make the pool load all code again; return whether it did. Running exchanges finish with the old code."""
+        assert self._process is not None
+        before, fault_before = self._ready["zygote"], self._reload_fault()
+        self._process.send_signal(signal.SIGUSR2)
+        deadline_seconds = time.monotonic() + _RELOAD_TIMEOUT_SECONDS
+        while time.monotonic() < deadline_seconds and not self.has_ended:
+            with contextlib.suppress(FileNotFoundError):
+                self._ready = json.loads(self._ready_file.read_text())
+            if self._ready["zygote"] != before:
+                return True
+            if (fault := self._reload_fault()) and fault != fault_before:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return False
+
     def spark_conf(self) -> dict[str, str]:
         """Return the confs with which the Python UDFs of a Spark session on this machine run on the pool.
 
@@ -30,11 +157,32 @@ class LocalPool(LocalService):
             ValueError: Updraft has no jar for the PySpark that is installed here.
             ModuleNotFoundError: The distribution `updraft-spark` is not installed.
         """
+        if self._hooked:
+            # PySpark may have been imported only after the pool started.
+            INTERRUPTS.install()
         return {**super().spark_conf(), "spark.updraft.udf.endpoint": self.endpoint}
 
+    def stop(self) -> None:
+        """Stop the pool, remove its files, and restore how this process handles interrupts.
 
-def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPool:
+        Running exchanges get 10 seconds to finish. Idempotent.
+        """
+        super().stop()
+        if self._hooked:
+            self._hooked = False
+            INTERRUPTS.release()
+            if (shell := ipython()) is not None:
+                self._after_cell()
+                for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
+                    with contextlib.suppress(ValueError):
+                        shell.events.unregister(event, callback)
+
+
+def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
     """Start a pool for this user's sessions on this machine, with this Python and its packages.
+
+    A worker may take a quarter of the memory of the machine or container, so that a leak leaves the machine usable.
+    Raise `worker_memory_bytes` for functions that need more.
 
     Args:
         workers: Number of worker processes, each of which runs one exchange at a time; None for one per CPU.
@@ -43,7 +191,18 @@ def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPoo
     Raises:
         LocalServiceError: The pool did not start; the message says why.
     """
-    arguments = ["--session-functions=unsigned"]
+    given: dict[str, SettingValue] = {
+        "session_functions": "unsigned",
+        "worker_memory_bytes": min(memory_limits().values()) // 4,
+        "output_lines_per_second": _OUTPUT_LINES_PER_SECOND,
+        **_given(settings),
+    }
     if workers is not None:
-        arguments.append(f"--workers={workers}")
-    return LocalPool("pool", "updraft-server", arguments, settings)
+        given["workers"] = workers
+    pool = LocalPool("pool", "updraft-server", [], given)
+    pool.join_notebook()
+    return pool
+
+
+def _given(settings: PoolOptions) -> dict[str, SettingValue]:
+    return cast("dict[str, SettingValue]", settings)

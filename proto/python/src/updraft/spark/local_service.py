@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from updraft.spark.jars import EXTENSIONS, jar
 
-SettingValue = str | int | float | bool | os.PathLike[str]
+SettingValue = str | int | float | bool | os.PathLike[str] | Sequence[str]
 
 _START_TIMEOUT_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
@@ -74,24 +74,29 @@ class LocalService:
         self._ready_file = self._directory / "ready.json"
         self.log_file = self._directory / f"{noun}.log"
         """Log of the service; a pool's log includes the output of functions."""
-        command = [
+        self._command = [
             *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
             *("--ready-file", str(self._ready_file), *self._addresses(), *self._places()),
             *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
             *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
             *arguments,
-            *_options(settings),
         ]
+        self._settings = dict(settings)
         atexit.register(self.stop)
         try:
-            log_file = None if self._shows_log else self.log_file
-            self._process = _started(
-                command, log_file, {**os.environ, "UPDRAFT_CONFIGURED_BY": f"local_{noun}()", **self._environment()}
-            )
-            self._ready = self._wait_until_ready(self._process)
+            self._start()
         except BaseException:
             self.stop()
             raise
+
+    def _start(self) -> None:
+        """Start the service and wait until it is ready; raises LocalServiceError."""
+        # The file of a service that has ended would look like that of the new one.
+        self._ready_file.unlink(missing_ok=True)
+        environment = {**os.environ, "UPDRAFT_CONFIGURED_BY": f"local_{self._noun}()", **self._environment()}
+        log_file = None if self._shows_log else self.log_file
+        self._process = _started([*self._command, *_options(self._settings)], log_file, environment)
+        self._ready = self._wait_until_ready(self._process)
 
     def _addresses(self) -> list[str]:
         """Return the options that set the addresses for clients."""
@@ -142,11 +147,17 @@ class LocalService:
         """Whether the service was stopped or has ended by itself."""
         return self._process is None or self._process.poll() is not None
 
-    def log(self) -> str:
-        """Return the last 20,000 characters of the log, in whole lines; empty once the service was stopped."""
+    def log(self, last_characters: int | None = _LOG_TAIL_CHARACTERS) -> str:
+        """Return the end of the log, in whole lines; empty once the service was stopped.
+
+        Args:
+            last_characters: Maximum length; None returns the whole log.
+        """
         with contextlib.suppress(FileNotFoundError):
             text = self.log_file.read_text(errors="replace")
-            return text if len(text) <= _LOG_TAIL_CHARACTERS else text[-_LOG_TAIL_CHARACTERS:].partition("\n")[2]
+            if last_characters is None or len(text) <= last_characters:
+                return text
+            return text[-last_characters:].partition("\n")[2]
         return ""
 
     def stop(self) -> None:
@@ -158,16 +169,21 @@ class LocalService:
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.stop)
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(_STOP_TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
-                # Its children die with it.
-                self._process.send_signal(signal.SIGKILL)
-                self._process.wait()
+        self._end()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _end(self) -> None:
+        """End the process, and keep its files."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Its children die with it.
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         deadline_seconds = time.monotonic() + _START_TIMEOUT_SECONDS
@@ -222,7 +238,7 @@ def _directory(noun: str) -> Path:
 
 
 def _started(command: Sequence[str], log_file: Path | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    with log_file.open("wb") if log_file is not None else contextlib.nullcontext() as log:
+    with log_file.open("ab") if log_file is not None else contextlib.nullcontext() as log:
         # Start a new session, so that interrupting a notebook cell does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
             command,
@@ -247,5 +263,11 @@ def _options(settings: Mapping[str, SettingValue]) -> list[str]:
         if isinstance(value, bool):
             options.append(f"--{option}" if value else f"--no-{option}")
         else:
-            options.append(f"--{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+            options.append(f"--{option}={_text(value)}")
     return options
+
+
+def _text(value: SettingValue) -> str:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return ",".join(value) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)

@@ -3,8 +3,10 @@
 
 import os
 from pathlib import Path
+from typing import Unpack, cast
 
 from updraft.spark.local_service import LocalService, SettingValue
+from updraft.spark.options import WriterOptions
 
 
 class LocalWriter(LocalService):
@@ -20,7 +22,7 @@ class LocalWriter(LocalService):
         return {**super().spark_conf(), "spark.updraft.write.endpoint": self.endpoint}
 
 
-def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> LocalWriter:
+def local_writer(*roots: str | os.PathLike[str], **settings: Unpack[WriterOptions]) -> LocalWriter:
     """Start a writer for this user's sessions on this machine.
 
     Args:
@@ -34,7 +36,7 @@ def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> Lo
     if not roots:
         raise ValueError("give at least one directory that the writer may write below: local_writer('/data/tables')")
     arguments = [f"--root={_absolute(os.fspath(root))}" for root in roots]
-    return LocalWriter("writer", "updraft-writer", arguments, settings)
+    return LocalWriter("writer", "updraft-writer", arguments, cast("dict[str, SettingValue]", settings))
 
 
 def _absolute(root: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from updraft_cli.endpoint import Endpoint, Transport
+from updraft.client.endpoint import Endpoint, Transport
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft call`: call a registered function with values from the command line, or with the rows of a file."""
+
+import contextlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import model_validator
+from pydantic_settings import CliPositionalArg
+
+from updraft.client import PoolClient
+from updraft.client.called_function import CalledFunction
+from updraft.client.connection import ENVIRONMENT_PREFIX, ConnectionOptions
+from updraft.service.command_line import Verbatim
+from updraft.service.settings import setting
+from updraft_cli.options import EndpointOptions
+from updraft_cli.output import print_line
+from updraft_cli.progress import Progress
+from updraft_cli.table_files import ENDINGS, lines_of, open_table, table_writer
+
+
+class CallError(Exception):
+    """Raised when the arguments of a call do not fit its function."""
+
+
+class Call(EndpointOptions):
+    """Call a function of a pool, once or for each row of a file, and print its results or write them to a file.
+
+    Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. The columns of a file are
+    matched to arguments by their names; the function does not get the others. The environment variables
+    UPDRAFT_CLIENT_ENDPOINT, UPDRAFT_CLIENT_TOKEN_FILE and so on replace missing options.
+    """
+
+    examples: ClassVar[str] = """examples:
+  updraft call greeting --arg name=Ada --endpoint grpc://127.0.0.1:8815
+  updraft call greeting@1 --input people.parquet --arg word=Welcome --output greetings.parquet
+  updraft call mean --input prices.csv --group-by city
+"""
+
+    name: CliPositionalArg[str] = setting("The function's name, or NAME@VERSION for one of its versions.")
+    arg: list[Verbatim] = setting("NAME=VALUE of an argument; repeat the option for others.", default=[])
+    input: Path | None = setting(f"File with a row for each call; its name ends with {ENDINGS}.", default=None)
+    output: Path | None = setting(
+        "File for the results, in the format of its ending; defaults to lines on standard output.", default=None
+    )
+    group_by: list[Verbatim] = setting(
+        "Column that forms an aggregate's groups; repeat the option for others.", default=[]
+    )
+    keep: bool = setting("Write the input's columns before the results.", default=False)
+    tenant: str = setting("Tenant used for fair scheduling, if the token does not set it.", default="")
+    timeout_seconds: float | None = setting("Deadline of the whole call.", default=None, unit="seconds", gt=0)
+    progress: bool = setting("Show a progress bar on a terminal while a file is read.", default=True)
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Call":
+        for text in self.arg:
+            if "=" not in text:
+                raise ValueError(f"--arg {text}: expected NAME=VALUE")
+        if not self.endpoint and not os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT"):
+            raise ValueError(f"name a pool with --endpoint, or set {ENVIRONMENT_PREFIX}ENDPOINT")
+        if self.keep and self.input is None:
+            raise ValueError("--keep needs --input")
+        return self
+
+    def cli_cmd(self) -> None:
+        """Make the call."""
+        try:
+            with PoolClient(**self._connection()) as client:
+                self._call(client)
+        except (TypeError, ValueError) as error:
+            raise CallError(str(error)) from error
+
+    def _call(self, client: PoolClient) -> None:
+        description = client.describe(self.name)
+        function = CalledFunction(description, self.group_by)
+        # Pin the version that was described: values are read by its types.
+        pinned = f"{description.name}@{description.version}" if description.version else description.name
+        if self.keep and not function.is_one_to_one:
+            raise CallError(f"--keep: {function.name} does not have one result for each row")
+        values = {name: _value(text, function, name) for name, _, text in (arg.partition("=") for arg in self.arg)}
+        if self.input is not None:
+            self._call_with_a_file(client, pinned, function, values)
+            return
+        row = pa.table({name: pa.repeat(value, 1) for name, value in values.items()})
+        with self._writer() as write:
+            write(client.call(pinned, row, group_by=self.group_by))
+
+    def _call_with_a_file(
+        self, client: PoolClient, name: str, function: CalledFunction, values: dict[str, pa.Scalar]
+    ) -> None:
+        assert self.input is not None
+        file = open_table(self.input, lambda column: _type_of(function.argument(column)))
+        known = function.argument_names
+        names = [column for column in file.names if (known is None or column in known) and column not in values]
+        for column in function.required:
+            if column not in names and column not in values:
+                raise CallError(
+                    f"{self.input} has no column {column!r}, which {function.name} needs: it has "
+                    f"{', '.join(file.names)}"
+                )
+        rows: deque[pa.Table] = deque()
+
+        def tables() -> Iterator[pa.Table]:
+            for table in file.batches(file.names if self.keep else names):
+                if self.keep:
+                    rows.append(table)
+                arguments = table.select(names)
+                for column, value in values.items():
+                    arguments = arguments.append_column(column, pa.repeat(value, table.num_rows))
+                # Results of an aggregate come at the end, so its bar shows what was read.
+                if not function.is_one_to_one:
+                    progress.add(table.num_rows)
+                yield arguments
+
+        with self._writer() as write, Progress(file.rows if self.progress else None) as progress:
+            for results in client.stream(name, tables(), group_by=self.group_by):
+                write(_beside(_taken(rows, results.num_rows), results) if self.keep else results)
+                if function.is_one_to_one:
+                    progress.add(results.num_rows)
+
+    @contextlib.contextmanager
+    def _writer(self) -> Iterator[Callable[[pa.Table], None]]:
+        if self.output is not None:
+            with table_writer(self.output) as write:
+                yield write
+            return
+
+        def show(table: pa.Table) -> None:
+            for line in lines_of(table):
+                print_line(line)
+
+        yield show
+
+    def _connection(self) -> ConnectionOptions:
+        names = ("endpoint", "token_file", "ca_file", "certificate_file", "key_file", "tenant", "timeout_seconds")
+        return cast("ConnectionOptions", {name: value for name in names if (value := getattr(self, name))})
+
+
+def _type_of(field: pa.Field | None) -> pa.DataType | None:
+    return None if field is None else field.type
+
+
+def _value(text: str, function: CalledFunction, name: str) -> pa.Scalar:
+    """Return a value of the command line in the type of its argument; raises CallError."""
+    field = function.argument(name)
+    kind = pa.string() if field is None else field.type
+    try:
+        if pa.types.is_nested(kind):
+            return pa.array([json.loads(text)], kind)[0]
+        return pc.cast(pa.scalar(text), kind)
+    except (pa.ArrowException, ValueError) as error:
+        raise CallError(f"--arg {name}: {text!r} is not a value of type {kind}: {error}") from None
+
+
+def _taken(tables: deque[pa.Table], rows: int) -> pa.Table:
+    """Return the next rows of tables, and remove them."""
+    taken: list[pa.Table] = []
+    while rows:
+        first = tables.popleft()
+        taken.append(first.slice(0, rows))
+        if first.num_rows > rows:
+            tables.appendleft(first.slice(rows))
+        rows -= taken[-1].num_rows
+    return pa.concat_tables(taken)
+
+
+def _beside(columns: pa.Table, results: pa.Table) -> pa.Table:
+    for field in results.schema:
+        if field.name in columns.column_names:
+            raise CallError(f"--keep: the input already has a column {field.name!r}: rename it")
+        columns = columns.append_column(field, results.column(field.name))
+    return columns

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client that calls a pool's registered functions from asyncio.
+
+async with AsyncPoolClient(endpoint="grpc://127.0.0.1:8815") as client:
+    await client.call("greeting", {"name": ["Ada", "Grace"]})
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from typing import Any, Self, Unpack, overload
+
+import pyarrow as pa
+from grpc import aio
+
+from updraft.client.called_function import CalledFunction
+from updraft.client.calls import (
+    description_in,
+    failure_in,
+    flight_path,
+    rest_of,
+    results_as_table,
+    retries_of,
+    with_schema,
+    with_traceback,
+)
+from updraft.client.connection import (
+    CHANNEL_OPTIONS,
+    EXCHANGE_METHOD,
+    FLIGHT_INFO_METHOD,
+    Connection,
+    ConnectionOptions,
+)
+from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
+from updraft.client.frames import Columns, Frame, as_table, is_one_frame, like
+from updraft.client.retries import Failure
+from updraft.errors import ProtocolError, UpdraftError
+from updraft.v1.control_pb2 import FunctionDescription
+
+
+class AsyncPoolClient:
+    """Connection to a pool, for one event loop. It does what `PoolClient` does, and raises the same errors.
+
+    Cancelling a call frees its worker.
+    """
+
+    def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
+        """Prepare the connection, inside the event loop that will use it; the arguments are those of `PoolClient`."""
+        self._connection = Connection.of(options)
+        credentials = self._connection.grpc_credentials
+        target = self._connection.endpoint.target
+        self._channel = (
+            aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+            if credentials is None
+            else aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+        )
+
+    @overload
+    async def call(self, name: str, data: Columns, *, group_by: Sequence[str] = ()) -> pa.Table: ...
+    @overload
+    async def call(self, name: str, data: Frame, *, group_by: Sequence[str] = ()) -> Frame: ...
+    async def call(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Any:
+        """Call a function with a whole table, and return all results, as `PoolClient.call` does."""
+        deadline = self._deadline()
+        function = CalledFunction(await self._describe(name, deadline), group_by)
+        arguments = function.arguments(as_table(data))
+        input_ = _Input()
+        for batch in cut(arguments):
+            input_.backlog.add(batch)
+        input_.backlog.is_complete = True
+        results = [batch async for batch in self._results(function, arguments.schema, input_, deadline)]
+        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+
+    async def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> AsyncGenerator[Any]:
+        """Call a function, and yield its results as they come, as `PoolClient.stream` does.
+
+        `data` is an iterable or an asynchronous iterable of tables, or one table. A task of its own reads it.
+        """
+        deadline = self._deadline()
+        function = CalledFunction(await self._describe(name, deadline), group_by)
+        frames = _asynchronous([data] if is_one_frame(data) else data)
+        first = await anext(frames, None)
+        if first is None:
+            return
+        arguments = function.arguments(as_table(first))
+        input_ = _Input()
+        input_.read(_batches(function, arguments, frames))
+        results = self._results(function, arguments.schema, input_, deadline)
+        async with contextlib.aclosing(results):
+            async for batch in results:
+                yield like(first, pa.Table.from_batches([batch]), same_rows=False)
+
+    async def describe(self, name: str) -> FunctionDescription:
+        """Return the pool's description of a function, as `PoolClient.describe` does."""
+        return await self._describe(name, self._deadline())
+
+    async def close(self) -> None:
+        """Close the connection; running calls end."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def _deadline(self) -> float | None:
+        limit = self._connection.timeout_seconds
+        return None if limit is None else time.monotonic() + limit
+
+    async def _describe(self, name: str, deadline: float | None) -> FunctionDescription:
+        ask = self._channel.unary_unary(FLIGHT_INFO_METHOD)
+        request = flight_path(name)
+        retries = retries_of(self._connection)
+        while True:
+            try:
+                answer = await ask(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
+            except aio.AioRpcError as error:
+                failure = failure_in(error, None)
+                pause = retries.pause_seconds(failure, None, None, released=0, now=time.monotonic())
+                await asyncio.sleep(min(pause, rest_of(deadline) or pause))
+            else:
+                return description_in(answer)
+
+    async def _results(
+        self, function: CalledFunction, schema: pa.Schema, input_: "_Input", deadline: float | None
+    ) -> AsyncGenerator[pa.RecordBatch]:
+        retries = retries_of(self._connection)
+        start = self._channel.stream_stream(EXCHANGE_METHOD)
+        try:
+            while True:
+                exchange = Exchange(function, schema, input_.backlog)
+                call = start(metadata=self._connection.metadata, timeout=rest_of(deadline))
+                attempt = _Attempt(exchange, input_, call)
+                async with contextlib.aclosing(attempt.results()) as results:
+                    async for batch in results:
+                        yield batch
+                if attempt.failure is None:
+                    return
+                released, now = input_.backlog.released, time.monotonic()
+                pause = retries.pause_seconds(attempt.failure, function, exchange, released=released, now=now)
+                await asyncio.sleep(min(pause, rest_of(deadline) or pause))
+        except UpdraftError as error:
+            raise with_traceback(error) from None
+        finally:
+            await input_.close()
+
+
+class _Input:
+    """Batches of a call, which a task of its own reads while the pool works."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Condition()
+        self.backlog = Backlog()
+        self.error: Exception | None = None
+        """Exception that the caller's iterable raised."""
+        self.on_error: Callable[[], object] = bool
+        self._reader: asyncio.Task[None] | None = None
+
+    def read(self, batches: AsyncGenerator[pa.RecordBatch]) -> None:
+        """Begin to read."""
+        self._reader = asyncio.create_task(self._read(batches))
+
+    async def close(self) -> None:
+        """Read no more."""
+        if self._reader is not None:
+            await _ended(self._reader)
+
+    async def _read(self, batches: AsyncGenerator[pa.RecordBatch]) -> None:
+        try:
+            async with contextlib.aclosing(batches):
+                async for batch in batches:
+                    async with self.changed:
+                        self.backlog.add(batch)
+                        self.changed.notify_all()
+                        await self.changed.wait_for(lambda: self.backlog.has_room)
+            async with self.changed:
+                self.backlog.is_complete = True
+                self.changed.notify_all()
+        except Exception as error:
+            self.error = error
+            self.on_error()
+
+
+class _Attempt:
+    """One call to the pool."""
+
+    def __init__(self, exchange: Exchange, input_: _Input, call: Any) -> None:
+        self._exchange = exchange
+        self._input = input_
+        self._call = call
+        self.failure: Failure | None = None
+        """Failure that ended the call."""
+
+    async def results(self) -> AsyncGenerator[pa.RecordBatch]:
+        """Yield the results."""
+        self._input.on_error = self._call.cancel
+        sender = asyncio.create_task(self._send())
+        try:
+            while self._input.error is None and (reply := await self._call.read()) is not aio.EOF:
+                async with self._input.changed:
+                    results = self._exchange.take(reply)
+                    self._input.changed.notify_all()
+                if results is not None:
+                    yield results
+        except aio.AioRpcError as error:
+            self.failure = failure_in(error, self._exchange.error)
+        except asyncio.CancelledError:
+            # The reader of a failing input cancels the call, not this task.
+            if self._input.error is None:
+                raise
+        finally:
+            self._call.cancel()
+            await _ended(sender)
+        if self._input.error is not None:
+            raise self._input.error
+        if self.failure is None and not self._exchange.is_finished:
+            raise ProtocolError("the call ended before the pool had confirmed its results")
+
+    async def _send(self) -> None:
+        # The reader of replies learns why a call ended.
+        with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):
+            await self._call.write(self._exchange.first_message())
+            while not self._exchange.sent_finish:
+                for message in await self._messages():
+                    await self._call.write(message)
+            await self._call.done_writing()
+
+    async def _messages(self) -> list[bytes]:
+        async with self._input.changed:
+            while not (messages := self._exchange.next_messages()):
+                try:
+                    async with asyncio.timeout(KEEPALIVE_SECONDS):
+                        await self._input.changed.wait()
+                except TimeoutError:
+                    return [KEEPALIVE]
+            self._input.changed.notify_all()
+            return messages
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _batches(
+    function: CalledFunction, first: pa.Table, later: AsyncGenerator[Any]
+) -> AsyncGenerator[pa.RecordBatch]:
+    for batch in cut(first):
+        yield batch
+    async with contextlib.aclosing(later):
+        async for frame in later:
+            for batch in cut(with_schema(function.arguments(as_table(frame)), first.schema)):
+                yield batch
+
+
+async def _asynchronous(frames: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any]:
+    if isinstance(frames, AsyncIterable):
+        async for frame in frames:
+            yield frame
+    else:
+        for frame in frames:
+            yield frame

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a call that the blocking and the asynchronous client share."""
+
+import contextlib
+import time
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from updraft.client.called_function import CalledFunction
+from updraft.client.connection import Connection
+from updraft.client.retries import RETRY_AFTER, Failure, Retries, failure_of
+from updraft.errors import DeadlineError, UpdraftError
+from updraft.v1.control_pb2 import FunctionDescription
+
+
+def retries_of(connection: Connection) -> Retries:
+    """Return the retries of one call."""
+    return Retries(
+        str(connection.endpoint),
+        acquire_timeout_seconds=connection.acquire_timeout_seconds,
+        connect_timeout_seconds=connection.connect_timeout_seconds,
+        now=time.monotonic(),
+    )
+
+
+def flight_path(name: str) -> bytes:
+    """Return the Flight descriptor of a function."""
+    return bytes(flight.FlightDescriptor.for_path(name).serialize())
+
+
+def rest_of(deadline: float | None) -> float | None:
+    """Return the seconds that are left of a call; raise DeadlineError if none are."""
+    if deadline is None:
+        return None
+    rest = deadline - time.monotonic()
+    if rest <= 0:
+        raise DeadlineError("the call's deadline (timeout_seconds) has passed")
+    return rest
+
+
+def with_traceback(error: UpdraftError) -> UpdraftError:
+    """Add the remote traceback to the notes of an error, so that Python prints it."""
+    if error.traceback:
+        error.add_note(f"the function's traceback, from the pool:\n{error.traceback.rstrip()}")
+    return error
+
+
+def failure_in(error: Any, in_band: UpdraftError | None) -> Failure:
+    """Return the failure of a call that ended with a gRPC error, after the in-band error if there was one."""
+    hint = 0
+    for name, value in error.trailing_metadata() or ():
+        if name == RETRY_AFTER:
+            with contextlib.suppress(ValueError):
+                hint = int(value)
+    return failure_of(in_band, error.code().name, error.details() or "", hint)
+
+
+def with_schema(arguments: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return arguments in the schema of the first table's; raise ValueError if they do not fit."""
+    if arguments.schema.equals(schema):
+        return arguments
+    try:
+        return arguments.cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(f"a later table has other columns than the first: {error}") from None
+
+
+def results_as_table(results: list[pa.RecordBatch], function: CalledFunction) -> pa.Table:
+    """Return all results of a call; the schema of no results is the function's, as far as it is known."""
+    if results:
+        return pa.Table.from_batches(results)
+    empty = function.empty_results()
+    return empty if empty is not None else pa.table({})
+
+
+def description_in(flight_info: bytes) -> FunctionDescription:
+    """Return the description in the pool's answer to GetFlightInfo."""
+    return FunctionDescription.FromString(flight.FlightInfo.deserialize(flight_info).app_metadata)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Address and credentials of a pool, from arguments or from the environment of this process."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypedDict
+
+import grpc
+
+from updraft.client.credentials import Credentials, token_in
+from updraft.client.endpoint import Endpoint, Transport
+from updraft.protocol import TENANT_HEADER
+
+ENVIRONMENT_PREFIX = "UPDRAFT_CLIENT_"
+"""Start of the environment variables that replace missing options: `UPDRAFT_CLIENT_ENDPOINT` and so on.
+
+Services read `UPDRAFT_TOKEN_FILE` and the like, and a local pool inherits this process's environment.
+"""
+
+FLIGHT_INFO_METHOD = "/arrow.flight.protocol.FlightService/GetFlightInfo"
+EXCHANGE_METHOD = "/arrow.flight.protocol.FlightService/DoExchange"
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A call has no deadline by default, so pings have to detect that the pool's machine is gone.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Retries are ours: they wait, and know what is safe to repeat.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+_StrPath = str | os.PathLike[str]
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """Options of a connection to a pool; each is optional."""
+
+    endpoint: str
+    """Address: grpc://host:port, grpc+tls://host:port or grpc+unix:///path. Default: `UPDRAFT_CLIENT_ENDPOINT`."""
+
+    token: str
+    """Bearer token, for a pool that requires one."""
+
+    token_file: _StrPath
+    """File with the token, in place of `token`. Default: `UPDRAFT_CLIENT_TOKEN_FILE`."""
+
+    ca_file: _StrPath
+    """PEM file with the authorities to trust, with grpc+tls://.
+
+    Default: `UPDRAFT_CLIENT_CA_FILE`, or this machine's authorities.
+    """
+
+    certificate_file: _StrPath
+    """PEM file with this client's certificate, for mutual TLS. Default: `UPDRAFT_CLIENT_CERTIFICATE_FILE`."""
+
+    key_file: _StrPath
+    """PEM file with the certificate's private key. Default: `UPDRAFT_CLIENT_KEY_FILE`."""
+
+    tenant: str
+    """Tenant used for fair scheduling, if the token does not set it."""
+
+    timeout_seconds: float
+    """Deadline of each call, retries included. Default: none."""
+
+    acquire_timeout_seconds: float
+    """How long to retry while the pool is full or draining. Default: 60 seconds."""
+
+    connect_timeout_seconds: float
+    """How long to retry while no pool can be reached. Default: 5 seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Resolved options."""
+
+    endpoint: Endpoint
+    credentials: Credentials
+    tenant: str
+    timeout_seconds: float | None
+    acquire_timeout_seconds: float
+    connect_timeout_seconds: float
+
+    @classmethod
+    def of(cls, options: ConnectionOptions, environment: Mapping[str, str] = os.environ) -> Self:
+        """Complete options with the environment; read the token's file.
+
+        Raises:
+            ValueError: No endpoint is named, or it is malformed.
+            TypeError: An option is unknown.
+            CredentialsError: The token's file cannot be read.
+        """
+        unknown = sorted(set(options) - set(ConnectionOptions.__annotations__))
+        if unknown:
+            known = ", ".join(ConnectionOptions.__annotations__)
+            raise TypeError(f"unknown option {unknown[0]!r}: the options of a connection are {known}")
+
+        def text(name: str) -> str:
+            value: Any = options.get(name) or environment.get(f"{ENVIRONMENT_PREFIX}{name.upper()}", "")
+            return str(os.fspath(value))
+
+        def path(name: str) -> Path | None:
+            return Path(text(name)) if text(name) else None
+
+        if not text("endpoint"):
+            raise ValueError(f"no pool is named: pass endpoint='grpc://host:port', or set {ENVIRONMENT_PREFIX}ENDPOINT")
+        token_file = path("token_file")
+        token = options.get("token") or (token_in(token_file) if token_file is not None else "")
+        return cls(
+            endpoint=Endpoint.parse(text("endpoint")),
+            credentials=Credentials(token, path("ca_file"), path("certificate_file"), path("key_file")),
+            tenant=options.get("tenant", ""),
+            timeout_seconds=options.get("timeout_seconds"),
+            acquire_timeout_seconds=options.get("acquire_timeout_seconds", 60.0),
+            connect_timeout_seconds=options.get("connect_timeout_seconds", 5.0),
+        )
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Request headers of every call."""
+        tenant = [(TENANT_HEADER, self.tenant)] if self.tenant else []
+        return (*self.credentials.headers, *tenant)
+
+    @property
+    def grpc_credentials(self) -> grpc.ChannelCredentials | None:
+        """TLS credentials, None for plain text; raises CredentialsError."""
+        return self.credentials.grpc_credentials() if self.endpoint.transport is Transport.TLS else None

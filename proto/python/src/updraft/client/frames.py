@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of callers: dictionaries of columns, pandas frames, and all with the Arrow PyCapsule interface."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import pyarrow as pa
+
+_EXPECTED = (
+    "give a dictionary of columns, or a table that has the Arrow PyCapsule interface, such as a pyarrow.Table, "
+    "a pandas or a polars DataFrame"
+)
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """Any table with the Arrow PyCapsule interface: pyarrow's, pandas', polars', DuckDB's and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the table as a stream of record batches."""
+
+
+Frame = TypeVar("Frame", bound=ArrowTable)
+Columns = Mapping[str, Sequence[Any]]
+"""Columns by name: lists, or arrays of NumPy, pandas and Arrow."""
+
+
+def is_one_frame(data: Any) -> bool:
+    """Return whether `data` is a whole table, not an iterable of tables."""
+    return isinstance(data, Mapping | ArrowTable)
+
+
+def as_table(data: Any) -> pa.Table:
+    """Return a frame as an Arrow table; raises TypeError if it is none, ValueError if columns differ in length."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, Mapping):
+        return _table_of(data)
+    if _library(data) == "pandas" and hasattr(data, "columns"):
+        # An index is not an argument; `like` gives it back.
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if isinstance(data, ArrowTable):
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    raise TypeError(f"{type(data).__name__} is not a table: {_EXPECTED}")
+
+
+def like(data: Any, table: pa.Table, *, same_rows: bool) -> Any:
+    """Return `table` as a frame of the library of `data`; anything but pandas and polars gets the Arrow table.
+
+    With `same_rows` the rows belong to those of `data`, and a pandas frame gets the index of `data`.
+    """
+    match _library(data):
+        case "pandas":
+            frame = table.to_pandas()
+            if same_rows:
+                frame.index = data.index
+            return frame
+        case "polars":
+            return type(data)(table)
+    return table
+
+
+def _library(data: Any) -> str:
+    return type(data).__module__.partition(".")[0]
+
+
+def _table_of(columns: Mapping[str, Any]) -> pa.Table:
+    arrays: dict[str, Any] = {}
+    for name, values in columns.items():
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise TypeError(
+                f"column {name!r} is a {type(values).__name__}: give a sequence with one value for each row"
+            )
+        is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+        arrays[name] = values if is_arrow else pa.array(values)
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns differ in length: {lengths}")
+    return pa.table(arrays)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client that calls a pool's registered functions, and blocks until it has their results.
+
+with PoolClient(endpoint="grpc://127.0.0.1:8815") as client:
+    client.call("greeting", {"name": ["Ada", "Grace"]})
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self, Unpack, overload
+
+import grpc
+import pyarrow as pa
+
+from updraft.client.called_function import CalledFunction
+from updraft.client.calls import (
+    description_in,
+    failure_in,
+    flight_path,
+    rest_of,
+    results_as_table,
+    retries_of,
+    with_schema,
+    with_traceback,
+)
+from updraft.client.connection import (
+    CHANNEL_OPTIONS,
+    EXCHANGE_METHOD,
+    FLIGHT_INFO_METHOD,
+    Connection,
+    ConnectionOptions,
+)
+from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
+from updraft.client.frames import Columns, Frame, as_table, is_one_frame, like
+from updraft.client.retries import Failure
+from updraft.errors import ProtocolError, UpdraftError
+from updraft.v1.control_pb2 import FunctionDescription
+
+
+class PoolClient:
+    """Connection to a pool. Any number of threads may use it; as a context manager, it closes itself.
+
+    Every call can raise an `UpdraftError` (`updraft.errors`): `UserError` if the function raised, with the function's
+    own traceback in `traceback` and in the error's notes; `FunctionNotFoundError`, `UnauthenticatedError`,
+    `PoolUnavailableError` and so on otherwise. Calls that the pool refused for lack of room, and calls that could not
+    reach it, are repeated for a while. Batches whose worker was lost are sent again if the function is deterministic
+    and has one result for each row; a call of any other function fails with `WorkerError`.
+    """
+
+    def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
+        """Prepare the connection; the first call opens it. `ConnectionOptions` describes the options.
+
+        Raises:
+            ValueError: No endpoint is named, or it is malformed.
+            CredentialsError: A file with a token or a certificate cannot be read.
+        """
+        self._connection = Connection.of(options)
+        credentials = self._connection.grpc_credentials
+        target = self._connection.endpoint.target
+        self._channel = (
+            grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+            if credentials is None
+            else grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+        )
+
+    @overload
+    def call(self, name: str, data: Columns, *, group_by: Sequence[str] = ()) -> pa.Table: ...
+    @overload
+    def call(self, name: str, data: Frame, *, group_by: Sequence[str] = ()) -> Frame: ...
+    def call(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Any:
+        """Call a function with a whole table, and return all results.
+
+        Args:
+            name: Name of the function, or `name@version`; without a version, the pool chooses its newest.
+            data: Table with a column for each argument, by name: a dictionary of columns, a pyarrow Table or
+                RecordBatch, a pandas or polars DataFrame, or any table with the Arrow PyCapsule interface. Arguments
+                with defaults may be left out. Values are cast to the argument's type if that changes none of them.
+            group_by: Columns that form the groups of an aggregate.
+
+        Returns:
+            The results, as a frame of the library of `data`: pandas (with the index of `data`, if there is one result
+            for each row), polars, otherwise a pyarrow Table. A table function's results begin with the column `row`,
+            the number of the row that they belong to.
+
+        Raises:
+            UpdraftError: The call failed.
+            ValueError: A column is missing, unknown or does not fit.
+            TypeError: `data` is not a table, or a column has a wrong type.
+        """
+        deadline = self._deadline()
+        function = self._function(name, group_by, deadline)
+        arguments = function.arguments(as_table(data))
+        results = list(self._results(function, arguments.schema, cut(arguments), deadline, held=True))
+        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+
+    def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Iterator[Any]:
+        """Call a function, and yield its results as they come, in bounded memory.
+
+        The function gets rows while this waits for `data`, so it may come from a slow or endless source. A thread of
+        its own reads `data`. Closing the iterator ends the call and frees the worker.
+
+        Args:
+            name: As for `call`.
+            data: Iterable of tables, each as for `call`, or one such table.
+            group_by: As for `call`.
+
+        Yields:
+            Frames of the library of the first table: of pandas, of polars, otherwise pyarrow Tables. A piece of
+            results holds the results of up to a batch of rows, not of one table of `data`.
+
+        Raises:
+            UpdraftError: The call failed.
+            ValueError: As for `call`.
+            TypeError: As for `call`.
+        """
+        deadline = self._deadline()
+        function = self._function(name, group_by, deadline)
+        frames = iter([data] if is_one_frame(data) else data)
+        first = next(frames, None)
+        if first is None:
+            return
+        arguments = function.arguments(as_table(first))
+        schema = arguments.schema
+        later = (with_schema(function.arguments(as_table(frame)), schema) for frame in frames)
+        batches = itertools.chain.from_iterable(map(cut, itertools.chain([arguments], later)))
+        for batch in self._results(function, schema, batches, deadline, held=False):
+            yield like(first, pa.Table.from_batches([batch]), same_rows=False)
+
+    def describe(self, name: str) -> FunctionDescription:
+        """Return the pool's description of a function, or of `name@version`.
+
+        Raises:
+            UpdraftError: The pool has no such function, or the call failed.
+        """
+        return self._describe(name, self._deadline())
+
+    def close(self) -> None:
+        """Close the connection; running calls end."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _deadline(self) -> float | None:
+        limit = self._connection.timeout_seconds
+        return None if limit is None else time.monotonic() + limit
+
+    def _function(self, name: str, group_by: Sequence[str], deadline: float | None) -> CalledFunction:
+        return CalledFunction(self._describe(name, deadline), group_by)
+
+    def _describe(self, name: str, deadline: float | None) -> FunctionDescription:
+        ask = self._channel.unary_unary(FLIGHT_INFO_METHOD)
+        request = flight_path(name)
+        retries = retries_of(self._connection)
+        while True:
+            try:
+                answer = ask(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
+            except grpc.RpcError as error:
+                failure = failure_in(error, None)
+                pause = retries.pause_seconds(failure, None, None, released=0, now=time.monotonic())
+                time.sleep(min(pause, rest_of(deadline) or pause))
+            else:
+                return description_in(answer)
+
+    def _results(
+        self,
+        function: CalledFunction,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        deadline: float | None,
+        *,
+        held: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the results for batches; `held` says that the caller holds all of them, so that none has to wait."""
+        input_ = _Input(batches, held=held)
+        retries = retries_of(self._connection)
+        start = self._channel.stream_stream(EXCHANGE_METHOD)
+        try:
+            while True:
+                with input_.changed:
+                    exchange = Exchange(function, schema, input_.backlog)
+                attempt = _Attempt(exchange, input_)
+                yield from attempt.results(
+                    lambda requests: start(requests, metadata=self._connection.metadata, timeout=rest_of(deadline))
+                )
+                if attempt.failure is None:
+                    return
+                released, now = input_.backlog.released, time.monotonic()
+                pause = retries.pause_seconds(attempt.failure, function, exchange, released=released, now=now)
+                time.sleep(min(pause, rest_of(deadline) or pause))
+        except UpdraftError as error:
+            raise with_traceback(error) from None
+        finally:
+            input_.close()
+
+
+class _Input:
+    """Batches of a call, which a thread of its own reads while the pool works, unless the caller holds them all."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], *, held: bool) -> None:
+        self.changed = threading.Condition()
+        self.backlog = Backlog()
+        self.error: BaseException | None = None
+        """Exception that the caller's iterable raised."""
+        self.on_error: Callable[[], object] = bool
+        self._closed = False
+        if held:
+            for batch in batches:
+                self.backlog.add(batch)
+            self.backlog.is_complete = True
+        else:
+            threading.Thread(target=self._read, args=(iter(batches),), name="updraft-input", daemon=True).start()
+
+    def close(self) -> None:
+        """Read no more."""
+        with self.changed:
+            self._closed = True
+            self.changed.notify_all()
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> None:
+        try:
+            while True:
+                with self.changed:
+                    self.changed.wait_for(lambda: self._closed or self.backlog.has_room)
+                    if self._closed:
+                        return
+                batch = next(batches, None)
+                with self.changed:
+                    if batch is None:
+                        self.backlog.is_complete = True
+                    else:
+                        self.backlog.add(batch)
+                    self.changed.notify_all()
+                if batch is None:
+                    return
+        except BaseException as error:
+            with self.changed:
+                self.error = error
+                self.changed.notify_all()
+            self.on_error()
+
+
+class _Attempt:
+    """One call to the pool."""
+
+    def __init__(self, exchange: Exchange, input_: _Input) -> None:
+        self._exchange = exchange
+        self._input = input_
+        self._ended = False
+        self.failure: Failure | None = None
+        """Failure that ended the call."""
+
+    def results(self, start: Callable[[Iterator[bytes]], Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the results."""
+        call = start(self._requests())
+        self._input.on_error = call.cancel
+        try:
+            if self._input.error is None:
+                for reply in call:
+                    with self._input.changed:
+                        results = self._exchange.take(reply)
+                        self._input.changed.notify_all()
+                    if results is not None:
+                        yield results
+        except grpc.RpcError as error:
+            self.failure = failure_in(error, self._exchange.error)
+        finally:
+            call.cancel()
+            with self._input.changed:
+                self._ended = True
+                self._input.changed.notify_all()
+        if self._input.error is not None:
+            raise self._input.error
+        if self.failure is None and not self._exchange.is_finished:
+            raise ProtocolError("the call ended before the pool had confirmed its results")
+
+    def _requests(self) -> Iterator[bytes]:
+        yield self._exchange.first_message()
+        while True:
+            with self._input.changed:
+                messages: list[bytes] = []
+                while not self._ended and not self._exchange.sent_finish and not messages:
+                    messages = self._exchange.next_messages()
+                    if not messages and not self._input.changed.wait(KEEPALIVE_SECONDS):
+                        messages = [KEEPALIVE]
+                if not messages:
+                    return
+                self._input.changed.notify_all()
+            yield from messages

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the hooks of a local pool put into PySpark and IPython, and that they restore what they found."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from updraft.spark.interrupts import JobInterrupts
+
+
+class _SparkContext:
+    """What is used of PySpark's."""
+
+    _active_spark_context: Any = None
+
+    def __init__(self) -> None:
+        self.tags: set[str] = set()
+        self.cancelled: list[tuple[str, threading.Thread]] = []
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802 - PySpark's name
+        self.tags.add(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.remove(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        self.cancelled.append((tag, threading.current_thread()))
+
+    def cancelAllJobs(self) -> None:  # noqa: N802
+        self.cancelled.append(("all", threading.current_thread()))
+
+
+class _Events:
+    """What is used of IPython's."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[tuple[str, Callable[[object], None]]] = []
+
+    def register(self, event: str, callback: Callable[[object], None]) -> None:
+        self.callbacks.append((event, callback))
+
+    def unregister(self, event: str, callback: Callable[[object], None]) -> None:
+        self.callbacks.remove((event, callback))
+
+    def trigger(self, event: str) -> None:
+        for name, callback in list(self.callbacks):
+            if name == event:
+                callback(None)
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> _SparkContext:
+    kind: Any = type("SparkContext", (_SparkContext,), {"cancelAllJobs": _SparkContext.cancelAllJobs})
+    pyspark = ModuleType("pyspark")
+    pyspark.SparkContext = kind  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyspark", pyspark)
+    context: _SparkContext = kind()
+    kind._active_spark_context = context
+    return context
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> _Events:
+    found = _Events()
+    shell = ModuleType("IPython")
+    shell.get_ipython = lambda: SimpleNamespace(events=found)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    return found
+
+
+@pytest.fixture
+def hooks() -> Iterator[JobInterrupts]:
+    hooks = JobInterrupts()
+    hooks.acquire()
+    yield hooks
+    hooks.release()
+
+
+def test_all_jobs_are_cancelled_from_another_thread_until_the_last_pool_has_ended(
+    context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    context.cancelAllJobs()
+    hooks.acquire()
+    hooks.release()
+    context.cancelAllJobs()
+    assert [thread is threading.main_thread() for _, thread in context.cancelled] == [False, False]
+    hooks.release()
+    context.cancelAllJobs()
+    assert context.cancelled[-1] == ("all", threading.main_thread())
+    hooks.acquire()
+
+
+def test_an_interrupted_cell_cancels_its_own_jobs_and_then_is_interrupted(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    events.trigger("pre_run_cell")
+    (tag,) = context.tags
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    ((cancelled, thread),) = context.cancelled
+    assert cancelled == tag
+    assert thread is not threading.main_thread()
+    events.trigger("post_run_cell")
+    assert not context.tags
+    assert signal.getsignal(signal.SIGINT) is before
+    events.trigger("pre_run_cell")
+    assert context.tags
+    assert context.tags != {tag}
+    events.trigger("post_run_cell")
+
+
+def test_a_cell_is_interrupted_even_if_the_jvm_is_gone(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_tag: str) -> None:
+        raise ConnectionError("the JVM is gone")
+
+    monkeypatch.setattr(context, "cancelJobsWithTag", fail)
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr(context, "removeJobTag", fail)
+    events.trigger("post_run_cell")
+
+
+def test_hooks_are_removed_in_the_middle_of_a_cell(events: _Events, context: _SparkContext) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    hooks = JobInterrupts()
+    hooks.acquire()
+    events.trigger("pre_run_cell")
+    assert signal.getsignal(signal.SIGINT) is not before
+    hooks.release()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not events.callbacks
+    assert not context.tags
+
+
+def test_a_process_without_spark_is_left_alone(events: _Events, hooks: JobInterrupts) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    events.trigger("pre_run_cell")
+    assert signal.getsignal(signal.SIGINT) is before
+    events.trigger("post_run_cell")

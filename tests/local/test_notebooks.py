@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local pool in a real Jupyter kernel, in a classic session and over Spark Connect."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.kernel import Kernel, running_kernel
+from tests.support.waiting import until
+
+_SESSION = """
+import time
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+pool = updraft.spark.local_pool(workers=1)
+builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
+spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
+
+@udf("long")
+def sleepy(x):
+    print("asleep", flush=True)
+    time.sleep(600)
+
+one = udf(lambda x: 1, "long")
+print(spark.range(1).select(one("id").alias("one")).first()[0])
+print(pool.log_file)
+"""
+
+_COLD = """
+import os
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+pool = updraft.spark.local_pool(workers=1, functions="rates")
+builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
+spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
+
+@udf("string")
+def rate(x):
+    import rates
+    return f"{{rates.RATE}} {{os.getppid()}}"
+
+def shown():
+    return spark.range(1).select(rate("id").alias("r")).first()[0].split()
+
+print(shown()[0])
+"""
+
+
+@pytest.fixture(params=["classic", "connect"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def kernel(carried: Path, tmp_path: Path) -> Iterator[Kernel]:
+    with running_kernel(tmp_path) as kernel:
+        yield kernel
+
+
+def test_the_stop_button_frees_the_worker_at_once(kernel: Kernel, mode: str) -> None:
+    started = kernel.run(_SESSION.format(mode=mode))
+    assert not started.error, started.text
+    log = Path(started.text.split()[-1])
+    before = kernel.run("import signal; print(signal.getsignal(signal.SIGINT))").text
+    # Twice: the first interrupt leaves everything as it was.
+    for times in (1, 2):
+        cell = kernel.start("spark.range(1).select(sleepy('id')).collect()")
+        until("the function runs", lambda times=times: log.read_text().count("asleep") == times)  # type: ignore[misc]
+        kernel.interrupt()
+        assert kernel.finished(cell).error
+        until("its worker is free", lambda times=times: log.read_text().count("outcome=cancelled") == times)  # type: ignore[misc]
+        after = kernel.run("print(spark.range(1).select(one('id').alias('one')).first()[0])")
+        assert after.text.strip().endswith("1"), after.text
+    assert kernel.run("import signal; print(signal.getsignal(signal.SIGINT))").text == before
+
+
+def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(
+    kernel: Kernel, tmp_path: Path, mode: str
+) -> None:
+    module = tmp_path / "rates.py"
+    code = "from updraft import function\nRATE = {rate}\n@function\ndef rated(x: int) -> int:\n    return x * RATE\n"
+    module.write_text(code.format(rate=1))
+    started = kernel.run(_COLD.format(mode=mode))
+    assert started.text.strip().endswith("1"), started.text
+
+    module.write_text(code.format(rate=22))
+    edited = kernel.run("print(shown()[0])")
+    assert "updraft: the pool has loaded rates.py again" in edited.text
+    assert edited.text.strip().endswith("22"), edited.text
+    called = "import updraft.client; print(updraft.client.call('rated', {'x': [2]}, endpoint=pool.endpoint)['result'])"
+    assert "44" in kernel.run(called).text
+
+    module.write_text("RATE =")
+    broken = kernel.run("print(shown()[0])")
+    assert "rates.py changed, and the pool still has the old code: see pool.log()" in broken.text
+    assert broken.text.strip().endswith("22"), broken.text
+
+    endpoint = kernel.run("print(pool.endpoint)").text
+    module.write_text(code.format(rate=333))
+    restarted = kernel.run("pool.restart(workers=2); print(shown()[0])")
+    assert restarted.text.strip().endswith("333"), restarted.text
+    assert kernel.run("print(pool.endpoint)").text == endpoint
+    until("it has two workers", lambda: " of 2 busy" in _shown_pool(kernel))
+
+
+def test_what_functions_print_appears_in_their_cell(kernel: Kernel, mode: str) -> None:
+    started = kernel.run(_SESSION.format(mode=mode))
+    assert not started.error, started.text
+    said = """
+@udf("long")
+def says(x):
+    for line in range(30):
+        print(f"line {line} of {x}")
+    return x
+
+spark.range(10, numPartitions=1).select(says("id")).collect()
+"""
+    cell = kernel.run(said).text
+    assert "partition 0] line 29 of 0\n" in cell
+    assert re.search(r"^\[stage [\d.]+, partition 0\] line 0 of 0$", cell, re.MULTILINE)
+    assert cell.count("] line ") == 100
+    assert "[200 more lines: pool.log(None) has all]" in cell
+    assert kernel.run("print(pool.log(None).count(' of 9'))").text == "30\n"
+    assert "line 0" not in kernel.run("1").text
+    assert "line 0" not in kernel.run("pool.output_lines = 0\nprint('off')").text
+    assert "line 0" not in kernel.run("spark.range(1).select(says('id')).collect()").text
+
+
+def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(
+        "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"
+        "    raise ValueError('<b>why')\n"
+    )
+    kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
+    kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
+    for part in ("ready, ", "0 of 1 busy, 0 calls waiting", "MiB in ", "fails 7", "fails: ValueError: &lt;b&gt;why"):
+        until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
+    link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
+    assert link is not None
+    login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
+    request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
+    with urllib.request.urlopen(request, timeout=60) as page:
+        assert b"Updraft" in page.read()
+    assert not kernel.run("import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()").error
+    assert "the pool has ended" in _shown_pool(kernel)
+    kernel.run("pool.restart()")
+    until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+
+
+def _shown_pool(kernel: Kernel) -> str:
+    """The state of the pool, which its front updates every two seconds."""
+    return str(kernel.run("pool").shown[0]["text/html"])
