@@ -136,6 +136,31 @@ spark.range(10, numPartitions=1).select(says("id")).collect()
     assert "line 0" not in kernel.run("spark.range(1).select(says('id')).collect()").text
 
 
+def test_a_cell_shows_the_progress_of_its_functions(kernel: Kernel, mode: str) -> None:
+    started = kernel.run(_SESSION.format(mode=mode))
+    assert not started.error, started.text
+    slow = """
+@udf("long")
+def slow(x):
+    time.sleep(0.02)
+    return x
+
+counted = spark.range(500, numPartitions=4).select(slow("id").alias("x")).agg({"x": "count"}).first()[0]
+print(counted)
+"""
+    output = kernel.run(slow)
+    assert "500" in output.text
+    lines = [shown["text/plain"] for shown in output.shown]
+    assert lines, output.text
+    assert all(line.startswith("updraft: ") and " of 1 workers busy, " in line for line in lines)
+    assert any("1 of 1 workers busy" in line for line in lines)
+    # A local Spark Connect server runs in a JVM of this process, so its tasks are known too.
+    assert any(" of 4 tasks" in line for line in lines)
+    assert kernel.run("time.sleep(4)").shown == []
+    assert kernel.run(f"pool.shows_progress = False\n{slow}").shown  # the cell itself had begun before
+    assert kernel.run(slow).shown == []
+
+
 def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(
         "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"

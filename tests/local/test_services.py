@@ -123,7 +123,9 @@ def test_a_long_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: 
 
 def test_a_leak_takes_a_quarter_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_bytes = 2 << 30
-    monkeypatch.setattr("updraft.spark.local_pool.memory_limits", lambda: {"machine": 4 * limit_bytes, "cgroup": 2**60})
+    # The package's `local_pool` is the function.
+    module = sys.modules["updraft.spark.local_pool"]
+    monkeypatch.setattr(module, "memory_limits", lambda: {"machine": 4 * limit_bytes, "cgroup": 2**60})
     with updraft.spark.local_pool(workers=1) as pool:
         assert f"--worker-memory-bytes={limit_bytes}" in pool._process.args  # type: ignore[union-attr,operator]
     with updraft.spark.local_pool(workers=1, worker_memory_bytes=3 << 30) as pool:

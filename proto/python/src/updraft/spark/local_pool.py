@@ -15,6 +15,7 @@ from typing import Any, Unpack, cast
 
 from updraft.container_memory import memory_limits
 from updraft.spark.cell_output import CellOutput
+from updraft.spark.cell_progress import CellProgress
 from updraft.spark.edited_modules import EditedModules
 from updraft.spark.interrupts import INTERRUPTS, ipython
 from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
@@ -35,7 +36,11 @@ class LocalPool(LocalService):
     output_lines = 100
     """Maximum number of lines that functions print and a notebook cell shows; 0 shows none. `log` has all."""
 
+    shows_progress = True
+    """Whether a notebook cell shows the progress of the functions that it runs."""
+
     _hooked = False
+    _progress: CellProgress | None = None
     _output: CellOutput | None = None
     _edited: EditedModules | None = None
 
@@ -64,7 +69,7 @@ class LocalPool(LocalService):
         with contextlib.suppress(FileNotFoundError):
             self._edited = EditedModules(Path.cwd())
         if (shell := ipython()) is not None:
-            self._output = CellOutput(self.log_file)
+            self._output, self._progress = CellOutput(self.log_file), CellProgress(self.status)
             shell.events.register("pre_run_cell", self._before_cell)
             shell.events.register("post_run_cell", self._after_cell)
             self._output.begin(self.output_lines)
@@ -115,6 +120,8 @@ class LocalPool(LocalService):
         """Load edited modules of the working directory, and show the output of functions in the cell."""
         if self._output is not None and self.output_lines:
             self._output.begin(self.output_lines)
+        if self._progress is not None and self.shows_progress:
+            self._progress.begin()
         changed = self._edited.look() if self._edited is not None and not self.has_ended else []
         if not changed:
             return
@@ -125,6 +132,8 @@ class LocalPool(LocalService):
             sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
 
     def _after_cell(self, _result: object = None) -> None:
+        if self._progress is not None:
+            self._progress.end()
         if self._output is not None:
             self._output.end()
 

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of a notebook cell that runs functions on a pool: one line, from what the pool measures anyway."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_LOOK_SECONDS = 1.0
+
+
+class CellProgress:
+    """Line below a cell, from `begin` to `end` of the cell; it appears once the pool has worked for a second."""
+
+    def __init__(self, status: Callable[[], Mapping[str, Any]], show: Callable[[str], object] | None = None) -> None:
+        """Prepare the line.
+
+        Args:
+            status: Returns the pool's `/status.json`, or raises OSError.
+            show: Shows a line in place of the last one; None for IPython's display or a terminal's line.
+        """
+        self._status = status
+        self._show = show
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Follow the pool from now on."""
+        if self._thread is None:
+            self._ended.clear()
+            self._thread = threading.Thread(target=self._follow, name="updraft-progress", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Stop to follow the pool."""
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._thread = None
+
+    def _follow(self) -> None:
+        rows, seen, show = 0.0, "", self._show
+        began_at = time.monotonic()
+        while not self._ended.wait(_LOOK_SECONDS):
+            with contextlib.suppress(OSError):
+                status = self._status()
+                if status["at"] == seen or not status["history"]["busy"]:
+                    continue
+                # The pool takes a sample every few seconds. The one that was there before the cell does not count.
+                rows += status["history"]["rows_per_second"][-1] * status["history"]["interval_seconds"] if seen else 0
+                seen = status["at"]
+                if status["exchanges_open"] or (show is not None and rows):
+                    show = show or _shown_in_place()
+                    show(progress_line(status, rows, _tasks(), time.monotonic() - began_at))
+
+
+def progress_line(status: Mapping[str, Any], rows: float, tasks: tuple[int, int] | None, seconds: float) -> str:
+    """Return the line.
+
+    Args:
+        status: The pool's `/status.json`.
+        rows: Number of rows that functions have taken.
+        tasks: Spark's completed tasks and all tasks of the running stages, if Spark says so.
+        seconds: Age of the cell.
+    """
+    history, workers = status["history"], status["workers"]
+    parts = [
+        f"{rows:,.0f} rows",
+        f"{history['rows_per_second'][-1]:,.0f} rows/s",
+        f"{workers['busy']} of {workers['configured']} workers busy",
+        f"{status['queue']['waiting']} waiting",
+    ]
+    if tasks is not None:
+        completed, total = tasks
+        parts.append(f"{completed} of {total} tasks")
+        if completed:
+            parts.append(f"about {seconds * (total - completed) / completed:.0f} s left")
+    return f"updraft: {', '.join(parts)}"
+
+
+def _tasks() -> tuple[int, int] | None:
+    """Return completed tasks and all tasks of the running stages in a classic session."""
+    context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+    if context is None:
+        return None
+    # The session may end while we ask.
+    with contextlib.suppress(Exception):
+        tracker = context.statusTracker()
+        stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
+        if stages:
+            return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+    return None
+
+
+def _shown_in_place() -> Callable[[str], object]:
+    """Return a function that shows a line in place of the last one, in a notebook or on a terminal."""
+    display = sys.modules.get("IPython.display")
+    if display is None or "ipykernel" not in sys.modules:
+        return lambda line: sys.stderr.write(f"\r{line}\x1b[K") if sys.stderr.isatty() else 0
+    handle: Any = None
+
+    def show(line: str) -> None:
+        nonlocal handle
+        if handle is None:
+            handle = display.display({"text/plain": line}, raw=True, display_id=True)
+        else:
+            handle.update({"text/plain": line}, raw=True)
+
+    return show

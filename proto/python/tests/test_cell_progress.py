@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line that a cell shows while functions run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from updraft.spark import cell_progress
+from updraft.spark.cell_progress import CellProgress, progress_line
+
+
+def _status(at: int, *, rate: float = 0.0, is_open: int = 0) -> dict[str, Any]:
+    return {
+        "at": str(at),
+        "workers": {"busy": is_open, "configured": 2},
+        "queue": {"waiting": 3},
+        "exchanges_open": is_open,
+        "history": {"interval_seconds": 2.0, "rows_per_second": [9.0, rate], "busy": [0, is_open]},
+    }
+
+
+def test_the_line_has_rows_rate_workers_tasks_and_an_estimate() -> None:
+    line = progress_line(_status(1, rate=1500.0, is_open=1), 12345.0, (2, 8), 10.0)
+    assert line == ("updraft: 12,345 rows, 1,500 rows/s, 1 of 2 workers busy, 3 waiting, 2 of 8 tasks, about 30 s left")
+    assert progress_line(_status(1), 0, (0, 8), 1.0).endswith("3 waiting, 0 of 8 tasks")
+    assert progress_line(_status(1), 0, None, 1.0).endswith("3 waiting")
+
+
+def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: None)
+    shown: list[str] = []
+    answers = [
+        _status(1, rate=500.0),
+        _status(1, rate=500.0),
+        _status(2, rate=10.0, is_open=1),
+        _status(2, rate=10.0, is_open=1),
+        _status(3, rate=20.0, is_open=1),
+    ]
+
+    def status() -> dict[str, Any]:
+        if not answers:
+            raise OSError("the pool does not answer")
+        return answers.pop(0)
+
+    progress = CellProgress(status, shown.append)
+    progress.begin()
+    while answers:
+        pass
+    progress.end()
+    assert [line.split(",")[0] for line in shown] == ["updraft: 20 rows", "updraft: 60 rows"]
