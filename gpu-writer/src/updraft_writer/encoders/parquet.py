@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from updraft.arrow_bytes import data_bytes
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
+from updraft.v1.write_pb2 import Dictionaries, Encodings, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, repeated, sampled_encodings
@@ -49,6 +49,7 @@ class ParquetEncoder:
         """Check everything that can be checked without data; raises WriteOptionError."""
         check_parquet(options)
         self._options = options
+        self._is_compact = options.encodings == Encodings.ENCODINGS_COMPACT
         self._times = ParquetTimes.asked_for(options)
         self._key_values = {**footer, **self._times.footer}
         self._unnamed_wall_clocks = self._times.unnamed_wall_clocks(schema)
@@ -124,7 +125,9 @@ class ParquetEncoder:
             }
             self._arguments["write_batch_size"] = _values_between_looks(table, self._options.page_bytes)
             self._floats = FloatValues(self._schema, matched_by_bits=self._leaves_matched_by_bits())
-            self._arguments |= worthwhile_codecs(table, self._arguments, self._plain_texts())
+            self._arguments |= worthwhile_codecs(
+                table, self._arguments, self._plain_texts() if self._is_compact else ()
+            )
             self._writer = pq.ParquetWriter(
                 self._output, self._schema, metadata_collector=self._metadata, **self._arguments
             )
@@ -137,7 +140,8 @@ class ParquetEncoder:
             case Dictionaries.DICTIONARIES_NEVER:
                 return ColumnEncodings()
             case _:
-                return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
+                barred = self._stored_as_bytes() if self._is_compact else self._paths
+                return sampled_encodings(table, self._paths, without_differences=barred)
 
     def _leaves_matched_by_bits(self) -> set[int]:
         """Return the numbers of the leaf columns with a dictionary or a bloom filter."""
@@ -179,6 +183,7 @@ class ParquetEncoder:
             "data_page_size": options.page_bytes or None,
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
+            "data_page_version": "1.0",
             # Spark reads its own schema from a footer key; Arrow's would be redundant.
             "store_schema": False,
         }
