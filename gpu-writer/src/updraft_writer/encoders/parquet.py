@@ -14,6 +14,7 @@ from updraft.v1.write_pb2 import Dictionaries, Encodings, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, repeated, sampled_encodings
+from updraft_writer.encoders.column_statistics import column_statistics
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.float_values import FloatValues, is_float
 from updraft_writer.encoders.leaves import is_text, schema_leaves
@@ -24,7 +25,7 @@ from updraft_writer.encoders.option_limits import (
     check_footer_names,
     check_parquet,
 )
-from updraft_writer.encoders.parquet_footer import with_edited_footer
+from updraft_writer.encoders.parquet_footer import Skipping, with_edited_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
@@ -79,7 +80,8 @@ class ParquetEncoder:
     def footer(self) -> Footer:
         """Facts from the footer, once the file is closed."""
         [metadata] = self._metadata
-        return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries)
+        columns = column_statistics(metadata, self._unusable(metadata), rebased=bool(self._times.footer))
+        return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries, columns)
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
@@ -105,10 +107,12 @@ class ParquetEncoder:
         except pa.ArrowException as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
         [metadata] = self._metadata
-        row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         return with_edited_footer(
-            self._output.take(), wall_clocks=self._unnamed_wall_clocks, unusable=self._floats.unusable(row_groups)
+            self._output.take(), wall_clocks=self._unnamed_wall_clocks, unusable=self._unusable(metadata)
         )
+
+    def _unusable(self, metadata: Any) -> dict[tuple[int, int], Skipping]:
+        return self._floats.unusable([metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)])
 
     def _give_up(self) -> None:
         """Close a failed writer here; otherwise its finalizer does, and fails where the error cannot be caught."""
