@@ -41,6 +41,27 @@ object WriteConf
     isCommon = true
   )
 
+  val tables: ConfigEntry[String] = ConfigEntry(
+    prefix + "tables",
+    "Table format whose data files go through the writer. `delta`: every command that writes a Delta table sends the " +
+      "data files to the writer; statistics, deletion vectors, checkpoints and the commit stay Delta's " +
+      "([the guide](../guides/writer.md#delta-tables)). `none`: only `updraft-parquet` and `updraft-orc` use the writer.",
+    Values.choice("none", "delta"),
+    Some("none"),
+    isCommon = true
+  )
+
+  val fallback: ConfigEntry[String] = ConfigEntry(
+    prefix + "fallback",
+    "What to do with a write if the writer is away when the driver plans it: it does not answer for `connectTimeout`, is " +
+      "draining, refuses the token, the path or this version of the protocol. `fail`: the write fails. `local`: the " +
+      "driver asks the writer before each write, Spark's own writer writes the files if the answer is no, and the log " +
+      "gives the reason. Set it to `local` for jobs that have to run even if the writer is down. A writer that fails " +
+      "later fails the task in both cases.",
+    Values.choice("fail", "local"),
+    Some("fail")
+  )
+
   val asynchronous: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "asynchronous",
     "Encode and store batches while the task goes on. Set it to `false` to compare: the writer then encodes and stores " +
@@ -94,8 +115,22 @@ object WriteConf
 
   /** All settings, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
-    Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, encodings, unsupported) ++
+    Seq(
+      endpoint,
+      tables,
+      delivery,
+      fallback,
+      asynchronous,
+      maxInFlightBytes,
+      holdGpu,
+      encodings,
+      unsupported
+    ) ++
       (connectionEntries :+ batchBytes)
+
+  /** Return whether the data files of tables of this format go through the writer. */
+  def writesTables(conf: SQLConf, format: String): Boolean =
+    tables.require(key => Option(conf.getConfString(key, null))) == format
 
   /** Return the settings of a write from its options and, for those not given, from the session;
     * raise IllegalArgumentException if no endpoint is set.
@@ -128,6 +163,7 @@ object WriteConf
       holdGpu = holdGpu.read(lookup),
       encodings = encodings.require(lookup),
       unsupported = unsupported.require(lookup),
+      fallback = fallback.require(lookup),
       batchBytes = batchBytes.require(lookup)
     )
   }

@@ -15,6 +15,7 @@ final case class WriteSettings(
     holdGpu: Option[Boolean],
     encodings: String,
     unsupported: String,
+    fallback: String,
     batchBytes: Long
 ) {
 
