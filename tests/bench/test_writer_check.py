@@ -13,7 +13,7 @@ from tests.programs.bench.writer_record import Measured, write
 
 def _measured(*, encoder_cpu_s: float, file_bytes: int = 70) -> list[Measured]:
     return [
-        Measured("mixed snappy", "updraft", 100, 0, file_bytes, [1.0], [encoder_cpu_s]),
+        Measured("mixed snappy", "compact", 100, 0, file_bytes, [1.0], [encoder_cpu_s]),
         Measured("mixed snappy", "pyarrow", 100, 0, 100, [1.0], [1.0]),
     ]
 

@@ -206,6 +206,7 @@ class Exchanges:
             footer=FooterFacts(
                 row_groups=footer.row_groups, rows=footer.rows, dictionary_columns=footer.dictionary_columns
             ),
+            columns=footer.columns,
             encoder=encoder.name,
             encoder_reason=str(encoder.reason),
             timings=Timings(

@@ -3,6 +3,7 @@ import decimal
 import io
 import itertools
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,11 +11,12 @@ import pytest
 from parquet_files import metadata, read, without_zones, written
 from spark_like import UTC
 
-from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, ParquetOptions, TimestampType
+from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, Encodings, ParquetOptions, TimestampType
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes
 from updraft_writer.encoders.parquet import ParquetEncoder
 
+COMPACT = Encodings.ENCODINGS_COMPACT
 ROWS = 100_000
 MIXED = pa.table(
     {
@@ -36,12 +38,34 @@ def encodings_of(data: bytes) -> dict[str, set[str]]:
     return {column.path_in_schema: set(column.encodings) - {"RLE"} for column in found}
 
 
+def compact(table: pa.Table, **options: Any) -> bytes:
+    return written(table, encodings=COMPACT, **options)
+
+
 def test_columns_of_few_values_get_a_dictionary_and_others_do_not() -> None:
-    encoder = ParquetEncoder(MIXED.schema, ParquetOptions(), {})
+    encoder = ParquetEncoder(MIXED.schema, ParquetOptions(encodings=COMPACT), {})
     encoder.write(MIXED)
     encoder.close()
     assert encoder.footer.dictionary_columns == ("few", "code", "price", "tags.list.element")
-    assert encodings_of(written(MIXED))["number"] == {"DELTA_BINARY_PACKED"}
+    assert encodings_of(compact(MIXED))["number"] == {"DELTA_BINARY_PACKED"}
+
+
+@pytest.mark.parametrize("encodings", [Encodings.ENCODINGS_UNSPECIFIED, Encodings.ENCODINGS_COMPATIBLE])
+@pytest.mark.parametrize("dictionaries", Dictionaries.values()[1:])
+def test_compatible_encodings_are_plain_values_and_dictionaries(
+    encodings: Encodings, dictionaries: Dictionaries
+) -> None:
+    texts = pa.table({"prefixed": [f"a common beginning {index:09}" for index in range(ROWS)], "id": list(range(ROWS))})
+    for table in (MIXED, texts):
+        data = written(table, encodings=encodings, dictionaries=dictionaries)
+        assert set().union(*encodings_of(data).values()) <= {"PLAIN", "RLE_DICTIONARY"}
+        assert read(data).equals(table)
+
+
+def test_integers_with_few_values_get_a_dictionary_if_encodings_are_compatible() -> None:
+    table = pa.table({"code": [index % 12 for index in range(ROWS)], "id": list(range(ROWS))})
+    found = {"code": {"PLAIN", "RLE_DICTIONARY"}, "id": {"PLAIN"}}
+    assert encodings_of(written(table)) == found
 
 
 def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_is_not() -> None:
@@ -74,10 +98,10 @@ def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_
         "some": dictionary,
         "unsigned": {"PLAIN"},
     }
-    data = written(table, timestamps=TimestampType.TIMESTAMP_TYPE_MICROS)
+    data = compact(table, timestamps=TimestampType.TIMESTAMP_TYPE_MICROS)
     assert encodings_of(data) == wanted
     assert read(data).equals(table)
-    as_bytes = written(table, legacy_decimals=True)
+    as_bytes = compact(table, legacy_decimals=True)
     assert encodings_of(as_bytes) == {**wanted, "at": {"PLAIN"}, "cost": {"PLAIN"}}
     assert without_zones(read(as_bytes)).equals(without_zones(table))
 
@@ -86,7 +110,7 @@ def test_integers_of_few_values_are_differences_unless_a_dictionary_makes_them_m
     choose = random.Random(1)
     codes = [choose.randrange(1000) for _ in range(ROWS)]
     table = pa.table({"code": codes, "few": [code % 12 for code in codes], "far": [code * 10**9 for code in codes]})
-    found = encodings_of(written(table))
+    found = encodings_of(compact(table))
     difference, dictionary = {"DELTA_BINARY_PACKED"}, {"PLAIN", "RLE_DICTIONARY"}
     assert found == {"code": difference, "few": difference, "far": dictionary}
 
@@ -116,7 +140,7 @@ def test_texts_that_begin_as_their_neighbours_do_say_what_they_share_unless_a_co
             "words": [f"{number % 997} {'the same words ' * (number % 7)}{number}" for number in numbers],
         }
     )
-    data = written(table)
+    data = compact(table)
     assert encodings_of(data) == {
         "name": {"DELTA_BYTE_ARRAY"},
         "key": {"DELTA_BYTE_ARRAY"},
@@ -145,7 +169,7 @@ def test_what_texts_share_spares_them_snappy_for_a_few_bytes_more_and_passes_thr
     choose = random.Random(1)
     long, short = ([f"customer#{choose.randrange(digits)}" for _ in range(ROWS)] for digits in (10**19, 10**9))
     table = pa.table({"long": long, "short": short})
-    data = written(table, compression=Compression(codec=codec))
+    data = compact(table, compression=Compression(codec=codec))
     assert read(data).equals(table)
     columns = [metadata(data).row_group(0).column(index) for index in range(2)]
     fronts = [column.compression if "DELTA_BYTE_ARRAY" in column.encodings else None for column in columns]
@@ -206,7 +230,7 @@ def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:
 
 def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> None:
     always = written(MIXED, dictionaries=Dictionaries.DICTIONARIES_ALWAYS)
-    assert len(written(MIXED)) <= len(always)
+    assert len(compact(MIXED)) <= len(always)
 
 
 def test_a_sample_of_no_rows_chooses_nothing() -> None:
@@ -218,6 +242,6 @@ def test_columns_of_one_name_get_what_fits_all_of_them() -> None:
     rows = 20_000
     columns = [pa.array(range(rows)), pa.array([True] * rows), pa.array([f"text-{n:08}" for n in range(rows)])]
     table = pa.Table.from_arrays(columns, names=["a", "a", "a"])
-    encoder = ParquetEncoder(table.schema, ParquetOptions(), {})
+    encoder = ParquetEncoder(table.schema, ParquetOptions(encodings=COMPACT), {})
     data = b"".join([*encoder.write(table), *encoder.close()])
     assert pq.ParquetFile(pa.py_buffer(data)).read().equals(table)

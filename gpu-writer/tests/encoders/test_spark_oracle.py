@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_oracle import SESSION_ZONE, call, confs, everything
 
 from updraft.errors import EncodeError
-from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
+from updraft.v1.write_pb2 import BloomFilter, Encodings, OrcOptions, ParquetOptions
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.encoders.timestamps import hybrid_dates
 
+COMPACT = Encodings.ENCODINGS_COMPACT
 TIMESTAMP_TYPES = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 TYPE_CONF = "spark.sql.parquet.outputTimestampType"
 REBASE_CONFS = ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite")
@@ -55,7 +56,7 @@ def part(path: Path) -> Path:
 def parquet_options(timestamps: str, rebase: str, zone: str = SESSION_ZONE) -> ParquetOptions:
     mode = f"REBASE_{rebase}"
     kind = f"TIMESTAMP_TYPE_{timestamps.removeprefix('TIMESTAMP_')}"
-    return ParquetOptions(timestamps=kind, rebase=mode, int96_rebase=mode, time_zone=zone)
+    return ParquetOptions(timestamps=kind, rebase=mode, int96_rebase=mode, time_zone=zone, encodings=COMPACT)
 
 
 def leaves(path: Path) -> list[tuple[Any, ...]]:
@@ -110,7 +111,7 @@ def test_both_readers_of_spark_know_every_encoding(spark: SparkSession, tmp_path
         "cast(id * 31 % 12 as int) AS code",
         "id * 7919 % 100 / 8 AS price",
     )
-    write_parquet(frame, tmp_path / "ours", ParquetOptions(page_bytes=20_000))
+    write_parquet(frame, tmp_path / "ours", ParquetOptions(page_bytes=20_000, encodings=COMPACT))
     columns = pq.read_metadata(part(tmp_path / "ours")).row_group(0)
     encodings = {name for index in range(columns.num_columns) for name in columns.column(index).encodings}
     assert encodings == {"RLE", "PLAIN", "RLE_DICTIONARY", "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY"}

@@ -9,7 +9,7 @@ import pytest
 from on_gpu.gpu_files import CPU, KEYS, encoder_for, leaves, read, written
 from spark_like import UTC, spark_table
 
-from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, ParquetOptions, Rebase, TimestampType
+from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, Encodings, ParquetOptions, Rebase, TimestampType
 from updraft_writer.gpu.gpu import Gpu
 
 MICROS, INT96 = TimestampType.TIMESTAMP_TYPE_MICROS, TimestampType.TIMESTAMP_TYPE_INT96
@@ -53,6 +53,14 @@ def test_codecs_and_dictionaries(gpu: Gpu, codec: str, dictionaries: Dictionarie
     assert column.compression in (shown, "UNCOMPRESSED")
     if dictionaries != Dictionaries.DICTIONARIES_SAMPLED:
         assert column.has_dictionary_page == (dictionaries == Dictionaries.DICTIONARIES_ALWAYS)
+
+
+@pytest.mark.parametrize("encodings", Encodings.values()[1:])
+def test_encodings_are_those_that_every_reader_has(gpu: Gpu, encodings: Encodings) -> None:
+    data = assert_equal(gpu, ParquetOptions(encodings=encodings), spark_table(50_000))
+    columns = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    found = {encoding for index in range(columns.num_columns) for encoding in columns.column(index).encodings}
+    assert found <= {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"}
 
 
 def test_a_codec_that_the_library_does_not_have_keeps_the_file_on_the_cpu(gpu: Gpu) -> None:

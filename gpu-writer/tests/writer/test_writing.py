@@ -73,6 +73,12 @@ def test_a_file_is_written_published_and_proven_by_its_receipt(writer: RunningWr
     assert pq.read_metadata(path).num_row_groups == receipt.footer.row_groups
     assert (receipt.path, receipt.encoder) == (str(path), "pyarrow-parquet")
     assert receipt.encoder_reason.startswith("cpu: ")
+    footer = pq.read_metadata(path)
+    assert [column.path for column in receipt.columns] == [
+        footer.schema.column(index).path
+        for index in range(footer.num_columns)
+        if footer.row_group(0).column(index).statistics is not None
+    ]
     assert receipt.raw_bytes >= table.nbytes
     assert receipt.timings.total_milliseconds >= receipt.timings.store_milliseconds
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tests.programs.bench.writer_record import Measured
 from tests.programs.bench.writer_tables import TABLES
-from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, TimestampType
+from updraft.v1.write_pb2 import Codec, Compression, Encodings, ParquetOptions, TimestampType
 from updraft_writer.encoders.parquet import ParquetEncoder
 
 CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
@@ -31,14 +31,20 @@ _RUNS_BEFORE = 2
 Encode = Callable[[pa.Table, str], int]
 
 
-def ours(table: pa.Table, codec: str) -> int:
+def ours(table: pa.Table, codec: str, encodings: Encodings = Encodings.ENCODINGS_COMPATIBLE) -> int:
     """Bytes of the file by the writer's encoder."""
     options = ParquetOptions(
+        encodings=encodings,
         compression=Compression(codec=CODECS[codec], level=ZSTD_LEVEL if codec == "zstd" else None),
         timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
     )
     encoder = ParquetEncoder(table.schema, options, {})
     return sum(map(len, encoder.write(table) + encoder.close()))
+
+
+def ours_compact(table: pa.Table, codec: str) -> int:
+    """Bytes of the file by the writer's encoder with all encodings."""
+    return ours(table, codec, Encodings.ENCODINGS_COMPACT)
 
 
 def pyarrow_default(table: pa.Table, codec: str) -> int:
@@ -65,7 +71,7 @@ def polars(table: pa.Table, codec: str) -> int:
 
 def encoders() -> dict[str, Encode]:
     """By name; polars where it is installed (`make bench-writer` sees to that)."""
-    found: dict[str, Encode] = {"updraft": ours, "pyarrow": pyarrow_default}
+    found: dict[str, Encode] = {"updraft": ours, "compact": ours_compact, "pyarrow": pyarrow_default}
     return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
 
 

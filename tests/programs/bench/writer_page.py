@@ -53,10 +53,12 @@ and through one with `--no-sync-files`.
 {syncs}
 ## The encoder alone
 
-Raw megabytes encoded per second of CPU and, in brackets, the file's size relative to pyarrow's default.
+Raw megabytes encoded per second of CPU and, in brackets, the file's size relative to pyarrow's default. The difference
+between `compatible` (the default of `spark.updraft.write.encodings`) and `compact` is the price of files that every
+reader supports.
 
-| table, codec | Updraft | pyarrow's default | polars |
-| --- | --- | --- | --- |
+| table, codec | Updraft, `compatible` | Updraft, `compact` | pyarrow's default | polars |
+| --- | --- | --- | --- | --- |
 {encoders}"""
 
 
@@ -121,7 +123,7 @@ def _encoders(measured: Sequence[Measured]) -> Iterator[str]:
     for (case, _quota), found in variants(measured).items():
         if "pyarrow" in found:
             base = found["pyarrow"]
-            cells = [_encoder(found.get(name), base) for name in ("updraft", "pyarrow", "polars")]
+            cells = [_encoder(found.get(name), base) for name in ("updraft", "compact", "pyarrow", "polars")]
             yield f"| {case.replace(' ', ', ')} | {' | '.join(cells)} |\n"
 
 

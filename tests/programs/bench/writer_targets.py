@@ -11,6 +11,8 @@ from tests.programs.bench.writer_record import Measured
 _ASYNCHRONOUS = 1.3
 _SPARK = 1.5
 _ENCODER = 1.7
+# Without delta encodings, integers and texts take longer, and more bytes.
+_COMPATIBLE_ENCODER = 1.3
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,19 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
                     yield Promise(f"against Spark's own Parquet writer, {case}, over {way}", ratio, _SPARK)
             # Snappy is what pyarrow's own default compresses with.
             case ["mixed", "snappy"]:
-                base, ours = found["pyarrow"], found["updraft"]
-                # A file that is larger would be no answer to how fast.
-                smaller = ours.file_bytes <= base.file_bytes
-                ratio = base.median_cpu_s / ours.median_cpu_s if smaller else 0.0
-                yield Promise("the encoder against pyarrow's default, file no larger", ratio, _ENCODER)
+                for variant, encodings, target in (
+                    ("compact", "compact encodings", _ENCODER),
+                    ("updraft", "compatible encodings", _COMPATIBLE_ENCODER),
+                ):
+                    if ours := found.get(variant):
+                        ratio = _speed_up(found["pyarrow"], ours)
+                        title = f"the encoder with {encodings} against pyarrow's default, file no larger"
+                        yield Promise(title, ratio, target)
+
+
+def _speed_up(base: Measured, ours: Measured) -> float:
+    # A file that is larger would be no answer to how fast.
+    return base.median_cpu_s / ours.median_cpu_s if ours.file_bytes <= base.file_bytes else 0.0
 
 
 def variants(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Measured]]:

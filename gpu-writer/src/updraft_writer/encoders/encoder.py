@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from updraft.v1.write_pb2 import ColumnStatistics
 from updraft_writer.reason import Reason
 
 # Large enough for few writes to the storage, small enough to be freed one by one.
@@ -20,6 +21,7 @@ class Footer:
     row_groups: int
     rows: int
     dictionary_columns: tuple[str, ...] = ()
+    columns: tuple[ColumnStatistics, ...] = ()
 
 
 class EncodedBytes(io.RawIOBase):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
+from updraft_writer.encoders.column_statistics import column_statistics
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.encoders.float_values import FloatValues, is_float
 from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary, has_flags
@@ -86,7 +87,8 @@ class ParquetLayout:
         first = metadata.row_group(0)
         chunks = (first.column(index) for index in range(metadata.num_columns))
         dictionaries = tuple(chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page)
-        return pieces, Footer(metadata.num_row_groups, metadata.num_rows, dictionaries)
+        columns = column_statistics(metadata, unusable, rebased=bool(self._times.footer))
+        return pieces, Footer(metadata.num_row_groups, metadata.num_rows, dictionaries, columns)
 
 
 class OrcLayout:

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 
 from updraft.arrow_bytes import data_bytes
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
+from updraft.v1.write_pb2 import Dictionaries, Encodings, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, repeated, sampled_encodings
+from updraft_writer.encoders.column_statistics import column_statistics
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.float_values import FloatValues, is_float
 from updraft_writer.encoders.leaves import is_text, schema_leaves
@@ -24,7 +25,7 @@ from updraft_writer.encoders.option_limits import (
     check_footer_names,
     check_parquet,
 )
-from updraft_writer.encoders.parquet_footer import with_edited_footer
+from updraft_writer.encoders.parquet_footer import Skipping, with_edited_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
@@ -49,6 +50,7 @@ class ParquetEncoder:
         """Check everything that can be checked without data; raises WriteOptionError."""
         check_parquet(options)
         self._options = options
+        self._is_compact = options.encodings == Encodings.ENCODINGS_COMPACT
         self._times = ParquetTimes.asked_for(options)
         self._key_values = {**footer, **self._times.footer}
         self._unnamed_wall_clocks = self._times.unnamed_wall_clocks(schema)
@@ -78,7 +80,8 @@ class ParquetEncoder:
     def footer(self) -> Footer:
         """Facts from the footer, once the file is closed."""
         [metadata] = self._metadata
-        return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries)
+        columns = column_statistics(metadata, self._unusable(metadata), rebased=bool(self._times.footer))
+        return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries, columns)
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
@@ -104,10 +107,12 @@ class ParquetEncoder:
         except pa.ArrowException as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
         [metadata] = self._metadata
-        row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         return with_edited_footer(
-            self._output.take(), wall_clocks=self._unnamed_wall_clocks, unusable=self._floats.unusable(row_groups)
+            self._output.take(), wall_clocks=self._unnamed_wall_clocks, unusable=self._unusable(metadata)
         )
+
+    def _unusable(self, metadata: Any) -> dict[tuple[int, int], Skipping]:
+        return self._floats.unusable([metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)])
 
     def _give_up(self) -> None:
         """Close a failed writer here; otherwise its finalizer does, and fails where the error cannot be caught."""
@@ -124,7 +129,9 @@ class ParquetEncoder:
             }
             self._arguments["write_batch_size"] = _values_between_looks(table, self._options.page_bytes)
             self._floats = FloatValues(self._schema, matched_by_bits=self._leaves_matched_by_bits())
-            self._arguments |= worthwhile_codecs(table, self._arguments, self._plain_texts())
+            self._arguments |= worthwhile_codecs(
+                table, self._arguments, self._plain_texts() if self._is_compact else ()
+            )
             self._writer = pq.ParquetWriter(
                 self._output, self._schema, metadata_collector=self._metadata, **self._arguments
             )
@@ -137,7 +144,8 @@ class ParquetEncoder:
             case Dictionaries.DICTIONARIES_NEVER:
                 return ColumnEncodings()
             case _:
-                return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
+                barred = self._stored_as_bytes() if self._is_compact else self._paths
+                return sampled_encodings(table, self._paths, without_differences=barred)
 
     def _leaves_matched_by_bits(self) -> set[int]:
         """Return the numbers of the leaf columns with a dictionary or a bloom filter."""
@@ -179,6 +187,7 @@ class ParquetEncoder:
             "data_page_size": options.page_bytes or None,
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
+            "data_page_version": "1.0",
             # Spark reads its own schema from a footer key; Arrow's would be redundant.
             "store_schema": False,
         }

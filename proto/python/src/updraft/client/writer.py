@@ -6,6 +6,8 @@
             file.write(table)
         print(file.receipt.file_bytes)
 
+The receipt also has the statistics of a Parquet file's columns, `file.receipt.columns` (`ColumnStatistics`).
+
 The writer publishes the file if the block ends without an exception; an exception aborts the file. proto/README.md,
 "Writing a file", specifies the messages.
 

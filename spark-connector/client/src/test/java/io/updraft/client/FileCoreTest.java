@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.Bound;
+import io.updraft.proto.v1.ColumnStatistics;
 import io.updraft.proto.v1.Delivery;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
@@ -116,8 +118,16 @@ class FileCoreTest {
     assertThrows(
         MalformedReplyException.class,
         () -> core.onReply(core.call(), receipt(1, ROWS + 1, 5), 0, 0));
-    core.onReply(core.call(), receipt(1, ROWS, 5), 0, 0);
+    ColumnStatistics column =
+        ColumnStatistics.newBuilder()
+            .setPath("n")
+            .setMinimum(Bound.newBuilder().setInteger(-1).setExact(true))
+            .build();
+    WriteReplyMetadata reply = receipt(1, ROWS, 5);
+    Receipt proof = reply.getReceipt().toBuilder().addColumns(column).build();
+    core.onReply(core.call(), reply.toBuilder().setReceipt(proof).build(), 0, 0);
     assertEquals(5, core.receipt().getFileBytes());
+    assertEquals(List.of(column), core.receipt().getColumnsList());
   }
 
   @Test

@@ -11,6 +11,7 @@ import io.updraft.spark.plan.{
   UpdraftStrategy
 }
 import io.updraft.spark.write.WriterInput
+import io.updraft.spark.write.delta.TableWrites
 
 /** Spark session extension of Updraft, to be named in `spark.sql.extensions`. It does nothing until
   * `spark.updraft.udf.endpoint` is set.
@@ -22,6 +23,7 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
     extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
+    extensions.injectPlannerStrategy(TableWrites(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
     extensions.injectColumnar(_ => StatefulFunctions)
     extensions.injectColumnar(_ => WriterInput)

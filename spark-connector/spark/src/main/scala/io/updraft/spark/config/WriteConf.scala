@@ -2,12 +2,13 @@
 package io.updraft.spark.config
 
 import java.time.Duration
+import java.util.Locale
 
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.client.{ClientOptions, Peer}
-import io.updraft.proto.v1.{Delivery, Pace, WriteCommand}
+import io.updraft.proto.v1.{Delivery, Encodings, Pace, ParquetOptions, WriteCommand}
 
 /** Settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] holds their values for one
   * write.
@@ -44,6 +45,27 @@ object WriteConf
     isCommon = true
   )
 
+  val tables: ConfigEntry[String] = ConfigEntry(
+    prefix + "tables",
+    "Table format whose data files go through the writer. `delta`: every command that writes a Delta table sends the " +
+      "data files to the writer; statistics, deletion vectors, checkpoints and the commit stay Delta's " +
+      "([the guide](../guides/writer.md#delta-tables)). `none`: only `updraft-parquet` and `updraft-orc` use the writer.",
+    Values.choice("none", "delta"),
+    Some("none"),
+    isCommon = true
+  )
+
+  val fallback: ConfigEntry[String] = ConfigEntry(
+    prefix + "fallback",
+    "What to do with a write if the writer is away when the driver plans it: it does not answer for `connectTimeout`, is " +
+      "draining, refuses the token, the path or this version of the protocol. `fail`: the write fails. `local`: the " +
+      "driver asks the writer before each write, Spark's own writer writes the files if the answer is no, and the log " +
+      "gives the reason. Set it to `local` for jobs that have to run even if the writer is down. A writer that fails " +
+      "later fails the task in both cases.",
+    Values.choice("fail", "local"),
+    Some("fail")
+  )
+
   val asynchronous: ConfigEntry[Boolean] = ConfigEntry(
     prefix + "asynchronous",
     "Encode and store batches while the task goes on. Set it to `false` to compare: the writer then encodes and stores " +
@@ -67,6 +89,16 @@ object WriteConf
     Values.boolean
   )
 
+  val encodings: ConfigEntry[String] = ConfigEntry(
+    prefix + "encodings",
+    "Encodings of Parquet columns. `compatible`: plain values and dictionaries, which every reader supports. `compact`: also " +
+      "DELTA_BINARY_PACKED and DELTA_BYTE_ARRAY where they save enough, which Spark reads and some other readers do not. " +
+      "Set it to `compact` for smaller files that are encoded faster, if all readers of the table support these encodings. " +
+      "It has no effect on a GPU, whose library has only the compatible ones.",
+    Values.choice("compatible", "compact"),
+    Some("compatible")
+  )
+
   val unsupported: ConfigEntry[String] = ConfigEntry(
     prefix + "unsupported",
     "What to do with a write that the writer cannot do as Spark does, because of a type, a codec or an option " +
@@ -87,8 +119,22 @@ object WriteConf
 
   /** All settings, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
-    Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, unsupported) ++
+    Seq(
+      endpoint,
+      tables,
+      delivery,
+      fallback,
+      asynchronous,
+      maxInFlightBytes,
+      holdGpu,
+      encodings,
+      unsupported
+    ) ++
       (connectionEntries :+ batchBytes)
+
+  /** Return whether the data files of tables of this format go through the writer. */
+  def writesTables(conf: SQLConf, format: String): Boolean =
+    tables.require(key => Option(conf.getConfString(key, null))) == format
 
   /** Return the settings of a write from its options and, for those not given, from the session;
     * raise IllegalArgumentException if no endpoint is set.
@@ -114,7 +160,9 @@ object WriteConf
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),
       holdGpu = holdGpu.read(lookup),
+      encodings = encodings.require(lookup),
       unsupported = unsupported.require(lookup),
+      fallback = fallback.require(lookup),
       batchBytes = batchBytes.require(lookup)
     )
   }
@@ -127,7 +175,9 @@ final case class WriteSettings(
     asynchronous: Boolean,
     maxInFlightBytes: Long,
     holdGpu: Option[Boolean],
+    encodings: String,
     unsupported: String,
+    fallback: String,
     batchBytes: Long
 ) {
 
@@ -139,13 +189,18 @@ final case class WriteSettings(
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return the part of a file's command that the settings determine. */
+  /** Return the part of a file's command that the settings determine. Options of another format
+    * than Parquet replace those of Parquet.
+    */
   def command(): WriteCommand.Builder = {
     val builder = WriteCommand
       .newBuilder()
       .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
       .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
       .setMaxInFlightBytes(maxInFlightBytes)
+      .setParquet(ParquetOptions.newBuilder().setEncodings(Encodings.valueOf(
+        s"ENCODINGS_${encodings.toUpperCase(Locale.ROOT)}"
+      )))
     holdGpu.foreach(hold => builder.setHoldGpu(hold))
     builder
   }

@@ -41,7 +41,7 @@ object ParquetPlan {
       compression <- compression(conf)
       times <- times(schema, conf)
     } yield builder
-      .setParquet(options(conf).setCompression(compression).mergeFrom(times))
+      .mergeParquet(options(conf).setCompression(compression).mergeFrom(times).build())
       .putAllFooter(footer(conf))
       .build()
 

@@ -3,6 +3,7 @@ package io.updraft.spark.write
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.mapreduce.Job
+import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
@@ -34,8 +35,21 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       job: Job,
       options: Map[String, String],
       dataSchema: StructType
-  ): OutputWriterFactory =
-    RemoteWriterFactory.create(session, shortName(), plan(session, job, options, dataSchema))
+  ): OutputWriterFactory = {
+    val planned = plan(session, job, options, dataSchema)
+    RemoteWriterFactory.create(session, shortName(), reachable(session, job, planned))
+  }
+
+  /** Return the plan, or Spark's own writer if the writer is away and the session prefers that. */
+  private def reachable(session: SparkSession, job: Job, plan: WritePlan): WritePlan = plan match {
+    case ByWriter(stock, settings, command) if settings.fallback == "local" =>
+      val conf = job.getConfiguration
+      val directory = FileOutputFormat.getOutputPath(job)
+      WriterAnswer
+        .problem(session.sparkContext, settings, command, directory, conf)
+        .fold(plan)(BySpark(stock, _))
+    case _ => plan
+  }
 
   /** Decide whether the writer service or Spark makes the files of a write. This prepares the job
     * as Spark's own writer does and changes nothing else, so a write may be planned before anything

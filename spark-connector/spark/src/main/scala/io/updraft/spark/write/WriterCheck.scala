@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-import scala.jdk.OptionConverters._
-
-import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.Job
+import org.apache.spark.SparkException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
@@ -14,20 +11,11 @@ import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, SparkSessionExtensionsProvider}
-import org.apache.spark.{SparkContext, SparkException}
-
-import io.updraft.client.WriteCheck.Refusal
-import io.updraft.client.{Endpoint, Exchange, WriteCheck}
-import io.updraft.proto.v1.{ErrorKind, WriteCommand}
-import io.updraft.spark.config.{WriteConf, WriteSettings}
 
 /** Check of whether the writer would write, made before Spark deletes what the write replaces. If
   * several pods stand behind the endpoint's name, the check asks one of them.
   */
 object WriterCheck {
-
-  /** File name that represents all files of a write. */
-  private val AnyFile = "part-00000"
 
   /** Set while the writer's answer is valid: writes that this thread then runs are already checked.
     */
@@ -49,64 +37,13 @@ object WriterCheck {
     import replacement.{directory, format, options, schema}
     val conf = SparkInternals.hadoopConf(session, options)
     format.plan(session, Job.getInstance(conf), options, schema) match {
-      case ByWriter(_, settings, command) =>
-        ask(session.sparkContext, settings, ofAnyFile(command, directory, conf)).foreach { problem =>
-          throw new SparkException(s"cannot overwrite $directory: $problem")
+      case ByWriter(_, settings, command) if settings.fallback == "fail" =>
+        WriterAnswer.problem(session.sparkContext, settings, command, directory, conf).foreach {
+          problem => throw new SparkException(s"cannot overwrite $directory: $problem")
         }
-      case BySpark(_, _) => ()
+      // The write itself asks again, and falls back.
+      case ByWriter(_, _, _) | BySpark(_, _) => ()
     }
-  }
-
-  private def ofAnyFile(
-      command: WriteCommand,
-      directory: Path,
-      conf: Configuration
-  ): Array[Byte] = {
-    val qualified = directory.getFileSystem(conf).makeQualified(directory)
-    command.toBuilder
-      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
-      .setPath(RowFile.uri(new Path(qualified, AnyFile)))
-      .build()
-      .toByteArray
-  }
-
-  /** Ask from a machine that can reach the writer: a Unix socket is on the executors' machines. */
-  private def ask(
-      context: SparkContext,
-      settings: WriteSettings,
-      command: Array[Byte]
-  ): Option[String] = {
-    val ofThisMachine =
-      settings.clientOptions.endpoint.transport() == Endpoint.Transport.UNIX
-    if (ofThisMachine && !context.isLocal)
-      context.parallelize(Seq(command), 1).map(problem(settings, _)).collect().head
-    else problem(settings, command)
-  }
-
-  /** Return why the writer would not write such a file; retry for a while if the answer may change.
-    */
-  private def problem(settings: WriteSettings, encoded: Array[Byte]): Option[String] = {
-    val options = settings.clientOptions
-    val command = WriteCommand.parseFrom(encoded)
-    settings.connection
-      .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
-        WriteCheck.ask(options, command).toScala
-      }
-      .map { refusal =>
-        s"${refusal.message} [${refusal.code}] (${WriteConf.endpoint.key} = ${settings.endpoint})" +
-          advice(settings, refusal)
-      }
-  }
-
-  private def advice(settings: WriteSettings, refusal: Refusal): String = refusal.code match {
-    case "PERMISSION_DENIED" => WriteFailures.OutsideTheRoots
-    case "FAILED_PRECONDITION" => ". Use a connector and a writer of the same release"
-    case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
-      s". Set ${WriteConf.endpoint.key} to the address of a writer"
-    case _ if refusal.temporary =>
-      s". Start the writer or correct ${WriteConf.endpoint.key}; the driver retries for " +
-        settings.connection.connectLimit
-    case _ => ""
   }
 }
 

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of a Parquet file's columns, from its footer, for the file's receipt.
+
+A table format takes them instead of reading the rows again. So they say no more than the footer does: a column has no
+bounds if one of its chunks with values has none, or has bounds that readers must not use (because of NaN).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from updraft.v1.write_pb2 import Bound, ColumnStatistics
+from updraft_writer.encoders.parquet_footer import Skipping
+
+# Longer strings and binaries are shortened. Table formats store far shorter prefixes.
+MAX_BOUND_BYTES = 256
+# Most bytes of all statistics of a file: they travel in one message.
+MAX_STATISTICS_BYTES = 1 << 20
+_MICROSECONDS = {"milliseconds": 1000, "microseconds": 1}
+_LAST_CODE_POINT, _SURROGATES = 0x10FFFF, range(0xD800, 0xE000)
+_INT64 = range(-(1 << 63), 1 << 63)
+
+_Value = bool | int | float | bytes
+
+
+def column_statistics(
+    metadata: Any, unusable: Mapping[tuple[int, int], Skipping], *, rebased: bool
+) -> tuple[ColumnStatistics, ...]:
+    """Return the statistics of the leaf columns, in the file's order.
+
+    `metadata` is pyarrow's FileMetaData, before `unusable` parts were removed from the footer. `rebased` says that the
+    file's dates and timestamps are in the hybrid calendar: their bounds would be wrong in a table. Columns that have
+    no statistics, and those beyond MAX_STATISTICS_BYTES, are left out.
+    """
+    found: list[ColumnStatistics] = []
+    left_bytes = MAX_STATISTICS_BYTES
+    for leaf in range(metadata.num_columns):
+        chunks = [metadata.row_group(group).column(leaf) for group in range(metadata.num_row_groups)]
+        usable = [Skipping.BOUNDS not in unusable.get((group, leaf), Skipping(0)) for group in range(len(chunks))]
+        column = metadata.schema.column(leaf)
+        statistics = _of_column(column.path, _Kind.of(column, rebased=rebased), chunks, usable)
+        if statistics is not None:
+            left_bytes -= statistics.ByteSize()
+            if left_bytes < 0:
+                break
+            found.append(statistics)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Type of a column's bounds: the field of Bound that has them, and what a stored value is multiplied by."""
+
+    field: str | None
+    factor: int = 1
+    is_text: bool = False
+
+    @classmethod
+    def of(cls, column: Any, *, rebased: bool) -> "_Kind":
+        """Return the kind of a leaf; its field is None if the leaf has no bounds here."""
+        physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
+        name = logical["Type"]
+        if name == "Decimal":
+            return cls("decimal")
+        if name in ("Date", "Timestamp") and rebased:
+            return cls(None)
+        if name in ("Timestamp", "Time"):
+            factor = _MICROSECONDS.get(logical["timeUnit"])
+            return cls("integer", factor) if factor else cls(None)
+        if name == "Float16" or (name == "Int" and not logical["isSigned"]):
+            return cls(None)
+        field = {
+            "BOOLEAN": "boolean",
+            "INT32": "integer",
+            "INT64": "integer",
+            "FLOAT": "floating",
+            "DOUBLE": "floating",
+            "BYTE_ARRAY": "binary",
+            "FIXED_LEN_BYTE_ARRAY": "binary",
+        }.get(physical)
+        return cls(field, is_text=name == "String")
+
+    def value(self, stored: Any) -> _Value:
+        """Return a stored value as one that is ordered as the column's values are."""
+        if self.field == "decimal":
+            return int.from_bytes(stored, "big", signed=True) if isinstance(stored, bytes) else int(stored)
+        return stored * self.factor if self.field == "integer" else stored  # type: ignore[no-any-return]
+
+    def minimum(self, value: Any) -> Bound | None:
+        """Return a bound that is at most `value`."""
+        if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
+            return self._bound(value)
+        return Bound(binary=self._prefix(value), exact=False)
+
+    def maximum(self, value: Any) -> Bound | None:
+        """Return a bound that is at least `value`; None if there is no short one."""
+        if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
+            return self._bound(value)
+        prefix = self._prefix(value)
+        above = _text_above(prefix.decode()) if self.is_text else _bytes_above(prefix)
+        return None if above is None else Bound(binary=above, exact=False)
+
+    def _bound(self, value: Any) -> Bound | None:
+        if self.field == "decimal":
+            value = value.to_bytes(max(value, ~value).bit_length() // 8 + 1, "big", signed=True)
+        elif self.field == "integer" and value not in _INT64:
+            return None
+        return Bound(**{str(self.field): value, "exact": True})
+
+    def _prefix(self, value: bytes) -> bytes:
+        prefix = value[:MAX_BOUND_BYTES]
+        # Leave out the beginning of a character.
+        return prefix.decode(errors="ignore").encode() if self.is_text else prefix
+
+
+def _of_column(path: str, kind: _Kind, chunks: Iterable[Any], usable: Iterable[bool]) -> ColumnStatistics | None:
+    nulls, bounds = 0, []
+    has_bounds = kind.field is not None
+    for chunk, is_usable in zip(chunks, usable, strict=True):
+        if not chunk.num_values:
+            continue
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if statistics.null_count == chunk.num_values:
+            continue
+        has_bounds &= is_usable and statistics.has_min_max
+        if has_bounds:
+            bounds.append((kind.value(statistics.min_raw), kind.value(statistics.max_raw)))
+    found = ColumnStatistics(path=path, nulls=nulls)
+    if has_bounds and bounds:
+        least, most = zip(*bounds, strict=True)
+        if (minimum := kind.minimum(min(least))) is not None:
+            found.minimum.CopyFrom(minimum)
+        if (maximum := kind.maximum(max(most))) is not None:
+            found.maximum.CopyFrom(maximum)
+    return found
+
+
+def _text_above(prefix: str) -> bytes | None:
+    """Return the shortest text that is above all texts with this prefix; None if there is none."""
+    for end, character in _from_the_end(prefix):
+        code = ord(character) + 1
+        if code <= _LAST_CODE_POINT:
+            above = chr(_SURROGATES.stop if code in _SURROGATES else code)
+            return (prefix[:end] + above).encode()
+    return None
+
+
+def _bytes_above(prefix: bytes) -> bytes | None:
+    for end, byte in _from_the_end(prefix):
+        if byte < 0xFF:
+            return prefix[:end] + bytes([byte + 1])
+    return None
+
+
+def _from_the_end(prefix: Any) -> Iterator[tuple[int, Any]]:
+    return ((index, prefix[index]) for index in reversed(range(len(prefix))))

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.delta.DeltaParquetFileFormat
+import org.apache.spark.sql.delta.actions.{Metadata, Protocol}
+import org.apache.spark.sql.types.StructType
+
+import io.updraft.proto.v1.WriteCommand
+import io.updraft.spark.write.{ParquetPlan, RemoteFormat}
+
+/** Format of a Delta table's data files, which a writer service makes where [[DeltaRules]] allow
+  * it.
+  */
+final class DeltaFiles(ofTable: Protocol, table: Metadata)
+    extends DeltaParquetFileFormat(ofTable, table)
+    with RemoteFormat {
+
+  override def shortName(): String = "delta"
+
+  override protected def command(
+      builder: WriteCommand.Builder,
+      dataSchema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand] = DeltaRules.reason(ofTable, table) match {
+    case Some(reason) => Left(reason)
+    case None => ParquetPlan.command(builder, dataSchema, conf)
+  }
+}

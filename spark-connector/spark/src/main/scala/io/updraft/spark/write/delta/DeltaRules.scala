@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta
+
+import org.apache.spark.sql.delta.actions.{Metadata, Protocol}
+
+/** Rules about the Delta tables whose data files a writer may make. The first rule that applies
+  * gives the fallback reason. [[io.updraft.spark.write.ParquetPlan]] has those about types and
+  * Parquet's options.
+  */
+object DeltaRules {
+
+  /** Versions of Delta's protocol that these rules know. */
+  private val ReaderVersion = 3
+  private val WriterVersion = 7
+
+  /** Table features that leave the content of data files to the rows and the schema that Delta
+    * gives to a file's writer.
+    */
+  private val Features = Set(
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "inCommitTimestamp-preview",
+    "invariants",
+    "rowTracking",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck"
+  )
+
+  private type Rule = (Protocol, Metadata) => Option[String]
+
+  private val rules: Seq[Rule] = Seq(
+    (protocol, _) =>
+      Option.when(
+        protocol.minReaderVersion > ReaderVersion || protocol.minWriterVersion > WriterVersion
+      ) {
+        s"Delta's protocol in version ${protocol.minReaderVersion} of readers and " +
+          s"${protocol.minWriterVersion} of writers"
+      },
+    // Delta's own writer adds ids of nested fields to the schema of such files.
+    (_, metadata) =>
+      metadata.configuration.collectFirst {
+        case (key, "true") if key.startsWith("delta.enableIcebergCompat") => s"$key = true"
+      },
+    (protocol, _) =>
+      (protocol.readerFeatureNames ++ protocol.writerFeatureNames -- Features).toSeq.sorted.headOption
+        .map(feature => s"the table feature $feature")
+  )
+
+  /** Return why a writer must not make a table's data files; None if it may. */
+  def reason(protocol: Protocol, metadata: Metadata): Option[String] =
+    rules.iterator.flatMap(rule => rule(protocol, metadata)).nextOption()
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.delta.{
+  NoOpTransactionExecutionObserver,
+  OptimisticTransaction,
+  TransactionExecutionObserver
+}
+import org.apache.spark.sql.updraft.SparkInternals
+import org.slf4j.LoggerFactory
+
+import io.updraft.spark.config.WriteConf
+
+/** Observer of Delta's transactions. It replaces each new transaction by one whose data files have
+  * the format [[DeltaFiles]], in sessions that ask for that.
+  */
+final class DeltaTransactions extends TransactionExecutionObserver {
+
+  override def createChild(): TransactionExecutionObserver = this
+
+  override def startingTransaction(f: => OptimisticTransaction): OptimisticTransaction = {
+    val begun = f
+    if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
+      try new FormatTransaction(begun, new DeltaFiles(_, _))
+      catch {
+        // Delta is newer or older than the one that the connector knows.
+        case error: LinkageError =>
+          DeltaTransactions.log.warn(
+            s"delta: Delta's own writer makes data files, because of $error"
+          )
+          begun
+      }
+    else begun
+  }
+
+  override def preparingCommit[T](f: => T): T = f
+  override def beginDoCommit(): Unit = ()
+  override def beginBackfill(): Unit = ()
+  override def beginPostCommit(): Unit = ()
+  override def transactionCommitted(): Unit = ()
+  override def transactionAborted(): Unit = ()
+}
+
+object DeltaTransactions {
+  private val log = LoggerFactory.getLogger(getClass)
+
+  /** Observe the transactions that this thread starts, unless something else observes them. */
+  def observe(): Unit =
+    if (TransactionExecutionObserver.getObserver eq NoOpTransactionExecutionObserver)
+      TransactionExecutionObserver.setObserver(new DeltaTransactions)
+}

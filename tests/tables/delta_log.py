@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transaction log of a Delta table, without what differs from run to run: names, sizes, times and random ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# Names, sizes and times of files, and ids of tables, transactions and queries.
+_RANDOM = {
+    "createdTime",
+    "deletionTimestamp",
+    "id",
+    "inCommitTimestamp",
+    "lastUpdated",
+    "modificationTime",
+    # Deletion vectors of one commit share a file, in any order.
+    "offset",
+    "pathOrInlineDv",
+    "size",
+    "timestamp",
+    "txnId",
+}
+_MEASURED = re.compile("bytes|time|size", re.IGNORECASE)
+
+
+def commits(table: Path) -> list[list[str]]:
+    """Return the actions of each commit, oldest first; actions of one commit are sorted."""
+    columns: dict[str, str] = {}
+    return [
+        sorted(_action(line, table, columns) for line in file.read_text().splitlines())
+        for file in sorted((table / "_delta_log").glob("*.json"))
+    ]
+
+
+def data_files(table: Path) -> list[Path]:
+    """Return the Parquet files of all versions, change data included."""
+    return [file for file in table.rglob("*.parquet") if "_delta_log" not in file.parts]
+
+
+def _action(line: str, table: Path, columns: dict[str, str]) -> str:
+    for name in re.findall(f"col-{_UUID}", line):
+        # In the order of the schema, which comes first.
+        columns.setdefault(name, f"column {len(columns)}")
+        line = line.replace(name, columns[name])
+    [(kind, fields)] = json.loads(line).items()
+    text = json.dumps({kind: _without_random(fields)}, sort_keys=True)
+    # A predicate names its columns with numbers that count the expressions of a session.
+    return re.sub(rf"{_UUID}|#\d+L?", "#", text.replace(str(table), "{table}"))
+
+
+def _without_random(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_random(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in _RANDOM:
+            continue
+        if key == "path":
+            # Tables with column mapping have directories with random names.
+            kept[key] = [part for part in item.split("/") if "=" in part]
+        elif key == "stats":
+            kept[key] = json.loads(item)
+        elif key == "operationMetrics":
+            kept[key] = {name: count for name, count in item.items() if not _MEASURED.search(name)}
+        elif key == "tags" and item:
+            kept[key] = {name: tag for name, tag in item.items() if not _MEASURED.search(name.replace("_", ""))}
+        else:
+            kept[key] = _without_random(item)
+    return kept

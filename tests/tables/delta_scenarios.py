@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes of Delta tables, on the subjects of Delta's own tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Place:
+    """One side's table and its directory; `scratch` is an empty directory."""
+
+    table: str
+    directory: Path
+    scratch: Path
+
+    def fill(self, sql: str) -> str:
+        """Return `sql` with its {t}, {d} and {s} filled in."""
+        return sql.replace("{t}", self.table).replace("{d}", str(self.directory)).replace("{s}", str(self.scratch))
+
+
+Step = str | Callable[[SparkSession, Place], object]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Steps that write a table.
+
+    Attributes:
+        steps: SQL, or functions.
+        confs: settings of the session.
+        by_writer: whether the writer makes all data files; if not, Delta makes them all.
+        fails: whether the last step fails, on both sides.
+    """
+
+    steps: Sequence[Step]
+    confs: Mapping[str, str] = field(default_factory=dict)
+    by_writer: bool = True
+    fails: bool = False
+
+
+_ROWS = "SELECT id, id * 10 AS x, id % 2 AS k, concat('text ', id) AS s FROM range(0, 100, 1, 2)"
+_INSERT = f"INSERT INTO {{t}} {_ROWS}"
+_UPDATE = "UPDATE {t} SET x = x + 1 WHERE id < 10"
+_DELETE = "DELETE FROM {t} WHERE id % 7 = 3"
+_MERGE = (
+    "MERGE INTO {t} t USING (SELECT id FROM range(90, 110, 1, 1)) s ON t.id = s.id WHEN MATCHED AND s.id < 95"
+    " THEN UPDATE SET x = -1 WHEN MATCHED THEN DELETE"
+    " WHEN NOT MATCHED THEN INSERT (id, x, k, s) VALUES (s.id, 0, 1, 'new')"
+)
+
+
+def _table_of(query: str, clauses: str = "") -> str:
+    return f"CREATE TABLE {{t}} USING delta {clauses} LOCATION '{{d}}' AS {query}"
+
+
+def _create(columns: str, properties: str = "", clauses: str = "") -> str:
+    options = f" TBLPROPERTIES ({properties})" if properties else ""
+    return f"CREATE TABLE {{t}} ({columns}) USING delta {clauses} LOCATION '{{d}}'{options}"
+
+
+_CREATE = _table_of(_ROWS)
+_PARTITIONED = _table_of(_ROWS, "PARTITIONED BY (k)")
+
+
+def _with(properties: str) -> tuple[str, str]:
+    return _create("id BIGINT, x BIGINT, k BIGINT, s STRING", properties), _INSERT
+
+
+def _append(spark: SparkSession, place: Place) -> None:
+    spark.sql(_ROWS).write.format("delta").mode("append").save(str(place.directory))
+
+
+def _overwrite_schema(spark: SparkSession, place: Place) -> None:
+    frame = spark.range(0, 20, 1, 1).selectExpr("cast(id AS string) AS name", "id AS number")
+    frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(place.directory))
+
+
+def _merge_schema(spark: SparkSession, place: Place) -> None:
+    frame = spark.sql(_ROWS).selectExpr("*", "id / 3 AS added")
+    frame.write.format("delta").mode("append").option("mergeSchema", "true").save(str(place.directory))
+
+
+def _replace_where(spark: SparkSession, place: Place) -> None:
+    frame = spark.sql(_ROWS).where("k = 1")
+    frame.write.format("delta").mode("overwrite").option("replaceWhere", "k = 1").save(str(place.directory))
+
+
+def _dynamic_overwrite(spark: SparkSession, place: Place) -> None:
+    frame = spark.sql(_ROWS).where("k = 1").limit(5)
+    options = {"partitionOverwriteMode": "dynamic"}
+    frame.write.format("delta").mode("overwrite").options(**options).save(str(place.directory))
+
+
+def _few_records(spark: SparkSession, place: Place) -> None:
+    spark.sql(_ROWS).write.format("delta").mode("append").option("maxRecordsPerFile", 20).save(str(place.directory))
+
+
+def _zstd(spark: SparkSession, place: Place) -> None:
+    spark.sql(_ROWS).write.format("delta").mode("append").option("compression", "zstd").save(str(place.directory))
+
+
+def _optimize_api(spark: SparkSession, place: Place) -> None:
+    table = spark._jvm.io.delta.tables.DeltaTable.forPath(spark._jsparkSession, str(place.directory))
+    table.optimize().executeCompaction()
+
+
+def _merge_with_evolution(spark: SparkSession, place: Place) -> None:
+    spark.sql(
+        place.fill(
+            "MERGE WITH SCHEMA EVOLUTION INTO {t} t USING (SELECT id, id AS y FROM range(95, 105, 1, 1)) s"
+            " ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+    )
+
+
+def _source(spark: SparkSession, place: Place) -> Any:
+    spark.sql(_ROWS).coalesce(1).write.parquet(str(place.scratch / "source"))
+    return spark.readStream.schema("id bigint, x bigint, k bigint, s string").parquet(str(place.scratch / "source"))
+
+
+def _stream(spark: SparkSession, place: Place) -> None:
+    writer = _source(spark, place).writeStream.format("delta").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start(str(place.directory))
+    query.awaitTermination(250)
+
+
+def _stream_upserts(spark: SparkSession, place: Place) -> None:
+    def upsert(batch: Any, _: int) -> None:
+        batch.createOrReplaceTempView("batch_of_rows")
+        batch.sparkSession.sql(
+            place.fill(
+                "MERGE INTO {t} t USING batch_of_rows s ON t.id = s.id"
+                " WHEN MATCHED THEN UPDATE SET x = s.x + 1 WHEN NOT MATCHED THEN INSERT *"
+            )
+        )
+
+    writer = _source(spark, place).writeStream.foreachBatch(upsert).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start().awaitTermination(250)
+
+
+_TYPES = (
+    "id % 2 = 0 AS flag",
+    "cast(id AS tinyint) AS byte",
+    "cast(id AS smallint) AS short",
+    "cast(id AS int) AS int",
+    "cast(id / 7 AS float) AS float",
+    "id / 7 AS double",
+    "cast(id / 7 AS decimal(9, 2)) AS small_decimal",
+    "cast(id AS decimal(30, 5)) AS large_decimal",
+    "cast(cast(id AS string) AS binary) AS bytes",
+    "date_add(DATE'1970-01-01', cast(id * 300 AS int)) AS day",
+    "timestamp_micros(id * 86400000123 - 1) AS at",
+    "cast(timestamp_micros(id * 86400000123 - 1) AS timestamp_ntz) AS shown",
+    "array(id, NULL) AS list",
+    "map(cast(id AS string), id) AS map",
+    "named_struct('n', id, 'inner', named_struct('s', concat('text ', id), 'f', id / 3)) AS struct",
+)
+_FLOATS = "(double('NaN')), (1.5D), (double('-Infinity')), (NULL), (-0.0D), (0.0D)"
+_LONG = "repeat(chr(cast(97 + id AS int)), 50) AS a, repeat('\U0001f600', 40) AS b, repeat('z', 5000) AS c"
+_DAYS_AND_TEXTS = (
+    "SELECT id, date_add(DATE'2026-01-01', cast(id % 3 AS int)) AS day,"
+    " if(id % 4 = 0, NULL, concat('a/b=', id % 2)) AS s FROM range(0, 40, 1, 1)"
+)
+
+SCENARIOS: dict[str, Scenario] = {
+    "ctas": Scenario([_CREATE]),
+    "ctas_partitioned": Scenario([_PARTITIONED]),
+    "rtas": Scenario(
+        [_CREATE, "CREATE OR REPLACE TABLE {t} USING delta LOCATION '{d}' AS SELECT id AS y FROM range(0, 9, 1, 1)"]
+    ),
+    "insert": Scenario([_CREATE, _INSERT]),
+    "insert_values": Scenario([_CREATE, "INSERT INTO {t} VALUES (1, 2, 3, NULL), (NULL, NULL, NULL, 'last')"]),
+    "insert_overwrite": Scenario([_CREATE, f"INSERT OVERWRITE {{t}} {_ROWS} LIMIT 3"]),
+    "insert_replace_where": Scenario(
+        [_CREATE, f"INSERT INTO {{t}} REPLACE WHERE k = 1 SELECT * FROM ({_ROWS}) WHERE k = 1"]
+    ),
+    "insert_no_rows": Scenario([_CREATE, f"INSERT INTO {{t}} SELECT * FROM ({_ROWS}) WHERE id < 0"]),
+    "append": Scenario([_CREATE, _append]),
+    "overwrite_schema": Scenario([_CREATE, _overwrite_schema]),
+    "merge_schema": Scenario([_CREATE, _merge_schema]),
+    "replace_where": Scenario([_PARTITIONED, _replace_where]),
+    "dynamic_overwrite": Scenario([_PARTITIONED, _dynamic_overwrite]),
+    "few_records_per_file": Scenario([_CREATE, _few_records]),
+    "zstd": Scenario([_CREATE, _zstd]),
+    "update": Scenario([_CREATE, _UPDATE]),
+    "delete": Scenario([_CREATE, _DELETE]),
+    "delete_partitions": Scenario([_PARTITIONED, "DELETE FROM {t} WHERE k = 1", _DELETE]),
+    "merge": Scenario([_CREATE, _MERGE]),
+    "merge_partitioned": Scenario([_PARTITIONED, _MERGE]),
+    "merge_with_schema_evolution": Scenario([_CREATE, _merge_with_evolution]),
+    "deletion_vectors": Scenario([*_with("delta.enableDeletionVectors = true"), _DELETE, _UPDATE, _MERGE]),
+    "change_data": Scenario([*_with("delta.enableChangeDataFeed = true"), _UPDATE, _DELETE, _MERGE]),
+    "row_tracking": Scenario([*_with("delta.enableRowTracking = true"), _UPDATE, _MERGE]),
+    "column_mapping_by_name": Scenario(
+        [
+            *_with("delta.columnMapping.mode = 'name'"),
+            "ALTER TABLE {t} RENAME COLUMN x TO `a, b`",
+            "UPDATE {t} SET `a, b` = 1",
+        ]
+    ),
+    "column_mapping_by_id": Scenario([*_with("delta.columnMapping.mode = 'id'"), _UPDATE]),
+    "in_commit_timestamps": Scenario([*_with("delta.enableInCommitTimestamps = true"), _UPDATE]),
+    "optimize": Scenario([_CREATE, _INSERT, _INSERT, "OPTIMIZE {t}"]),
+    "optimize_partition": Scenario([_PARTITIONED, _INSERT, _INSERT, "OPTIMIZE {t} WHERE k = 1"]),
+    "optimize_api": Scenario([_CREATE, _INSERT, _optimize_api]),
+    "optimize_zorder": Scenario([_CREATE, _INSERT, "OPTIMIZE {t} ZORDER BY (x, s)"]),
+    "liquid_clustering": Scenario(
+        [_create("id BIGINT, x BIGINT, k BIGINT, s STRING", clauses="CLUSTER BY (x)"), _INSERT, _INSERT, "OPTIMIZE {t}"]
+    ),
+    "auto_compaction": Scenario(
+        [*_with("delta.autoOptimize.autoCompact = true"), _INSERT],
+        {"spark.databricks.delta.autoCompact.minNumFiles": "2"},
+    ),
+    "optimized_writes": Scenario([*_with("delta.autoOptimize.optimizeWrite = true")]),
+    "generated_column": Scenario(
+        [
+            _create("id BIGINT, twice BIGINT GENERATED ALWAYS AS (id * 2)"),
+            "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
+        ]
+    ),
+    "identity_column": Scenario(
+        [
+            _create("number BIGINT GENERATED ALWAYS AS IDENTITY, id BIGINT"),
+            "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
+            "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
+        ]
+    ),
+    "default_column": Scenario(
+        [
+            _create("id BIGINT, word STRING DEFAULT 'none'", "delta.feature.allowColumnDefaults = 'supported'"),
+            "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
+        ]
+    ),
+    "constraint": Scenario([_CREATE, "ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)", _INSERT]),
+    "constraint_violated": Scenario(
+        [
+            _CREATE,
+            "ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)",
+            "INSERT INTO {t} SELECT id + 950, 0, 0, '' FROM range(0, 99, 1, 1)",
+        ],
+        fails=True,
+    ),
+    "not_null_violated": Scenario(
+        [_create("id BIGINT NOT NULL"), "INSERT INTO {t} SELECT if(id = 7, NULL, id) FROM range(0, 9, 1, 1)"],
+        fails=True,
+    ),
+    "error_of_the_query": Scenario(
+        [_CREATE, "INSERT INTO {t} SELECT id, assert_true(id < 50), 0, '' FROM range(0, 99, 1, 1)"], fails=True
+    ),
+    "type_widening": Scenario(
+        [
+            _create("id INT", "delta.enableTypeWidening = true"),
+            "INSERT INTO {t} SELECT cast(id AS int) FROM range(0, 9, 1, 1)",
+            "ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT",
+            "INSERT INTO {t} SELECT id + 5000000000 FROM range(0, 9, 1, 1)",
+        ]
+    ),
+    "types": Scenario([_table_of(f"SELECT {', '.join(_TYPES)} FROM range(0, 50, 1, 1)")]),
+    "null_columns": Scenario(
+        [_table_of("SELECT cast(NULL AS string) AS s, cast(NULL AS int) AS n, id FROM range(0, 9, 1, 1)")]
+    ),
+    "floats": Scenario([_create("f DOUBLE"), f"INSERT INTO {{t}} VALUES {_FLOATS}"]),
+    "long_texts": Scenario([_table_of(f"SELECT id, {_LONG} FROM range(0, 9, 1, 1)")]),
+    "indexed_columns": Scenario(_with("delta.dataSkippingNumIndexedCols = 2")),
+    "no_statistics": Scenario(_with("delta.dataSkippingNumIndexedCols = 0")),
+    "columns_with_statistics": Scenario(_with("delta.dataSkippingStatsColumns = 'k,s'")),
+    "partitions_by_date_and_text": Scenario([_table_of(_DAYS_AND_TEXTS, "PARTITIONED BY (day, s)")]),
+    "stream": Scenario([_CREATE, _stream]),
+    "stream_upserts": Scenario([_CREATE, _stream_upserts]),
+    "restore": Scenario([_CREATE, _INSERT, "RESTORE TABLE {t} TO VERSION AS OF 0", _UPDATE]),
+    "checkpoints": Scenario([*_with("delta.checkpointInterval = 2"), _INSERT, _UPDATE, _INSERT]),
+    "iceberg_compatible": Scenario(
+        _with("delta.enableIcebergCompatV2 = true, delta.columnMapping.mode = 'name'"), by_writer=False
+    ),
+    "variant": Scenario(
+        [_table_of("SELECT id, parse_json(cast(id AS string)) AS v FROM range(0, 9, 1, 1)")], by_writer=False
+    ),
+}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delta tables without a writer that would make their data files: Delta's own writer does, or nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.support.spark import runtime_confs
+from tests.support.writer import LocalWriter
+from tests.tables.delta_log import commits, data_files
+
+_PREFIX = "spark.updraft.write."
+_AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout": "200ms"}
+_FAILURES = (PySparkException, Py4JJavaError)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+@pytest.fixture(autouse=True)
+def writes_delta(spark: SparkSession) -> Iterator[None]:
+    with runtime_confs(spark, {f"{_PREFIX}tables": "delta", f"{_PREFIX}acquireTimeout": "1s", **_AWAY}):
+        yield
+
+
+def _write(spark: SparkSession, place: Path, **options: str) -> None:
+    rows = spark.range(0, 10, 1, 1)
+    rows.write.format("delta").mode("append").options(**options).save(str(place))
+
+
+def _by_delta(place: Path) -> bool:
+    makers = {str(pq.read_metadata(file).created_by).split()[0] for file in data_files(place)}
+    assert makers
+    return makers == {"parquet-mr"}
+
+
+def test_a_writer_that_is_away_fails_the_write_and_nothing_is_committed(spark: SparkSession, place: Path) -> None:
+    with pytest.raises(_FAILURES, match=r"127\.0\.0\.1:1"):
+        _write(spark, place)
+    assert commits(place) == []
+    assert data_files(place) == []
+
+
+def test_with_a_local_fallback_delta_makes_the_files_that_the_writer_would(spark: SparkSession, place: Path) -> None:
+    with runtime_confs(spark, {f"{_PREFIX}fallback": "local"}):
+        _write(spark, place)
+        spark.sql(f"DELETE FROM delta.`{place}` WHERE id > 4")
+    assert _by_delta(place)
+    assert spark.read.format("delta").load(str(place)).count() == 5
+
+
+def test_a_writer_that_refuses_the_path_is_replaced_too(
+    spark: SparkSession, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with LocalWriter(tmp_path_factory.mktemp("elsewhere")) as writer:
+        confs = {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}
+        with runtime_confs(spark, confs):
+            _write(spark, place)
+        assert _by_delta(place)
+        with runtime_confs(spark, {**confs, f"{_PREFIX}delivery": "return"}):
+            _write(spark, place)
+    assert not _by_delta(place)
+    assert spark.read.format("delta").load(str(place)).count() == 20
+
+
+def test_what_the_writer_cannot_make_is_an_error_if_the_session_wants_one(spark: SparkSession, place: Path) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{place}` (id BIGINT) USING delta"
+        " TBLPROPERTIES (delta.enableIcebergCompatV2 = true, delta.columnMapping.mode = 'name')"
+    )
+    with (
+        runtime_confs(spark, {f"{_PREFIX}unsupported": "fail"}),
+        pytest.raises(_FAILURES, match=r"delta\.enableIcebergCompatV2 = true"),
+    ):
+        _write(spark, place)
+    _write(spark, place)
+    assert _by_delta(place)
+
+
+def test_other_sessions_and_other_settings_leave_delta_alone(spark: SparkSession, place: Path) -> None:
+    with runtime_confs(spark, {f"{_PREFIX}tables": "none"}):
+        _write(spark, place)
+    assert _by_delta(place)

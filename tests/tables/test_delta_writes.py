@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delta tables whose data files the writer makes: equal to stock Delta's in rows, schema, log and time travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.support.spark import runtime_confs
+from tests.support.writer import LocalWriter
+from tests.tables.delta_log import commits, data_files
+from tests.tables.delta_scenarios import SCENARIOS, Place, Scenario
+
+_PREFIX = "spark.updraft.write."
+# The library that the writer encodes with.
+_OURS = "parquet-cpp"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("delta")
+
+
+@pytest.fixture(scope="module")
+def writer(root: Path) -> Iterator[LocalWriter]:
+    with LocalWriter(root) as writer:
+        yield writer
+        # pytest shows it when the test failed.
+        print(writer.log())
+
+
+def _run(spark: SparkSession, scenario: Scenario, place: Place, confs: dict[str, str]) -> str:
+    """Run the steps and return the kind of the last step's error."""
+    place.scratch.mkdir(parents=True)
+    with runtime_confs(spark, {**scenario.confs, **confs}):
+        for number, step in enumerate(scenario.steps, start=1):
+            try:
+                if isinstance(step, str):
+                    spark.sql(place.fill(step))
+                else:
+                    step(spark, place)
+            except (PySparkException, Py4JJavaError) as error:
+                if not scenario.fails or number < len(scenario.steps):
+                    raise
+                return str(error.getCondition() if isinstance(error, PySparkException) else type(error))
+    return ""
+
+
+def _rows(spark: SparkSession, query: str) -> list[str]:
+    return sorted(str(tuple(row)) for row in spark.sql(query).collect())
+
+
+def _made_by_writer(table: Path) -> set[bool]:
+    return {str(pq.read_metadata(file).created_by).startswith(_OURS) for file in data_files(table)}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_delta_table_is_what_stock_delta_makes(
+    spark: SparkSession, writer: LocalWriter, root: Path, name: str
+) -> None:
+    scenario = SCENARIOS[name]
+    sides: dict[str, dict[str, str]] = {
+        "stock": {},
+        "ours": {f"{_PREFIX}tables": "delta", f"{_PREFIX}endpoint": writer.tcp_endpoint},
+    }
+    places, errors = {}, {}
+    for side, confs in sides.items():
+        place = places[side] = Place(
+            f"{name}_{side}", root / f"{name}_{side}" / "table", root / f"{name}_{side}" / "scratch"
+        )
+        errors[side] = _run(spark, scenario, place, confs)
+    stock, ours = places["stock"], places["ours"]
+    assert errors["ours"] == errors["stock"]
+    assert bool(errors["stock"]) == scenario.fails
+    assert _made_by_writer(stock.directory) <= {False}
+    made = _made_by_writer(ours.directory)
+    # A failed write removes its files, which may have been the only ones.
+    assert made == {scenario.by_writer} or (scenario.fails and not made)
+    log = commits(stock.directory)
+    assert commits(ours.directory) == log
+    assert spark.table(ours.table).schema.simpleString() == spark.table(stock.table).schema.simpleString()
+    for version in range(len(log)):
+        queries = [f"SELECT * FROM {place.table} VERSION AS OF {version}" for place in (stock, ours)]
+        assert _rows(spark, queries[1]) == _rows(spark, queries[0])
+    writer.becomes_empty()
