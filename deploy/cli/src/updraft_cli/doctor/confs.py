@@ -51,13 +51,12 @@ _UDF = (
     "replyTimeout",
     "deadline",
     "windowBytes",
-    "maxReplays",
     "replayBytes",
     "deterministic",
     "signingKeyFile",
     "signatureLifetime",
 )
-_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
+_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "encodings", "tables", "fallback")
 
 SETTINGS = frozenset(
     ["spark.updraft.trace.endpoint"]

@@ -63,7 +63,6 @@ public enum Peer {
     ACQUIRE_TIMEOUT("acquireTimeout"),
     REPLY_TIMEOUT("replyTimeout"),
     DEADLINE("deadline"),
-    MAX_REPLAYS("maxReplays"),
     REPLAY_BYTES("replayBytes");
 
     private final String name;

@@ -254,11 +254,7 @@ final class Recovery {
     if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "gave up after %d replays in a row (%s): %s"
-                  .formatted(
-                      replaysInARow,
-                      options.peer().setting(Peer.Setting.MAX_REPLAYS),
-                      failure.message())));
+              "gave up after %d replays in a row: %s".formatted(replaysInARow, failure.message())));
     }
     replaysInARow++;
     replays++;

@@ -69,9 +69,6 @@ private[config] object Values {
     Values(names, checked(_.toLowerCase(Locale.ROOT))(allowed.contains(_), names))
   }
 
-  def count(least: Int): Values[Int] =
-    Values("count", checked(wholeNumber)(_ >= least, s"at least $least"))
-
   def bytes(least: Long, most: Long): Values[Long] = Values(
     "bytes",
     checked(JavaUtils.byteStringAsBytes(_))(
@@ -86,9 +83,6 @@ private[config] object Values {
   /** Return a default as users write it. */
   def text(duration: Duration): String =
     if (duration.toMinutes > 0) s"${duration.toMinutes}min" else s"${duration.toSeconds}s"
-
-  private def wholeNumber(text: String): Int =
-    text.toIntOption.getOrElse(fail("expected a whole number"))
 
   private def checked[T](read: String => T)(holds: T => Boolean, expected: String): String => T =
     text => {

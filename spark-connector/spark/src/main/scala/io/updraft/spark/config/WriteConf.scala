@@ -82,13 +82,6 @@ object WriteConf
     Some("0")
   )
 
-  val holdGpu: ConfigEntry[Boolean] = ConfigEntry(
-    prefix + "holdGpu",
-    "Keep a file's place on the writer's GPU between its batches, while the quota has room. Set it to `false` for tasks " +
-      "that compute for long between batches. Not set: the value of `asynchronous`. It has no effect without a GPU.",
-    Values.boolean
-  )
-
   val encodings: ConfigEntry[String] = ConfigEntry(
     prefix + "encodings",
     "Encodings of Parquet columns. `compatible`: plain values and dictionaries, which every reader supports. `compact`: also " +
@@ -126,7 +119,6 @@ object WriteConf
       fallback,
       asynchronous,
       maxInFlightBytes,
-      holdGpu,
       encodings,
       unsupported
     ) ++
@@ -159,7 +151,6 @@ object WriteConf
       delivery = delivery.require(lookup),
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),
-      holdGpu = holdGpu.read(lookup),
       encodings = encodings.require(lookup),
       unsupported = unsupported.require(lookup),
       fallback = fallback.require(lookup),
@@ -174,7 +165,6 @@ final case class WriteSettings(
     delivery: String,
     asynchronous: Boolean,
     maxInFlightBytes: Long,
-    holdGpu: Option[Boolean],
     encodings: String,
     unsupported: String,
     fallback: String,
@@ -192,8 +182,8 @@ final case class WriteSettings(
   /** Return the part of a file's command that the settings determine. Options of another format
     * than Parquet replace those of Parquet.
     */
-  def command(): WriteCommand.Builder = {
-    val builder = WriteCommand
+  def command(): WriteCommand.Builder =
+    WriteCommand
       .newBuilder()
       .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
       .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
@@ -201,7 +191,4 @@ final case class WriteSettings(
       .setParquet(ParquetOptions.newBuilder().setEncodings(Encodings.valueOf(
         s"ENCODINGS_${encodings.toUpperCase(Locale.ROOT)}"
       )))
-    holdGpu.foreach(hold => builder.setHoldGpu(hold))
-    builder
-  }
 }
