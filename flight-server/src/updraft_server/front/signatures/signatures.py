@@ -139,8 +139,9 @@ class Signatures:
 
     def _refuse_revoked(self, functions: Sequence[bytes]) -> None:
         known = self._known.current if self._known is not None else None
-        if known is None or known.revoked_functions.intersection(functions):
-            digests = ", ".join(f"sha256:{digest.hex()}" for digest in functions)
+        revoked = [digest for digest in functions if known is None or digest in known.revoked_functions]
+        if revoked:
+            digests = ", ".join(f"sha256:{digest.hex()}" for digest in revoked)
             raise FunctionRefusedError(f"a function was revoked on this pool: {digests}")
 
     def _signer(self, key_sha256: bytes) -> "Signer":
