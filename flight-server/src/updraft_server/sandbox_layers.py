@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 READ_ONLY_FILES = "read-only-files"
-"""Layer that makes all files except a worker's own unchangeable, including their rights and times."""
+"""Layer that makes all files except a worker's own read-only, including their permissions and times."""
 SHARED_MEMORY = "shared-memory"
 """Layer that gives each worker a directory of its own for shared memory."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
@@ -36,11 +36,11 @@ class SandboxLayer(NamedTuple):
 
     name: str
     lack: str = ""
-    """Why it is off; empty if it is on."""
+    """Why the layer is off; empty if it is on."""
 
     @property
     def is_on(self) -> bool:
-        """Whether every worker has it."""
+        """Whether every worker has this layer."""
         return not self.lack
 
 
