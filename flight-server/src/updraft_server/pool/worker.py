@@ -106,7 +106,7 @@ class PooledWorker:
 
     @property
     def is_the_operators(self) -> bool:
-        """Whether it is kept however long it is idle: it serves no session and belongs to the configured number."""
+        """Whether it stays even if it is idle for long: it serves no session and belongs to the configured number."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: dict[str, str]) -> None:
@@ -130,7 +130,7 @@ class PooledWorker:
         self._send(Kill(self.id))
 
     async def stack(self) -> str:
-        """Return the Python stacks of all its threads; empty if it does not answer, as when it is stopped."""
+        """Return the Python stacks of all its threads; empty if it does not answer, for example while stopped."""
         return await self._stack.read(lambda: self._send(ShowStack(self.id)))
 
     def reason_of(self, death: WorkerDeath) -> str:
