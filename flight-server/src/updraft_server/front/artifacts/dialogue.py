@@ -11,8 +11,8 @@ from updraft.flight_data import split_flight_data
 from updraft.service import exchange as calls
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# If no byte of an upload arrives for this long, its client has most likely stopped, because a task reads the next part
-# from its own memory or disk. Meanwhile, the exchange holds its place in the queue.
+# A task reads the next part of an upload from its own memory or disk. So if no byte arrives for this long, the client
+# has most likely stopped. Until then, the exchange holds its place in the queue.
 ARTIFACT_TIMEOUT_SECONDS = 60.0
 # Slowest allowed upload, slower than any network that tasks would use. Without this limit, a client that trickles bytes
 # could hold its place for ever.

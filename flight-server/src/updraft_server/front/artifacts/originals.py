@@ -142,7 +142,8 @@ def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
                     continue
                 cached = in_cache or entry.name == _CACHE
                 waiting.append((entry.path, cached))
-                # Leave out the times of directories, because creating or removing a cache in one changes them.
+                # Leave out the times of directories, because a cache that is created or removed in a directory changes
+                # its times.
                 yield entry.path, (found.st_ino, found.st_mode), cached
 
 

@@ -3,7 +3,7 @@
 
 An archive takes space as it arrives, then also for its unpacked tree. Once the archive is removed, the tree alone takes
 space. A volume can run out of blocks or of inodes, so an entry (a file, directory or link) counts as at least the
-volume's bytes per inode: a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
+volume's bytes per inode. So a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
 """
 
 import os
@@ -93,7 +93,7 @@ class Room:
     async def unpack_to(self, tree_bytes: int) -> None:
         """Take space for the tree in addition to the archive.
 
-        Raises PoolFullError if there is too little, and LimitError if there can never be enough.
+        Raises PoolFullError if there is too little space, and LimitError if there can never be enough.
         """
         self._grow_to(self._file_bytes + tree_bytes)
         await self.vacated()

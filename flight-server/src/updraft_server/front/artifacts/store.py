@@ -106,7 +106,8 @@ class ArtifactStore:
 
         They count against the tenant `share`, or against the owner's tenant if `share` is empty. Raises PoolFullError,
         or LimitError for artifacts that can never fit. At the end of the block, artifacts that have not arrived are
-        forgotten and the others become the most recently used. An owner without an application id loses all of them.
+        forgotten and all others become the most recently used. An owner without an application id loses all its
+        artifacts.
         """
         share = share or owner.tenant
         self._check_announced(share, self._owned.get(self._digest(*owner)), keys)
@@ -141,7 +142,7 @@ class ArtifactStore:
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
-        """Yield space for an arriving artifact, which grows as the artifact does. Give it back unless it is kept."""
+        """Yield space that grows with an arriving artifact. Give the space back unless the artifact is kept."""
         room = Room(self, held.owned, artifact)
         try:
             yield room
@@ -222,7 +223,7 @@ class ArtifactStore:
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
-        # An exchange unpacks its archives one at a time, each while its file is still on the disk.
+        # An exchange unpacks one archive at a time. Until it is unpacked, the archive's own file stays on the disk.
         unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
         announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
@@ -252,7 +253,7 @@ class ArtifactStore:
         return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
 
     def _make_room(self, owned: OwnedArtifacts, more_bytes: int) -> None:
-        """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then those of any tenant.
+        """Evict artifacts until `more_bytes` fit: the tenant's own if it exceeds its cap, then artifacts of any tenant.
 
         The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
         """
