@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# How long exchanges that a drain has ended may take to give their workers back. The pool then kills the rest.
+# How long exchanges that a drain has ended may take to give their workers back. After that, the pool kills the workers.
 _ENDING_SECONDS = 2.0
 
 
@@ -299,7 +299,7 @@ def assemble(
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
-    """Return how many fresh workers to keep; 0 if only registered functions run, because they share their workers."""
+    """Return how many fresh workers to keep; 0 if only registered functions run, because those share workers."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 

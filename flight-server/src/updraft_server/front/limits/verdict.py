@@ -105,7 +105,7 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     if relay.lost_worker and death is not None:
         error = _of_death(relay, death, memory)
     is_worker_error = isinstance(error, WorkerError)
-    # The zygote would have reported how the worker ended, but it is gone too.
+    # The zygote, which would have reported how the worker ended, is gone too.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
     load_failed = isinstance(error, FunctionLoadError) and not request.is_session

@@ -77,7 +77,7 @@ class RelayLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelayEnd:
-    """State in which a relay ended: what is needed to tell who is to blame."""
+    """State in which a relay ended. It shows who is to blame."""
 
     request: Request
     worker: str
@@ -85,7 +85,7 @@ class RelayEnd:
     batch_timeout: BatchTimeout
     """Time limits of the function."""
     reported: FrameKind | None = None
-    """Kind of the frame with which the worker reported an error; None without one."""
+    """Kind of the frame with which the worker reported an error; None if it reported none."""
     lost_worker: bool = False
     """Whether the worker closed its socket before it was done."""
     exceeded_limit: bool = False
@@ -201,7 +201,7 @@ class Relay:
 
     @property
     def turn(self) -> Side | None:
-        """Side that the exchange waits for; None during a load, or if a client whose keepalives cannot arrive is next.
+        """Side that the exchange waits for; None during a load, or for a client whose keepalives cannot arrive.
 
         Keepalives cannot arrive after the client has half-closed, nor while batches wait for the worker, because they
         queue behind those batches.
@@ -330,7 +330,7 @@ class Relay:
         self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:
-        """Pass one message on. Drop a message of metadata alone if the client speaks plain Flight, which has none."""
+        """Pass one message on. Plain Flight has no metadata, so drop a message of metadata alone for such a client."""
         if not self._plain:
             await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
         elif frame.data_header or frame.data_body:

@@ -43,7 +43,7 @@ class Capabilities:
     def find(self, name: str, version: str = "") -> FunctionDescription:
         """Return the registered function with this name and version; `name` may also be `name@version`.
 
-        Without a version, return the one that was registered last. Raises FunctionNotFoundError.
+        Without a version, return the version that was registered last. Raises FunctionNotFoundError.
         """
         name, _, pinned = name.partition("@")
         version = version or pinned

@@ -112,7 +112,7 @@ class Request:
     function: str
     """Name of a registered function, or SESSION_LABEL."""
     version: str
-    """Version of a registered function. If the client asked for the newest, it is empty until `resolve`."""
+    """Version of a registered function; empty until `resolve` if the client asked for the newest version."""
     command: ExchangeCommand = field(default_factory=ExchangeCommand)
     """Envelope, without its payload."""
     plain: bool = False
@@ -162,7 +162,7 @@ class Request:
 
     @property
     def task_key(self) -> TaskKey | None:
-        """Task of this exchange; while the task holds a worker, this exchange may overtake others in the queue.
+        """Task of this exchange. While the task holds a worker, the exchange may overtake other exchanges in the queue.
 
         None if the client names no task.
         """

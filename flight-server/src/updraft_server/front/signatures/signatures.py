@@ -206,7 +206,7 @@ class SignedBy:
 
 
 class CheckedFunction:
-    """Session function that may run if its payload matches the signature, where it has one."""
+    """Session function that may run if it has no signature, or if its payload matches its signature."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
         """Create the check of one function; `signed_by` is None if the function neither has nor needs a signature."""

@@ -22,7 +22,7 @@ KEPT_FAILURES = 20
 
 
 class ExchangePhase(enum.Enum):
-    """Phase of an exchange: REQUESTING -> PREPARING -> WAITING -> RUNNING. It may end in any of them."""
+    """Phase of an exchange: REQUESTING -> PREPARING -> WAITING -> RUNNING. It may end in any phase."""
 
     REQUESTING = "requesting"  # the request has not arrived in full
     PREPARING = "preparing"  # the client uploads a large payload and missing artifacts

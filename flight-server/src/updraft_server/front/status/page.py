@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 def points(values: Sequence[float], kept: int) -> str:
     """Return the points of an SVG polyline, with zero at the bottom and the last value at the right edge.
 
-    The values fill the whole width if there are `kept` of them; fewer start further to the right.
+    The values fill the whole width if there are `kept` of them. Fewer values start further to the right.
     """
     top = max(values, default=0) or 1
     first = kept - len(values)
