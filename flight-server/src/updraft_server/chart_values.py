@@ -25,7 +25,7 @@ WORKERS_SETTINGS = (
     "hidden_paths",
     "require",
 )
-"""Settings under `workers.settings`; the others are under `front.settings`."""
+"""Settings under `workers.settings`. All other settings without a value of their own are under `front.settings`."""
 
 OWN_VALUES = {
     "drain_timeout_seconds": "drainTimeoutSeconds",

@@ -45,7 +45,7 @@ class SandboxLayer(NamedTuple):
 
 
 def in_words(layers: Sequence[SandboxLayer]) -> str:
-    """Return the names of the layers that are on, and of those that are off."""
+    """Return the names of the layers that are on, and the names of the layers that are off."""
     on = ", ".join(layer.name for layer in layers if layer.is_on) or "none"
     off = ", ".join(layer.name for layer in layers if not layer.is_on)
     return f"{on}; off: {off}" if off else on
