@@ -48,7 +48,7 @@ class Supervisor(ABC):
         self._children: dict[str, Child] = {}
         """Children by name: FRONT, ZYGOTE, and the names of further zygotes (`Zygotes`)."""
         self._adopted_workers: set[int] = set()
-        """Workers whose zygote has died; its successor reports their ends."""
+        """Workers whose zygote has died; the successor of that zygote reports their ends."""
         self._phase = Phase.RUNNING
         self._drain_timeout_seconds = drain_timeout_seconds
         self._drain_deadline_seconds = math.inf
@@ -107,7 +107,7 @@ class Supervisor(ABC):
         self._advance()
 
     def _starter_has_gone(self) -> bool:
-        """Return whether this process is set to end with the process that started it, and that one has ended."""
+        """Return whether this process is set to end with the process that started it, and that process has ended."""
         return False
 
     def _end_stuck_children(self) -> None:
@@ -170,8 +170,8 @@ class Supervisor(ABC):
     def _kill_leftovers(self) -> None:
         """Kill processes that functions of adopted workers, or a dead zygote, have left behind.
 
-        The children of a killed process become children of this one, and its SIGCHLD makes the supervisor call this
-        again.
+        The children of a killed process become children of this process. The SIGCHLD of the killed process makes the
+        supervisor call this again.
         """
         wanted = self._adopted_workers | {child.pid for child in self._children.values()}
         found = [pid for pid in children() if pid not in wanted]
@@ -187,7 +187,7 @@ class Supervisor(ABC):
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + LAST_DEATHS_SECONDS
-        # Repeat this, because whatever a killed process had started becomes a child of this one.
+        # Repeat this, because whatever a killed process had started becomes a child of this process.
         while (left := children()) and time.monotonic() < give_up_seconds:
             kill(left)
             signal.sigwait(SIGNALS)

@@ -73,11 +73,11 @@ class LoadWatch:
         self.load: Load | None = None
         """Load at the last look; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, according to the last look; None if it need not."""
+        """Why the zygote has to end, according to the last look; None if it may go on."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
-        """Growth of the memory during each load, for at most `_MOST_LOADS` of them."""
+        """Growth of the memory during each load, for at most `_MOST_LOADS` loads."""
 
     def look(self) -> None:
         """Check the load, its time and its memory once more."""

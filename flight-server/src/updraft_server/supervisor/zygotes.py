@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
+"""Zygotes of a supervisor: the serving zygote, a zygote that loads functions again, and retired zygotes.
 
 All of them are children of the supervisor, which watches and reaps them. If loading a module or function ends or hangs
 the zygote, the pool goes on without that module or function.

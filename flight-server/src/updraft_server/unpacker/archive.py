@@ -16,7 +16,7 @@ from typing import IO, Any
 from updraft_server.ipc.unpacking import UnpackBounds
 
 _MAX_DATA_READ_BYTES = 1024 * 1024
-# Errors that an archive's own names cause on any disk: another pool could not unpack it either.
+# Errors that an archive's own names cause on any disk. No other pool could unpack such an archive either.
 _FAULTS_OF_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
 )
@@ -84,7 +84,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) 
 
 
 def _make_read_only(directory: str) -> None:
-    """Make the files read-only, not the directories: the store has to be able to delete their contents."""
+    """Make the files read-only, but not the directories: the store has to be able to delete what they contain."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)

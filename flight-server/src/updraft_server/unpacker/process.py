@@ -7,7 +7,7 @@ socket to the front.
 The kernel refuses all system calls that reach beyond the archive and the directory. Landlock, if the kernel has it,
 decides which files the unpacker can open. But Landlock does not cover signals (before version 6), sockets other than
 TCP, and owners of files. Without these rules, an archive that took over an unpacker could kill the front by its process
-id. An unpacker needs none of the calls that functions need, so hardly any rule looks at an argument.
+id. Opening archives needs none of these calls, so hardly any rule looks at an argument.
 """
 
 import contextlib
