@@ -42,12 +42,12 @@ REGISTERED = Binding(None)
 
 
 class Bound(NamedTuple):
-    """Idle worker, as the functions see it that choose between several."""
+    """Idle worker, as seen by the functions that choose between several."""
 
     binding: Binding | None
     """None if the worker has not served yet."""
     used: int
-    """Number that grows with each use of any worker; 0 if this one has not served yet."""
+    """Number that grows with each use of any worker; 0 if this worker has not served yet."""
 
 
 Key = TypeVar("Key")

@@ -52,9 +52,9 @@ class WorkerInfo:
     """Process id on the workers' side: for people to read, never to act on."""
     state: str
     memory_bytes: int | None
-    """Memory of all its processes at the last measurement; None before the first."""
+    """Memory of all its processes at the last measurement; None before the first measurement."""
     scratch_bytes: int | None = None
-    """Size of its temporary files at the last measurement; None before the first."""
+    """Size of its temporary files at the last measurement; None before the first measurement."""
 
 
 class LeaseOutcome(enum.Enum):

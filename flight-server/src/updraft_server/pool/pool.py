@@ -169,7 +169,7 @@ class Pool:
             self._extra_of_tasks += Counter()
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
-        """Return a fresh worker and end another owner's idle one; raises NoIdleWorker if either is missing.
+        """Return a fresh worker and end another owner's idle worker; raises NoIdleWorker if either is missing.
 
         If the pool has no fresh worker and starts none, this ends the idle worker. Waiters are notified when its
         replacement is ready.

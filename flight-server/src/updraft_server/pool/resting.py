@@ -37,7 +37,7 @@ Worker = TypeVar("Worker", bound=_Worker)
 class Phase(enum.Enum):
     """Phases of a rest: AWAKE -> STOPPED -> AT_REST; AWAKE again whenever the worker is continued."""
 
-    AWAKE = "awake"  # it may compute: measured at each look, and stopped once it is quiet
+    AWAKE = "awake"  # may compute: measured at each look, and stopped once it is quiet
     STOPPED = "stopped"  # measured for a while longer
     AT_REST = "at rest"  # measured as rarely as the whole pool is
 
@@ -104,7 +104,7 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def usage(self) -> Mapping[str, WorkerUsage]:
-        """Last measurement of each worker that has one."""
+        """Last measurement of each worker that has been measured."""
         return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
 
     @property
@@ -134,7 +134,7 @@ class RestingWorkers(Generic[Worker]):
         self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Forget a worker that is gone or about to be killed; it is not continued first. Idempotent."""
+        """Forget a worker that is gone or about to be killed, without continuing it. Idempotent."""
         self._rests.pop(worker.id, None)
 
     def wake(self, worker: Worker) -> None:

@@ -35,7 +35,8 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# What ended a worker: a signal, its own exit, the pool, or the pool because of what an exchange left behind.
+# What ended a worker: a signal, its own exit, or the pool. "leftover" is the pool too, because of what an exchange left
+# behind.
 EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
@@ -125,7 +126,7 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
+        """Send SIGKILL. When the worker is reaped, the processes that it has started are ended."""
         self.was_killed = True
         self._send(Kill(self.id))
 

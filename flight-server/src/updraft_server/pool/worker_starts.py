@@ -39,7 +39,7 @@ class StartPace:
         self._failures += 1
 
     def next_start_after(self, now_seconds: float) -> float:
-        """Record one more start and return the seconds that it has to wait."""
+        """Record one more start and return the seconds that this start has to wait."""
         delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS) if self._failures else 0.0
         if len(self._recent_starts) == self._recent_starts.maxlen:
             delay = max(delay, self._recent_starts[0] + 1.0 - now_seconds)

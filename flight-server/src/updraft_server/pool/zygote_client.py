@@ -39,7 +39,7 @@ class ZygoteError(PoolError):
 
 
 class ZygoteLostError(ZygoteError):
-    """Raised if there is no zygote, or if it goes away before it answers."""
+    """Raised if there is no zygote, or if the zygote goes away before it answers."""
 
     def __init__(self) -> None:
         super().__init__("the zygote has gone away")
@@ -84,9 +84,9 @@ class ZygoteClient:
         self.functions: Sequence[FunctionDescription] = ()
         """Functions of the last zygote that has said hello."""
         self.reload_fault = ""
-        """Why the last reload was refused; empty after a good one."""
+        """Why the last reload was refused; empty after a successful reload."""
         self.trouble = ""
-        """Why there is no connection; empty while there is one."""
+        """Why there is no connection; empty while there is a connection."""
         self._greeting: packets.Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False
@@ -109,7 +109,7 @@ class ZygoteClient:
 
     @property
     def seconds_since_loading(self) -> float:
-        """Time since a zygote was last seen loading; 0 while one is."""
+        """Time since a zygote was last seen loading; 0 while a zygote loads."""
         is_loading = self.hello is None and _GREETING in self._answers
         return 0.0 if is_loading else self._loop.time() - self._loading_seconds
 
@@ -153,7 +153,7 @@ class ZygoteClient:
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: packets.Hello = greeting.result()
             if self._has_retired:
-                # Hello and retirement came at once, from a zygote that took longer to load than its successor.
+                # This zygote took longer to load than its successor, so its hello and its retirement came at once.
                 raise ZygoteLostError()
             self._greeting_ended()
             self._connection = connection.pop_all()
@@ -174,7 +174,7 @@ class ZygoteClient:
             self.send(packets.Claim(some))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
+        """Return what these workers use, without ended workers; raises ZygoteError. The caller limits the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
             measured: packets.Measured = await self._ask(packets.Measure(next(self._requests), some))
@@ -283,7 +283,7 @@ class ZygoteClient:
                 self._retired()
 
     def _retired(self) -> None:
-        """Hand a duplicate of the connection to the handler of retired zygotes, and drop this one."""
+        """Hand a duplicate of the connection to the handler of retired zygotes, and close this connection."""
         self._has_retired = True
         self._loop.remove_reader(self._socket.fileno())
         try:

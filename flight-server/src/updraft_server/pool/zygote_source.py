@@ -94,7 +94,7 @@ class ControlConnection:
 
     def _accept(self, listener: socket.socket) -> None:
         if self._control is not None:
-            # The previous connection may have ended too, in an event that the loop handles only after this one.
+            # The previous connection may have ended too, in an event that the loop handles only after this event.
             self._read()
         try:
             connection, _ = listener.accept()
