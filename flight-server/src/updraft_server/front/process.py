@@ -215,7 +215,7 @@ def assemble(
         client_silence_seconds=settings.client_silence_seconds,
         worker_silence_seconds=settings.worker_silence_seconds,
         limits=lambda: WorkerLimits.effective(
-            # Model processes use the same memory, so subtract theirs.
+            # Model processes use the same memory, so subtract what they use.
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collector of the artifacts that a function needs, which runs before the exchange waits for a worker.
+"""Collector of the artifacts that a function needs. It runs before the exchange waits for a worker.
 
 Artifacts come from the exchange's own client or from another client of the same owner:
 
-    ask for what no client is sending -> receive it -> wait for what others send -> ... -> say that nothing is missing
+    ask for what no client is sending -> receive it -> wait for other clients -> ... -> say that nothing is missing
 
 An exchange waits for another client only while that client keeps sending. If the client stops, the exchange asks its
 own client.
@@ -43,7 +43,7 @@ class CollectedArtifacts:
     """Paths at which a worker finds the artifacts of its function."""
 
     directory: str = ""
-    """Directory of the owner, which contains all other paths here.
+    """Directory of the owner, which contains the paths below.
 
     Empty for registered functions, and for an exchange that has neither artifacts nor an application id.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a client for artifacts and for a deferred payload, sent before its exchange has a worker."""
+"""Requests to a client for artifacts and for a deferred payload, sent before the client's exchange has a worker."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ class ArtifactPart(NamedTuple):
 
 
 class ArtifactDialogue:
-    """Dialogue with one client, which requests artifacts and the payload, and reads the answers."""
+    """Dialogue with one client: requests for artifacts and for the payload, and the client's answers."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ArtifactDialogue:
     async def _say(self, metadata: ReplyMetadata) -> None:
         """Send a message. If cancelled, first let the write finish, within a time limit.
 
-        gRPC accepts no other message, such as an error, while one is being written.
+        While gRPC writes a message, it accepts no other message, such as an error.
         """
         sending = asyncio.ensure_future(self._write(calls.event_message(metadata)))
         try:

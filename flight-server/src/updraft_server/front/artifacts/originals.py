@@ -34,7 +34,7 @@ Clock = Callable[[], float]
 
 
 class Original(Protocol):
-    """State of an artifact when it was checked. The methods block."""
+    """State of an artifact when the artifact was checked. The methods block."""
 
     def still(self) -> bool:
         """Return whether the artifact is unchanged."""
@@ -49,7 +49,7 @@ def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Ori
 
 
 class _State(NamedTuple):
-    """State of a file. As long as the state stays the same, so do the bytes."""
+    """State of a file. As long as the state stays the same, the bytes are unchanged."""
 
     inode: int
     mode: int

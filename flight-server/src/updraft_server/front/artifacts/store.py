@@ -8,9 +8,9 @@
 
 This is policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store.
 Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
-pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. The artifact
-takes space as its bytes arrive, and an unpacked archive before it is written. Space is measured on the disk, in blocks
-and inodes (`updraft_server.front.artifacts.room`).
+pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. An artifact
+takes space as its bytes arrive. The tree of an archive takes space before it is written. Space is measured on the disk,
+in blocks and inodes (`updraft_server.front.artifacts.room`).
 """
 
 import asyncio
@@ -36,7 +36,8 @@ from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.pool.leases import Owner
 
-# More than honest sessions need at once. Without this bound, any number of directories could link to one artifact.
+# This is more than honest sessions need at once. Without this bound, any number of directories could link to one
+# artifact.
 _MOST_IDLE_FILE_SETS = 256
 # Each owner costs a few directories and some of the front's memory.
 _MOST_OWNERS = 4096
@@ -352,8 +353,8 @@ class ArtifactStore:
     def _forget(self, owned: OwnedArtifacts) -> None:
         """Forget an owner without exchanges, and its artifacts.
 
-        An owner that is not forgotten keeps its directory even when that is empty, because a worker that is bound to
-        the directory could not read a new one in its place.
+        Until then, an owner keeps its directory, even an empty one. A worker that is bound to this directory could not
+        read a new directory in its place.
         """
         del self._owned[owned.digest]
         self._tenants.leave(owned.tenant)

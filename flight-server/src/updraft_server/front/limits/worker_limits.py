@@ -69,7 +69,7 @@ class WorkerLimits(ProcessLimits):
     def too_much_at_rest(
         self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]
     ) -> Mapping[str, str]:
-        """Return the workers between exchanges to end so that the others have room, with the reason for each.
+        """Return the workers between exchanges that have to end to make room, with the reason for each.
 
         Args:
             measured: Current usage of all workers that have an exchange, and of some other workers.

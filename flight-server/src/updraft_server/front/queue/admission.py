@@ -225,7 +225,7 @@ class Admission:
         return self._pool.idle > 0 and bool(self._turns)
 
     def _is_next(self, place: Place) -> bool:
-        """Return whether a newcomer can have a worker at once, because no waiting exchange may have one."""
+        """Return whether a newcomer can have a worker at once, because no waiting exchange may take it."""
         if self._may_overtake(place):
             return not self._is_passed_over() or self._passing < _MOST_PASSING
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)

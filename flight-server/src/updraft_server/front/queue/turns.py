@@ -19,8 +19,8 @@ from typing import Generic, NamedTuple, TypeVar
 from updraft_server.pool.leases import Owner
 
 TURN_SECONDS = 0.5
-"""Length of a turn, which is long compared with the start of a worker and its imports, but short for a waiting
-exchange."""
+"""Length of a turn. It is long compared with the start of a worker and its imports, but short for an exchange that
+waits."""
 # Unit in which used worker time is compared; tenants with the same number of steps are equal.
 _STEP_SECONDS = TURN_SECONDS / 8
 # Cap on the used time of a tenant. Without it, a tenant that was alone for a day would be last for days.
@@ -178,7 +178,7 @@ class Turns(Generic[Item]):
         self.count(turn.tenant, turn.owner, -1)
 
     def has_used_a_turn(self, tenant: str) -> bool:
-        """Return whether a tenant has used a full turn recently, so that it has no advantage."""
+        """Return whether a tenant has used a full turn recently, so that the tenant has no advantage."""
         return self._lane(tenant).has_used_a_turn
 
     def last_that_has_used_a_turn(self) -> str | None:
@@ -272,7 +272,7 @@ class Turns(Generic[Item]):
         return workers / max(1, tenants)
 
     def _use(self, tenant: str) -> _Use:
-        """Return the record of what a tenant has used, which callers may change."""
+        """Return the record of a tenant's used time; callers may change the record."""
         if tenant not in self._uses:
             self._uses[tenant] = _Use(0.0, None if tenant in self._ready else self._now())
             if len(self._uses) > _MOST_TENANTS:

@@ -162,16 +162,17 @@ class Relay:
             requests.cancel()
             if not self._writing:
                 replies.cancel()
-            # Both tasks must be done with the worker's socket before `run` returns: its caller gives the worker back.
+            # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives the
+            # worker back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
 
     def end(self, error: UpdraftError) -> None:
-        """End `run` with an error, unless it has ended already."""
+        """End `run` with an error, unless `run` has ended already."""
         if not self._ended.done():
             self._ended.set_result(error)
 
     def end_for(self, excess: UpdraftError) -> None:
-        """End `run` with an error because the function exceeded a limit, unless it has ended already."""
+        """End `run` with an error because the function exceeded a limit, unless `run` has ended already."""
         if not self._ended.done():
             self.end_state = replace(self.end_state, exceeded_limit=True)
             self.end(excess)
@@ -318,7 +319,7 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     def _begin_load(self, frame: Frame) -> None:
-        """Begin a load, with its time limit; raise FrameError if the worker may not announce one now.
+        """Begin a load, with its time limit; raise FrameError if the worker may not announce a load now.
 
         A session function may not announce a load, because that would only gain time for its batches. A batched
         function may be loaded repeatedly: its worker runs none of the author's code and waits for each model process

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities of a pool, which its status reports and against which each command is checked."""
+"""Capabilities of a pool. Its status reports them, and each command is checked against them."""
 
 import difflib
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class Capabilities:
         )
 
     def callable(self, name: str, version: str = "") -> FunctionDescription:
-        """Return the function that `find` returns; raise FunctionLoadError if it cannot be called now."""
+        """Return the function that `find` returns; raise FunctionLoadError if the function cannot be called now."""
         function = self.find(name, version)
         if function.fault:
             raise FunctionLoadError(f"function {function.name!r} cannot be called: {function.fault}")

@@ -47,7 +47,7 @@ def json_page(report: Report) -> WebPage:
 
 @functools.cache
 def _template_and_policy() -> "tuple[Template, str]":
-    # Import on the first request for the page: a front that replaces a killed one must serve again at once.
+    # Import on the first request for the page: a front that replaces a killed front must serve again at once.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("updraft_server.front.status")

@@ -29,7 +29,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Take note of how many workers are warm now, and observe the healing time once there are enough again."""
+        """Note how many workers are warm now, and observe the healing time once enough are warm again."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)
