@@ -90,7 +90,7 @@ class UpdraftError(Exception):
         return keep_start("\n".join(lines), MAX_STATUS_MESSAGE_BYTES)
 
     def first_line(self) -> str:
-        """Return the first line of the message, at most 1 KiB, for logs, which every operator may read."""
+        """Return the first line of the message, at most 1 KiB. Use it for logs, which every operator may read."""
         return keep_start(next(iter(self.message.strip().splitlines()), ""), MAX_LINE_BYTES)
 
 
@@ -119,7 +119,10 @@ class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFU
 
 
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
-    """Raised when the service's settings do not allow an action. Only sent as a status, so it needs no kind."""
+    """Raised when the service's settings do not allow an action.
+
+    It is sent only as a status, so it has no kind of its own.
+    """
 
 
 class FunctionLoadError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_LOAD, code="FAILED_PRECONDITION"):
@@ -143,7 +146,7 @@ class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEAD
 
 
 class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, code="UNAUTHENTICATED"):
-    """Raised when a call has no token, or a wrong one."""
+    """Raised when a call has no token, or a wrong token."""
 
 
 class PermissionDeniedError(UpdraftError, kind=ErrorKind.ERROR_KIND_PERMISSION_DENIED, code="PERMISSION_DENIED"):
@@ -180,7 +183,7 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 def error_from_message(error: Error) -> UpdraftError:
     """Return the exception for an in-band error; a kind that this version does not know becomes an InternalError.
 
-    Cut its texts as `UpdraftError.to_message` does, because the sender may be hostile.
+    Cut the error's texts as `UpdraftError.to_message` does, because the sender may be hostile.
     """
     traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
