@@ -20,7 +20,7 @@ class DeclarationError(TypeError):
 
 
 def wrong_arguments(message: str) -> "ProtocolError":
-    """Return the error for arguments that the function does not accept; its code has not run."""
+    """Return the error for arguments that the function does not accept; the function's code has not run."""
     from updraft.errors import ProtocolError
 
     return ProtocolError(message)
