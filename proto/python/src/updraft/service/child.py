@@ -43,7 +43,8 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL; the code that reaps children sees the process end."""
-        # Popen.kill() would first reap a child that has just ended, and the code that reaps children would miss it.
+        # Popen.kill() would first reap a child that has just ended, and the code that reaps children would never see it
+        # end.
         if self._process.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 

@@ -172,12 +172,13 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Return the tenant of an exchange: that of the caller's identity.
+    """Return the tenant of an exchange, which is the tenant of the caller's identity.
 
-    For an identity without a fixed tenant, it is the tenant in the header, else the owner's, else the application id.
+    If the identity has no fixed tenant, use the tenant in the header, else the tenant of the task's owner, else the
+    application id.
 
     Raises:
-        PermissionDeniedError: The caller names another tenant than its own.
+        PermissionDeniedError: The call names another tenant than the identity's.
     """
     return call.identity.tenant_of([call.header(TENANT_HEADER), task.owner.tenant]) or task.owner.application_id
 
@@ -220,7 +221,8 @@ async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
 
 async def fail_without_finish() -> NoReturn:
     """Raise ProtocolError because the client's stream ended without a finish, unless the call was cancelled."""
-    # To gRPC's reader, a cancelled call ends like a half-closed one. A cancellation arrives during this wait.
+    # gRPC's reader cannot tell a cancelled call from a half-closed call. If the call was cancelled, the cancellation
+    # arrives during this wait.
     await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
     raise ProtocolError("the client ended its stream without finish: batches may have been lost")
 

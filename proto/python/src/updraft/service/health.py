@@ -18,7 +18,8 @@ HEALTH_SERVICE_NAME = "grpc.health.v1.Health"
 MAX_QUESTION_BYTES = 4096
 """Limit for a request, whose longest part is the name of a registered function."""
 MOST_WATCHES = 1024
-"""Most open watches of each server. Clients may keep watches open forever, so one more watch ends the oldest."""
+"""Maximum number of open watches of each server. Clients may keep watches open forever, so at the limit a new watch
+ends the oldest watch."""
 
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
@@ -33,7 +34,8 @@ _QUESTION_SECONDS = 10.0
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
-"""Function that takes a call's context and returns its first message, or None without one; it raises UpdraftError."""
+"""Function that takes a call's context and returns the call's first message, or None if there is none. It raises
+UpdraftError."""
 
 
 class HealthBoard:
@@ -70,8 +72,8 @@ class HealthBoard:
 class _Methods:
     """gRPC methods on one server.
 
-    Each is declared as streaming, which looks the same on the wire. For a unary method, gRPC would receive the request,
-    whatever its size, before our code runs.
+    Every method is declared as streaming, because gRPC would receive the request of a unary method, whatever its size,
+    before our code runs. On the wire, both kinds look the same.
     """
 
     def __init__(self, servicer: health.aio.HealthServicer, read: Read) -> None:

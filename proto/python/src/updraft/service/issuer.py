@@ -77,17 +77,19 @@ class Issuer(Table):
     scopes: frozenset[Scope] = Field(min_length=1)
     """All scopes that a token may grant."""
     roots: tuple[Name, ...] = ()
-    """Roots of a writer below which its tokens may write; empty for all of them."""
+    """Roots of a writer below which its tokens may write; empty for all roots."""
     tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1), BeforeValidator(_as_path)] = ("tenant",)
     """Path of the claim with the tenant: each name is looked up inside the claim before it."""
     tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
-    """Tenants by the claim `sub`, or by a prefix of it followed by `*`; if there are any, `tenant_claim` is unused."""
+    """Tenants by the claim `sub`, or by a prefix of it followed by `*`. If this has entries, `tenant_claim` is
+    unused."""
     scope_claim: Text = "scope"
     """Claim with the scopes, as a list or as words."""
     default_scopes: frozenset[Scope] = frozenset()
     """Scopes of a token without `scope_claim`."""
     keys_ca_file: Path | None = None
-    """Authorities that may have signed the certificate of `keys_url`; None for those that this machine trusts."""
+    """Authorities that may have signed the certificate of `keys_url`; None for the authorities that this machine
+    trusts."""
     keys_token_file: Path | None = None
     """Bearer token sent to `keys_url`; None to send none."""
     keys_refresh_seconds: int = Field(default=30, ge=10, le=_MAX_REFRESH_SECONDS)

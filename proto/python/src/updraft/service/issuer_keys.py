@@ -99,7 +99,7 @@ def _of_key_set(content: bytes) -> Keys:
 
 
 def _of_entry(entry: Any) -> SigningKey | None:
-    """Return a key of the set, or None for one with another use or of an unsupported kind, such as a shared secret."""
+    """Return a key of the set; return None for a key of another use or an unsupported kind, such as a shared secret."""
     if not isinstance(entry, dict):
         raise ValueError("not a key set: a key has to be an object")
     reader = _READERS.get(str(entry.get("kty")))
@@ -162,7 +162,7 @@ class UrlKeys:
 
     @property
     def current(self) -> Keys | None:
-        """Last good keys; None before the first fetch, or an hour after the last successful one."""
+        """Last good keys; None before the first fetch, or an hour after the last successful fetch."""
         good = self._good
         return good.keys if good is not None and self._clock() - good.seconds < KEPT_SECONDS else None
 
@@ -175,7 +175,7 @@ class UrlKeys:
     def look_again(self) -> Future[None] | None:
         """Fetch the keys now; return None if the last fetch began less than PAUSE_SECONDS ago.
 
-        If a fetch is running, return its future. The future ends without an error when the fetch succeeds or fails.
+        If a fetch is running, return the future of that fetch. A future ends without an error, even if its fetch fails.
         """
         elapsed_seconds = None if self._begun_seconds is None else self._clock() - self._begun_seconds
         if self._running is not None and (elapsed_seconds or 0.0) < _GIVEN_UP_SECONDS:
@@ -231,8 +231,8 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
 
     Args:
         url: URL to fetch; the certificate of an https server is verified.
-        ca_file: Authorities that may have signed the certificate; None for those that this machine trusts. Both files
-            are read at every call.
+        ca_file: Authorities that may have signed the certificate; None for the authorities that this machine trusts.
+            Every call reads this file and `token_file` again.
         token_file: File with a bearer token for the URL; None to send none.
     """
     # Plain HTTP is allowed to this machine only, so bypass any proxy.
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch; its connections are then closed. A socket timeout would restart with each byte."""
+    """Time limit for a whole fetch, whose connections it closes. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False
@@ -319,6 +319,7 @@ class _Deadline:
     def _hang_up(self) -> None:
         self.has_passed = True
         for sock in self._sockets:
-            # Shut down the TCP socket: SSLSocket.shutdown also drops the TLS state that the reading thread still uses.
+            # Shut down the TCP socket below TLS, because SSLSocket.shutdown also drops the TLS state that the reading
+            # thread still uses.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)

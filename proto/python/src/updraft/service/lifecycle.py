@@ -97,7 +97,7 @@ async def keep_beating(heartbeat: Heartbeat) -> None:
 
 
 class ReadyFile:
-    """File written when the service is ready and whenever its contents change. Readers never see half of it."""
+    """File written when the service is ready and whenever its contents change. Readers never see a partial file."""
 
     def __init__(self, path: Path, content: Callable[[], Mapping[str, object]]) -> None:
         self._path = path

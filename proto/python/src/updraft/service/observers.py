@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access control for a service's metrics and status, which name functions, tasks and errors of every tenant.
 
-If foreign code runs on the service's own machine, a local address proves nothing about the client, so requests from
-this machine need a token. Other machines need one only if the operator set a token file.
+If foreign code runs on the service's own machine, a local address proves nothing about the client. So requests from
+this machine then need a token. Requests from other machines need a token only if the operator set a token file.
 """
 
 import base64

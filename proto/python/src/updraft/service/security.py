@@ -3,8 +3,8 @@
 
 The service rereads files that change, so neither a renewed certificate nor a rotated token needs a restart. If a
 certificate file becomes unusable, the last certificate stays valid. If a token file becomes unusable, no token is
-valid. Health checks need no token: kubelets and load balancers cannot send one, and the answer only says whether the
-service is serving.
+valid. Health checks need no token: kubelets and load balancers cannot send a token, and the answer only says whether
+the service is serving.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class WatchedFiles(Generic[Content]):
 
     @property
     def content(self) -> Content:
-        """Current content, or the last good one if the files cannot be used now."""
+        """Current content, or the last good content if the files cannot be used now."""
         self.refresh()
         return self._content
 
@@ -250,7 +250,7 @@ def expiry_timestamp_seconds(path: Path) -> float:
 
     Return 0.0 if the file cannot be read.
     """
-    # The import takes a tenth of a second, so import it only for a service with TLS.
+    # The import takes a tenth of a second, so do it only for a service with TLS.
     from cryptography import x509
 
     try:

@@ -34,7 +34,7 @@ def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", commo
             change it.
         default: Default value; without one, the setting is required.
         unit: Unit of the value, shown with the description; empty for texts and flags.
-        common: Whether most operators set it: the reference page then has it in its first table.
+        common: Whether most operators set it. The first table of the reference page has these settings.
         checks: Pydantic's checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
     """
     described = f"{doc} [{unit}]" if unit else doc

@@ -31,8 +31,9 @@ _TRACEBACK_FRAMES = 30
 def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
     """Log to stderr as JSON lines or for a console; every line names the `process`.
 
-    Neither an unread pipe nor a full disk blocks or fails code that logs (`updraft.service.log_output`) or that writes
-    to sys.stderr or descriptor 2. At exit, the process spends at most half a second on writing the remaining lines.
+    Code that logs (`updraft.service.log_output`), or that writes to sys.stderr or descriptor 2, never blocks or fails
+    because of an unread pipe or a full disk. At exit, the process spends at most half a second on writing the remaining
+    lines.
     """
     is_terminal = sys.stderr.isatty()
     protect_standard_streams()

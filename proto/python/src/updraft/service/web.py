@@ -19,8 +19,8 @@ from updraft.service.observers import Observers, is_own_address
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Most connections from this machine, where functions run. As many more may come from other machines, so that neither
-# side can keep the other out.
+# Maximum number of connections from this machine, where functions run. The same number of connections may come from
+# other machines, so that neither side can keep the other side out.
 _MOST_CONNECTIONS = 16
 # At the limit, a new connection replaces the oldest one if that is older than this.
 _OLD_SECONDS = 2.0
