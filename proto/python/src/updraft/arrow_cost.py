@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory cost of a batch beyond its bytes, computed from its metadata before anything is allocated for it.
+"""Memory cost of a batch beyond its bytes, computed from the batch's metadata before anything is allocated.
 
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
 batch without any bytes can therefore claim any number of such values, and code that encodes or converts the values pays
@@ -36,7 +36,7 @@ class Claims(NamedTuple):
     """Memory cost of a batch beyond its bytes."""
 
     unbacked_bytes: int
-    """Memory for all values that no bytes of the batch back."""
+    """Memory for all values that take no bytes in the batch."""
     encoding_bytes: int
     """Memory to convert the most expensive narrow column; columns are converted one after another."""
 

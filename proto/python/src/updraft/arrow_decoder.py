@@ -64,7 +64,7 @@ class ArrowDecoder:
 
     @property
     def has_unbacked(self) -> bool:
-        """Whether batches may have values that no bytes back (`arrow_cost`)."""
+        """Whether batches may have values that take no bytes (`arrow_cost`)."""
         return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
@@ -88,8 +88,8 @@ class ArrowDecoder:
         """Return the memory cost of a batch beyond its bytes (`arrow_cost`), without decoding it.
 
         Raises:
-            ProtocolError: Decoding would raise it too.
-            LimitError: Decoding would raise it too.
+            ProtocolError: Decoding would raise the same error.
+            LimitError: Decoding would raise the same error.
         """
         if not self._narrow_leaves:
             return NO_CLAIMS
@@ -174,8 +174,8 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
         view[body_start:] = data_body
     else:
-        # Arrow copies without the GIL, so other threads keep running. Its writer starts at the
-        # beginning of the buffer, so write everything before the body again.
+        # Arrow copies without the GIL, so other threads keep running. Arrow's writer starts at the beginning of the
+        # buffer, so write the bytes before the body again.
         writer = pa.FixedSizeBufferWriter(buffer)
         writer.write(view[:body_start].tobytes())
         writer.write(data_body)

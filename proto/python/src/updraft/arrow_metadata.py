@@ -158,8 +158,8 @@ class DictionaryBatch(NamedTuple):
 def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     """Read the metadata of a dictionary.
 
-    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that batch,
-    which the decoder of record batches can then read and check.
+    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that record
+    batch, so that the decoder of record batches can read and check it.
     """
     message = bytearray(_without_prefix(metadata))
     root = Table.root(memoryview(message))

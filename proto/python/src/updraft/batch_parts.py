@@ -20,7 +20,7 @@ _IPC_ALIGNMENT_BYTES = 8
 
 
 def parts_before_last(body: memoryview, part_bytes: int) -> Iterator[tuple[BatchPart, memoryview]]:
-    """Yield all parts of a body except the last; yield nothing for a body of one part."""
+    """Yield all parts of a body except the last; yield nothing if the body fits in one part."""
     for offset in range(0, body.nbytes - part_bytes, part_bytes):
         yield BatchPart(body_bytes=body.nbytes, offset=offset), body[offset : offset + part_bytes]
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-# cgroup v1 shows "no limit" as a number close to the largest possible one.
+# cgroup v1 shows "no limit" as a number close to the largest possible number.
 _V1_UNLIMITED_BYTES = 1 << 60
 
 

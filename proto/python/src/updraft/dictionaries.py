@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dictionary of a stream of batches, and the memory that decoding columns with it takes."""
+"""Dictionary of a stream of batches, and the memory that columns decoded with the dictionary take."""
 
 import pyarrow as pa
 from pyarrow import types as kinds
@@ -12,7 +12,7 @@ _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
 
 
 def is_decoded(kind: pa.DataType) -> bool:
-    """Return whether we decode dictionaries of this type; we do if the decoded size can be computed beforehand."""
+    """Return whether dictionaries of this type are decoded: their decoded size must be computable beforehand."""
     is_other = isinstance(kind, pa.BaseExtensionType | pa.DictionaryType | pa.RunEndEncodedType)
     return not is_other and not kinds.is_nested(kind)
 

@@ -20,7 +20,7 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.nested_arrays import arrays_inside, fields_inside, with_arrays_inside, with_fields_inside
 from updraft.reply_checks import has_dictionary
 
-# Generous, because clients send a dictionary, or an addition to it, at most once before each batch.
+# This limit is generous: clients send a dictionary, or an addition to it, at most once before each batch.
 _MOST_MESSAGES_PER_DICTIONARY = 16
 
 
@@ -87,7 +87,7 @@ class DictionaryDecoder:
         """Return the decoder for the schema in a message; errors call the message `what`.
 
         Raises:
-            ProtocolError: The message is not a schema, or has dictionaries that are not decoded.
+            ProtocolError: The message is not a schema, or has dictionaries that this decoder does not support.
             LimitError: The schema has too many fields, or too long names.
         """
         schema = announced_schema(encapsulated, what)

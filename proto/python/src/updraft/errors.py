@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that cross the wire, as one tree. Each has a kind, which travels in-band, and a gRPC status code.
+"""Errors that cross the wire, as one tree. Each error has a kind, which travels in-band, and a gRPC status code.
 
     UpdraftError
      +- UserError                the function raised an exception
@@ -42,8 +42,8 @@ class UpdraftError(Exception):
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
     `sequence` (the number of the request batch, 0 if there was none) describe the exception that a function raised;
-    `traceback_truncated` says whether the traceback has lost its start. `retry_after_milliseconds` is the time to wait
-    before a retry, 0 for errors without a retry hint.
+    `traceback_truncated` says whether the start of the traceback was cut off. `retry_after_milliseconds` is the time to
+    wait before a retry, 0 for errors without a retry hint.
     """
 
     kind: ClassVar[ErrorKind]
@@ -207,7 +207,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     """Return the end of a text, at most `limit_bytes` as UTF-8, and whether it was cut.
 
-    Use it for tracebacks, whose last line names the error.
+    Use it for tracebacks, because their last line names the error.
     """
     encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:

@@ -102,7 +102,7 @@ class Aggregation:
         result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
         self._result = ResultColumn(function.name, *result, Form.ROWS)
         self.schema = pa.schema([*key_fields, self._result.field])
-        """Schema of the results: the keys of a group, then its result or state."""
+        """Schema of the results: the keys of a group, then the group's result or state."""
 
     @property
     def held(self) -> int:
@@ -113,7 +113,7 @@ class Aggregation:
         """Add the rows of a batch; a small batch is held and accumulated together with later batches.
 
         Raises:
-            ProtocolError: The arguments of this batch are invalid; they are checked even if the batch is held.
+            ProtocolError: The arguments of this batch are invalid; arguments are checked even if the batch is held.
             UserError: The author's code failed, for rows of this batch or of a held batch.
         """
         size_bytes = batch.nbytes

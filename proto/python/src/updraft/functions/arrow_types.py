@@ -14,7 +14,7 @@ from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_ar
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether the two types are equivalent, so that values of one are values of the other."""
+    """Return whether the two types are equivalent, so that a value of one is also a value of the other."""
     return bool(one.equals(other) or _canonical(one).equals(_canonical(other)))
 
 

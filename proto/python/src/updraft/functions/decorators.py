@@ -30,7 +30,7 @@ class FunctionDecorator:
     def __call__(self, /, **options: Unpack[FunctionOptions]) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
     def __call__(self, target: Any = None, /, **options: Unpack[FunctionOptions]) -> Any:
-        """Define a function that returns a value for each row, or one that maps batches of any columns to batches.
+        """Define a function that returns a value for each row, or that maps batches of any columns to batches.
 
         Args:
             target: A function, an async function, or a class with callable instances.

@@ -15,7 +15,7 @@ _MOST_REPLICAS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batching:
-    """Option that joins rows of many exchanges into batches, which separate model processes compute.
+    """Option that joins rows of many exchanges into batches. Separate model processes compute these batches.
 
     Only these processes load the class, so a pool holds one copy of the class in memory for each replica, not for each
     worker.
@@ -36,7 +36,7 @@ class Batching:
     """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL). This only affects libraries that a model process
     itself loads, for example by an import in the constructor. 0 divides the machine's CPUs among the replicas."""
     timeout_seconds: float = 300.0
-    """Time limit for one batch. A process that takes longer is killed and replaced; 0 sets no limit."""
+    """Time limit for one batch. The pool kills and replaces a process that takes longer. 0 sets no limit."""
     load_timeout_seconds: float = 600.0
     """Time limit for loading and `warm_up`; 0 sets no limit."""
 
@@ -86,7 +86,7 @@ class FunctionOptions(Options, total=False):
     concurrency: int | None
     """Rows that a worker awaits at once, for an async function of plain values. Default: 32."""
     batching: Batching | None
-    """Joins rows of many callers into batches, which separate model processes compute."""
+    """Joins rows of many callers into batches. Separate model processes compute these batches."""
     arguments: pa.Schema | None
     """Names and types of the arguments, instead of hints; the code gets pyarrow arrays."""
     result: pa.DataType | pa.Field | SchemaFunction | None

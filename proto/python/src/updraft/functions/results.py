@@ -150,7 +150,7 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
 
 
 def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:
-    """Return the row and value of the first value that cannot be converted; empty if it cannot be found."""
+    """Return the row and value of the first value that cannot be converted; empty if no such value is found."""
 
     def fails(rows: int) -> bool:
         try:

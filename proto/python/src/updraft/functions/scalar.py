@@ -198,7 +198,7 @@ class Awaited:
 
 
 def _beside_other_loops(call: Callable[[], _T]) -> _T:
-    """Run `call`, which runs an event loop; use another thread if this one already runs a loop, as in a notebook."""
+    """Run `call`, which runs an event loop; use another thread if this thread already runs a loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

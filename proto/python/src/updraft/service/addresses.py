@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listen addresses, parsed once so that every message prints them the same way."""
+"""Listen addresses, parsed once so that every message prints an address in the same way."""
 
 import atexit
 import ipaddress
@@ -42,7 +42,7 @@ def with_free_port(address: TcpAddress) -> TcpAddress:
     """Return the address with port 0 replaced by a free port, reserved until this process ends.
 
     The reserving socket sets SO_REUSEADDR. Our servers set it too, so they can bind the port repeatedly. The system
-    does not hand a reserved port to sockets that ask for any free port, such as those of clients.
+    does not hand a reserved port to sockets that ask for any free port, such as clients' sockets.
     """
     if address.port != 0:
         return address

@@ -125,8 +125,8 @@ class AuditFile:
 
 
 def _opened(path: Path) -> int:
-    # O_NONBLOCK: opening a named pipe without a reader fails instead of waiting. O_NOCTTY: a terminal does not become
-    # the service's controlling terminal.
+    # With O_NONBLOCK, opening a named pipe without a reader fails instead of waiting. With O_NOCTTY, a terminal does
+    # not become the service's controlling terminal.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, _MODE)
 

@@ -13,7 +13,8 @@ from updraft.service.heartbeat import HeartbeatMonitor
 from updraft.service.parent import parent_environment
 
 CRASHES = 5
-"""Number of deaths within WINDOW_SECONDS after which a supervisor stops restarting, so that the failure is visible."""
+"""Number of deaths within WINDOW_SECONDS after which a supervisor stops restarting children, so that the failure is
+visible."""
 WINDOW_SECONDS = 10.0
 
 

@@ -47,7 +47,7 @@ class Application(BaseSettings):
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
     )
 
-    # Distribution whose version is printed; empty if its name is the command's.
+    # Distribution whose version is printed; empty if it has the command's name.
     distribution: ClassVar[str] = ""
 
     version: bool = Field(default=False, description="Print the version and end.")

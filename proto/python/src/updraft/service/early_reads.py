@@ -133,7 +133,7 @@ class EarlyReads:
     def look(self) -> None:
         """Check memory: below the limit, let more reads begin; above the limit, refuse half of the open reads.
 
-        The next check shows whether that was enough. A single read is never refused unless it is a stranger's.
+        The next check shows whether that was enough. A single read is refused only if its caller is unauthenticated.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             self._turns.renew()
@@ -152,7 +152,7 @@ class EarlyReads:
 
 
 class _Turns:
-    """Limit on reads that begin between two checks. Callers take turns; the reads of one caller begin in their order.
+    """Limit on reads that begin between two checks. Callers take turns; each caller's reads begin in order of arrival.
 
     Without turns, a caller that opens many reads and sends nothing would hold up everyone behind it.
     """
@@ -163,7 +163,7 @@ class _Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def take(self, caller: str) -> asyncio.Future[None]:
-        """Wait for a turn; return it, to be passed to `give_back`."""
+        """Wait for a turn and return it; pass it to `give_back` later."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         self._fill()
@@ -209,8 +209,8 @@ class _Turns:
 def _caller(identity: Identity) -> str:
     """Return the share, tenant or name under which a caller's reads are counted.
 
-    A caller without a fixed tenant counts under its name, because the tenant that it acts for is in the command, which
-    is still unread.
+    A caller without a fixed tenant counts under its name, because the command names the tenant, and the command is
+    still unread.
     """
     return identity.share or identity.tenant or identity.name
 

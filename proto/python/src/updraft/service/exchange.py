@@ -22,7 +22,7 @@ from updraft.service.telemetry import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
 # Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and
-# a slow network takes a second or two. Until they arrive, the call holds memory and its tenant is unknown.
+# a slow network takes a second or two. Until these messages arrive, the call holds memory and its tenant is unknown.
 FIRST_MESSAGE_TIMEOUT_SECONDS = 10.0
 
 # How long to wait for a client to read its error message.
@@ -71,7 +71,7 @@ class Call(Protocol):
 
 
 class IdentifiedCall(Call, Protocol):
-    """Call whose caller can be identified again after it has waited."""
+    """Call whose caller can be identified again after the call has waited."""
 
     async def identity_now(self) -> Identity:
         """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError."""
@@ -186,7 +186,8 @@ def tenant_of(call: Call, task: TaskIdentity) -> str:
 def share_of(call: Call, tenant: str) -> str:
     """Return the name under which an exchange is counted for fair shares.
 
-    That is the tenant, unless the identity has its own share because its callers may name any number of tenants.
+    This is the tenant, unless the identity has a share of its own: callers of such an identity may name any number of
+    tenants.
     """
     return call.identity.share or tenant
 

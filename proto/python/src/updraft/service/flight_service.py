@@ -76,8 +76,8 @@ class Call:
             context: The gRPC call.
             identity: The caller's identity.
             record: Audit record of the call.
-            identify: Function that identifies the caller again by its credentials. Its argument says how many seconds
-                ago the caller sent them.
+            identify: Function that identifies the caller again by its credentials. The argument says how many seconds
+                ago the call began.
         """
         self.identity = identity
         self.record = record
@@ -106,7 +106,7 @@ class Call:
     async def identity_now(self) -> Identity:
         """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError.
 
-        A token that expired since the call began still counts; a revoked one does not.
+        A token that expired since the call began still counts; a revoked token does not.
         """
         if self._identify is None:
             return self.identity
@@ -189,7 +189,7 @@ class FlightService(ABC):
 
         Raises:
             ProtocolError: There is no such action.
-            ActionRefusedError: The caller may not run it.
+            ActionRefusedError: The caller may not run the action.
             UpdraftError: The action failed.
         """
         action = self._actions.get(name)
@@ -278,7 +278,7 @@ class _Adapter:
             identity, _ = await self._question(context)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
-                # An ActionType has no serialize(), but its two fields are encoded like those of an Action.
+                # An ActionType has no serialize(), but its two fields are encoded like the two fields of an Action.
                 yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
     async def do_action(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:

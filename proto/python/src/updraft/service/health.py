@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health service (grpc.health.v1): one board of states, served by every listener of a service.
 
-Clients need no token for it, so the size of requests and the number of open watches are limited.
+Clients need no token for health checks, so the size of requests and the number of open watches are limited.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class HealthBoard:
         return self._published
 
     def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
-        """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown until read."""
+        """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown beforehand."""
         server.add_generic_rpc_handlers((_Methods(self._servicer, read).handler(),))
 
     async def publish(self, names: Iterable[str], *, serving: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verification of JSON Web Tokens of known issuers. Only a service that knows issuers imports this."""
+"""Verification of JSON Web Tokens of known issuers. Only a service that knows issuers imports this module."""
 
 import hashlib
 import time

@@ -30,7 +30,8 @@ class RevokedTokens(Table):
     jti: frozenset[Text] = frozenset()
     """Values of the claim `jti`."""
     sub: frozenset[Text] = frozenset()
-    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever they are
+    issued."""
     token_sha256: frozenset[Digest] = frozenset()
     """SHA-256 digests of whole tokens."""
 
@@ -142,7 +143,8 @@ class Issuer(Table):
         claim = ".".join(self.tenant_claim)
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
             raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a string")
-        # JSON may contain lone surrogates, which cannot be encoded elsewhere; they are not printable.
+        # JSON may contain lone surrogates, which cannot be encoded elsewhere. They are not printable, so this check
+        # refuses them.
         if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
             raise PermissionDeniedError(
                 f"the token names no tenant: its claim {claim!r} has to be a string of at most "

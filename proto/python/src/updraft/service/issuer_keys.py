@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public keys of a token issuer, from a file or a URL. Only a service that knows issuers imports this."""
+"""Public keys of a token issuer, from a file or a URL. Only a service that knows issuers imports this module."""
 
 import contextlib
 import hashlib
@@ -35,7 +35,7 @@ _READ_BYTES = 16 * 1024
 FETCH_SECONDS = 5.0
 """Time limit for a whole fetch."""
 _GIVEN_UP_SECONDS = 30.0
-"""Age at which a running fetch counts as lost, so that another one may start."""
+"""Age at which a running fetch counts as lost, so that another fetch may start."""
 REFRESH_SECONDS = 30.0
 """Interval of fetches while keys are usable, unless the issuer's entry sets another."""
 PAUSE_SECONDS = 10.0
@@ -52,7 +52,7 @@ _READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """Public key with its algorithms; the header of a token can choose only among these."""
+    """Public key with its algorithms; the header of a token can choose only among these algorithms."""
 
     kid: str | None
     algorithms: tuple[str, ...]
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch, whose connections it closes. A socket timeout would restart with each byte."""
+    """Time limit for a whole fetch; it then closes the connections. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False

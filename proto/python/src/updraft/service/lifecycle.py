@@ -70,7 +70,7 @@ class Lifecycle:
         return self._phase
 
     def handle(self, event: Event) -> None:
-        """Move to the next phase and notify subscribers if it differs."""
+        """Move to the next phase, and notify subscribers if the phase has changed."""
         phase = next_phase(TRANSITIONS, self._phase, event)
         if phase is self._phase:
             return

@@ -34,8 +34,8 @@ from updraft.service.web import WebPages, serve_pages
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
 
-# Most calls that one connection may have open. An executor has one connection, with a call for each of its task
-# slots, so a service sees thousands of calls only over many connections.
+# Maximum number of open calls on one connection. An executor has one connection, with a call for each of its task
+# slots. So a service sees thousands of calls only over many connections.
 MAX_CALLS_OF_A_CONNECTION = 1024
 # A handshake takes a few round trips. A connection that takes longer than this to finish one is a scan, or an attempt
 # to use up sockets.
@@ -263,8 +263,7 @@ def _bind_failure(address: TcpAddress) -> str:
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
-    # The umask restricts the socket as it is created. With a chmod afterwards, other users could connect before the
-    # chmod.
+    # The umask restricts the socket as it is created. Other users could connect before a later chmod.
     previous = os.umask(_UNIX_UMASKS[access])
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")

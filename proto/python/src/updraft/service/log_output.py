@@ -197,7 +197,7 @@ def log_stream(output: LogOutput) -> TextIO:
 
 
 def cut_line(text: bytes) -> bytes:
-    """Return the text, cut to MAX_LINE_BYTES; a mark at its end says that it was cut."""
+    """Return the text, cut to MAX_LINE_BYTES; a mark at the end says that the text was cut."""
     if len(text) <= MAX_LINE_BYTES:
         return text
     mark = b"... [cut from %d bytes]\n" % len(text)

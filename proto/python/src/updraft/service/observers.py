@@ -65,7 +65,7 @@ def _can_be_bound(address: str, version: int) -> bool:
         try:
             probe.bind((address, 0))
         except OSError as error:
-            # Other errors prove nothing: assume that the address is local, which requires a token.
+            # Other errors prove nothing. Then assume that the address is local, so that a token is required.
             return error.errno != errno.EADDRNOTAVAIL
     return True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of settings in errors, in the form in which the reader of the error set them.
+"""Names of settings in errors: the names under which the reader of the error has set the settings.
 
 Code names a setting by its command-line option. Users of the Helm chart set a value instead, and users of
 `local_pool()` set an argument.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy that decides when a side that owes a sign of life has been silent for too long.
 
-Silence is limited, work is not. The watcher samples counters that exist anyway, so messages cost nothing extra. This
+Services limit silence, not work. The watcher samples counters that exist anyway, so messages cost nothing extra. This
 module uses neither a clock nor a transport.
 """
 

@@ -15,7 +15,7 @@ EVERY_TENANT = "*"
 
 @dataclass(frozen=True, slots=True)
 class TenantCaps:
-    """Most that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
+    """Maximum that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
 
     max_workers: int | None = None
     """Busy workers. At the cap, an exchange gets a worker only if its task already holds a worker."""
@@ -46,7 +46,7 @@ _UNITS = {
 
 
 class Caps:
-    """Current caps of all tenants, with a count of what they refused."""
+    """Current caps of all tenants, with counts of refusals."""
 
     def __init__(self, caps_of: Callable[[str], TenantCaps] = lambda _tenant: NO_CAPS) -> None:
         self.of = caps_of
@@ -114,7 +114,7 @@ class Reserve:
         return self.used[tenant] + more <= self._own
 
     def missing(self, tenant: str, more: int) -> int:
-        """Return how much shared room must be freed before a tenant may take `more`; 0 or less if it may do so now."""
+        """Return the shared room that must be freed before a tenant may take `more`; 0 or less if there is enough."""
         if self.is_own(tenant, more):
             return 0
         used = self.used[tenant]

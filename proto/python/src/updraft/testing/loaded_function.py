@@ -28,7 +28,7 @@ class LoadedFunction:
     """Function that is constructed once and called for any number of exchanges."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Load a function; raise whatever its constructor or `warm_up` raises, or TypeError if it is not registered."""
+        """Load a function; raise TypeError if it is not registered, or whatever its constructor or `warm_up` raises."""
         if not isinstance(function, Function):
             raise TypeError(f"{function!r} is not a registered function: decorate it with @function")
         self._function: Function[..., Any] = function
@@ -95,7 +95,7 @@ class LoadedFunction:
             keys: Columns whose values identify the group of each row; without keys, all rows form one group.
             batch_rows: Rows of each batch; 0 sends all rows in one batch.
             rows: Number of rows for a function without arguments.
-            parts: Number of callers that share the batches; with more than one, their states are merged as in Spark.
+            parts: Number of callers that share the batches; if there are several, their states are merged as in Spark.
         """
         self._require(Kind.AGGREGATE, "aggregate")
         arguments = self._batch(columns, rows or len(next(iter(keys.values()), ())))
