@@ -19,12 +19,12 @@ final class PartedBody implements AutoCloseable {
     this.limitBytes = limitBytes;
   }
 
-  /** Return whether a part has arrived and the last one has not. */
+  /** Return whether a part has arrived, but not the last part. */
   boolean isOpen() {
     return body != null;
   }
 
-  /** Take the next part; its buffer remains the caller's. */
+  /** Take the next part. The part's buffer still belongs to the caller. */
   void add(BatchPart part, ArrowBuf data) throws MalformedReplyException {
     if (body == null) {
       begin(part, data);
