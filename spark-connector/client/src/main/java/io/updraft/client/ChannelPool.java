@@ -22,7 +22,7 @@ import java.util.function.Function;
  * Connections of this JVM, by endpoint and credentials. Creating a connection takes tens of
  * milliseconds, so connections are kept. An unused connection closes its socket by itself. Large
  * executors spread their exchanges over several connections, because one connection has one thread.
- * If the endpoint's name resolves to several pods, {@link Replicas} chooses one for each call.
+ * If the endpoint's name resolves to several pods, {@link Replicas} chooses a pod for each call.
  */
 final class ChannelPool {
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();

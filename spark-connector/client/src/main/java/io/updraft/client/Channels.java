@@ -68,7 +68,7 @@ final class Channels {
   /**
    * Return a channel to the options' endpoint. The channel connects with its first call.
    *
-   * @param pod the pod to use among those behind the endpoint's name; null leaves the choice to
+   * @param pod the pod to use among the pods behind the endpoint's name; null leaves the choice to
    *     gRPC
    * @throws IllegalArgumentException if a TLS file cannot be used, or if there is a certificate
    *     without its key or a key without its certificate

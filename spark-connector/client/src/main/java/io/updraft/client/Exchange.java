@@ -14,8 +14,8 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Exchange with a pool: request batches go out within a window, reply batches come back in order.
- * Used by one task thread; only {@link #cancel} may be called from any thread.
+ * Exchange with a pool: request batches go out within a window, and reply batches come back in
+ * order. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
  * <p>The exchange recovers by itself if that is safe. Before any work was done, it asks a full or
  * unreachable pool again. Later it moves batches to another worker as far as {@link Replay} allows.
@@ -239,7 +239,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return read(core::report);
   }
 
-  /** Return the bytes of request messages, including those sent again. */
+  /** Return the bytes of request messages, including messages that were sent again. */
   public long bytesSent() {
     return openingBytes + sentBytes();
   }

@@ -336,8 +336,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * Add to the failure why the exchange was not replayed. Leave failures alone that allow no
-   * replay.
+   * Add to the failure why the exchange was not replayed. A failure that allows no replay stays as
+   * it is.
    */
   private Failure explained(Failure failure) {
     if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {

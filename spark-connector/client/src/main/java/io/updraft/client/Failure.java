@@ -248,8 +248,8 @@ record Failure(
 
   /**
    * Return whether a listener other than the peer may have caused the failure: another service,
-   * another port, or TLS on one side only. Apart from a broken connection, the peer itself fails in
-   * other ways.
+   * another port, or TLS on one side only. The expected peer causes only one of these failures: a
+   * broken connection.
    */
   boolean mayBeOfAnotherListener() {
     return switch (code) {

@@ -250,8 +250,8 @@ abstract class FlightCall implements CallCore.Call {
       }
     } catch (RuntimeException | Error e) {
       // The call is broken and reports that to the waiting task. Keep the exception from the event
-      // loop, which also serves other calls. Catch Error too: Netty throws one if it lacks memory
-      // for a message.
+      // loop, which also serves other calls. Catch Error too: Netty throws an Error if it lacks
+      // memory for a message.
       keepAlives.cancel(false);
     } finally {
       sending.unlock();

@@ -14,8 +14,8 @@ public final class Listener {
   private Listener() {}
 
   /**
-   * Describe what listens at the endpoint if that certainly differs from the endpoint's setting;
-   * empty otherwise. Takes a few seconds at most.
+   * Describe what listens at the endpoint, if it is certainly not what the endpoint's setting
+   * expects; empty otherwise. Takes a few seconds at most.
    *
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
@@ -82,7 +82,7 @@ public final class Listener {
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
   }
 
-  /** Describe the gRPC service that answers at the endpoint, if it is not the expected one. */
+  /** Describe the gRPC service that answers at the endpoint, if it is not the expected service. */
   private static Optional<String> mistakenService(ClientOptions options)
       throws InterruptedException {
     Peer expected = options.peer();

@@ -13,7 +13,7 @@ final class PartedBody implements AutoCloseable {
   /**
    * Create an empty body.
    *
-   * @param limitBytes limit on the whole body; no memory is allocated for a larger one
+   * @param limitBytes limit on the whole body; no memory is allocated for a larger body
    */
   PartedBody(long limitBytes) {
     this.limitBytes = limitBytes;

@@ -5,7 +5,7 @@ import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 /**
  * Gate that keeps the event loop from allocating memory for a task that has ended. Once {@link
- * #close} returns, no reply is being read and no later reply will be.
+ * #close} returns, no reply is being read or will be read later.
  */
 final class ReadGate {
   /**

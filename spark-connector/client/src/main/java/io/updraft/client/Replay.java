@@ -5,7 +5,7 @@ package io.updraft.client;
 public enum Replay {
   /**
    * For deterministic one-to-one functions: keep unanswered batches, and send them to another
-   * worker if theirs is lost.
+   * worker if their worker is lost.
    */
   REPLAY,
   /**

@@ -11,7 +11,7 @@ final class ReplyQueue implements AutoCloseable {
   /**
    * Reply and the call that delivered it.
    *
-   * @param call the call that may send one more reply once this one is taken; null if no call may
+   * @param call the call that may send one more reply once this reply is taken; null if no call may
    */
   record Entry(Reply reply, CallCore.Call call) {}
 

@@ -19,7 +19,7 @@ public record TlsFiles(String ca, String certificate, String key) implements Ser
   /** No files: trust the JVM's authorities and present no client certificate. */
   public static final TlsFiles NONE = new TlsFiles("", "", "");
 
-  /** Return the modification time of each file; zero for a missing one. */
+  /** Return the modification time of each file; zero for a missing file. */
   List<Long> modifiedMilliseconds() {
     return Stream.of(ca, certificate, key).map(file -> new File(file).lastModified()).toList();
   }
