@@ -54,7 +54,7 @@ object UnknownNames extends Logging {
     if (told.computeIfAbsent(session, _ => new HashSet[String]()).add(warning)) logWarning(warning)
 }
 
-/** Suggestion of the name most likely meant by an unknown one. */
+/** Suggestion of the name that an unknown name most likely stands for. */
 object NearestName {
 
   /** Largest share of letters in which a name may differ from the intended name. */

@@ -19,8 +19,8 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.task.RowBatches
 import io.updraft.spark.task.input.RequestSpec
 
-/** Fallback for tasks of a barrier stage, which runs an operator's functions in Spark's own Python
-  * workers, because only those workers have a BarrierTaskContext. The plan does not show that a
+/** Fallback for tasks of a barrier stage. It runs an operator's functions in Spark's own Python
+  * workers, because only these workers have a BarrierTaskContext. The plan does not show that a
   * stage is a barrier stage: `.rdd.barrier()` is called after planning.
   *
   * @param operator

@@ -67,8 +67,8 @@ object RegisteredPlans {
       )
   }
 
-  /** Plan an aggregation in two steps. The first computes the states of the groups of each
-    * partition. The second shuffles the states by key and merges them into results.
+  /** Plan an aggregation in two steps. The first step computes the states of the groups of each
+    * partition. The second step shuffles the states by key and merges them into results.
     */
   private def aggregated(groups: RegisteredAggregation, child: SparkPlan): SparkPlan = {
     import groups.{filter, function, keys, result}

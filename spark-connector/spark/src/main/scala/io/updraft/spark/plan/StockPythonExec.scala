@@ -46,8 +46,8 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 object StockPythonExec {
   private val PythonOperators = "org.apache.spark.sql.execution.python"
 
-  /** Return the operator wrapped with the reason. Any other operator than Spark's own Python
-    * operators, such as an operator of another extension, is returned unchanged.
+  /** Return the operator wrapped with the reason if it is one of Spark's own Python operators.
+    * Return any other operator, such as an operator of another extension, unchanged.
     */
   def above(operator: SparkPlan, reason: String): SparkPlan =
     if (operator.getClass.getName.startsWith(s"$PythonOperators."))

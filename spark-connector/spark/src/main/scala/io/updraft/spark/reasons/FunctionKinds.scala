@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpressi
   * @param usage
   *   notation in user code
   * @param since
-  *   first Spark version with this kind, among those that the connector supports
+  *   first Spark version with this kind, among the versions that the connector supports
   * @param fallbackReason
   *   reason why functions of this kind never run on the pool. None if they run there; [[Support]]
   *   may still find a reason against a particular function

@@ -7,7 +7,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
 
 /** Rules that decide whether a pool can run a logical node with Python functions. If the pool
-  * cannot, they give the reason.
+  * cannot run it, the rules give the reason.
   */
 object Support {
 

@@ -75,7 +75,7 @@ object SigningKey extends Logging {
   /** Files whose permissions have been checked. */
   private val checked = ConcurrentHashMap.newKeySet[Path]()
 
-  /** Text of the last file, with the key in it. They are cached because building a key takes longer
+  /** Text of the last file, with the key in it. Both are cached because building a key takes longer
     * than signing.
     */
   private val known = new AtomicReference(Option.empty[(String, SigningKey)])

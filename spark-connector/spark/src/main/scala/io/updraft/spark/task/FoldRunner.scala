@@ -18,7 +18,7 @@ import io.updraft.spark.task.output.{ReplyReader, Results}
   * waited in the executor are joined with the results.
   *
   * A request may begin inside a group, and another worker would not know the group's first rows. So
-  * an exchange can be replayed only from its first batch.
+  * an exchange can be replayed only from its first batch on.
   */
 final class FoldRunner(
     settings: UdfSettings,

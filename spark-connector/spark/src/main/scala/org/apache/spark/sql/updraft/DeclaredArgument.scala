@@ -11,8 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.types.{AbstractDataType, DataType, StructField}
 
-/** Argument with a declared type. If the cast changes no value, Spark casts the argument as it does
-  * for its own functions.
+/** Argument with a declared type. Spark casts the argument like an argument of its own functions,
+  * provided that the cast changes no value.
   *
   * @param actual
   *   type before Spark's cast; None if it is not known yet

@@ -19,7 +19,9 @@ object SpillingRows {
       conf.windowExecBufferSpillThreshold
     )
 
-  /** Return the rows. Where windows of rows overlap, the session that spans them replaces each. */
+  /** Return the rows with sessions. Overlapping windows are each replaced by the session that spans
+    * them all.
+    */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(
       rows,
