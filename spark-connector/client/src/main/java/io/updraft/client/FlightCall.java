@@ -109,7 +109,7 @@ abstract class FlightCall implements CallCore.Call {
     this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
   }
 
-  /** Return the name that distinguishes the task from others; null if there is no task. */
+  /** Return the name by which pools distinguish tasks; null if there is no task. */
   private static String name(TaskIdentity task) {
     return task.getOwner().getApplicationId().isEmpty()
         ? null

@@ -27,7 +27,8 @@ import io.updraft.spark.task.input.RequestSpec
   *   name of the operator, for messages
   * @param planned
   *   Spark's operator. Tasks get the operator as bytes, and only barrier tasks deserialize these
-  *   bytes. The driver keeps the object, because Spark forgets metrics that nothing refers to.
+  *   bytes. All other tasks just copy them. The driver keeps the object, because Spark forgets
+  *   metrics that nothing refers to.
   * @param inputs
   *   columns of each child
   * @param output
