@@ -8,7 +8,7 @@ import org.apache.spark.sql.internal.SQLConf
 import io.updraft.client.Peer.Setting
 import io.updraft.client.{ClientOptions, Peer}
 
-/** Settings of UDFs on a pool; [[UdfSettings]] holds their values for one query. */
+/** Settings of UDFs on a pool. [[UdfSettings]] holds the values for one query. */
 object UpdraftConf
     extends ConnectionConf(
       Peer.POOL,
@@ -137,8 +137,8 @@ object UpdraftConf
     if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
   }
 
-  /** Return the session's settings for the pool at this address, whatever the session's endpoint
-    * is.
+  /** Return the session's settings for the pool at this address. The session's own endpoint does
+    * not matter.
     */
   def settingsAt(address: String, conf: SQLConf): UdfSettings =
     readAll(address, key => Option(conf.getConfString(key, null)))
@@ -189,6 +189,6 @@ final case class UdfSettings(
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return a short text, because plans print settings. */
+  /** Return short text, because plans print settings. */
   override def toString: String = s"UdfSettings($endpoint)"
 }

@@ -10,7 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 import io.updraft.client.{ClientOptions, Peer}
 import io.updraft.proto.v1.{Delivery, Encodings, Pace, ParquetOptions, WriteCommand}
 
-/** Settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] holds their values for one
+/** Settings of `updraft-parquet` and `updraft-orc`. [[WriteSettings]] holds the values for one
   * write.
   */
 object WriteConf
@@ -24,13 +24,13 @@ object WriteConf
           "nothing is deleted."
     ) {
 
-  /** Longest silence of a writer. It sends a keepalive every 30 seconds however slow its storage
-    * is, so a far longer silence means that its machine is gone.
+  /** Longest silence of a writer. A writer sends a keepalive every 30 seconds, however slow its
+    * storage is. So a far longer silence means that the writer's machine is gone.
     */
   private val ReplyTimeout = Duration.ofMinutes(10)
 
   /** Number of batches that an open file holds in the executor while it has no credit to send them.
-    * It is large enough to build the next batches while the writer takes the first.
+    * With this number, the task can build the next batches while the writer takes the first.
     */
   private val WindowBatches = 4
 
@@ -128,8 +128,8 @@ object WriteConf
   def writesTables(conf: SQLConf, format: String): Boolean =
     tables.require(key => Option(conf.getConfString(key, null))) == format
 
-  /** Return the settings of a write from its options and, for those not given, from the session;
-    * raise IllegalArgumentException if no endpoint is set.
+  /** Return the settings of a write. The write's options take precedence over the session's
+    * settings. Raise IllegalArgumentException if no endpoint is set.
     *
     * @param options
     *   options of the write, by the names of settings
@@ -179,8 +179,8 @@ final case class WriteSettings(
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return the part of a file's command that the settings determine. Options of another format
-    * than Parquet replace those of Parquet.
+  /** Return the part of a file's command that the settings determine. It has Parquet's options; for
+    * another format, the caller replaces them with that format's options.
     */
   def command(): WriteCommand.Builder =
     WriteCommand
