@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that a zygote leaves to its successor: which worker is which process. Workers outlive their zygote.
+"""Records that a zygote leaves to its successor: the process of each worker. Workers outlive their zygote.
 
-Each worker has a file. If a zygote is killed between a fork and its record, no front has heard of that worker, and it
-ends by itself, because the other end of its socket died with the zygote.
+Each worker has a file. If a zygote is killed after a fork and before it records the worker, no front knows that worker.
+The worker then ends by itself, because the other end of its socket died with the zygote.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class WorkerRecords:
 
     def add(self, worker: str, pid: int) -> None:
         """Record a child that has just been forked; raises OSError."""
-        # Tools that tidy temporary directories may have removed it.
+        # Tools that tidy temporary directories may have removed the directory.
         self._directory.mkdir(mode=0o700, exist_ok=True)
         # Make the record appear in one step: this zygote may die, or others may read the directory, at any moment.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
@@ -48,9 +48,9 @@ class WorkerRecords:
             (self._directory / worker).unlink()
 
     def living(self) -> set[int]:
-        """Return the process ids of living workers. Only their parent, which reaps them, may act on these."""
+        """Return the process ids of living workers. Only the workers' parent, which reaps them, may act on the ids."""
         pids = set()
-        # Workers may write to the directory: nothing that they put there, or in its place, may make a reader fail.
+        # Workers may write to the directory, or replace it. Nothing that they do there may make a reader fail.
         with contextlib.suppress(OSError):
             for survivor in self.survivors():
                 os.close(survivor.pidfd)
@@ -58,7 +58,7 @@ class WorkerRecords:
         return pids
 
     def go_on(self) -> None:
-        """Continue workers that an earlier zygote has stopped, because no front can until a new zygote serves."""
+        """Continue workers that an earlier zygote has stopped. No front can do that until a new zygote serves."""
         for survivor in self.survivors():
             # The worker may have ended meanwhile.
             with contextlib.suppress(ProcessLookupError):
@@ -66,7 +66,7 @@ class WorkerRecords:
             os.close(survivor.pidfd)
 
     def survivors(self) -> Iterator[Survivor]:
-        """Yield the living workers of earlier zygotes, and remove the records of the others."""
+        """Yield the living workers of earlier zygotes, and remove the records of workers that have ended."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
             if record.name.startswith(_UNFINISHED):
