@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a model process's batches: how large they were, and how long rows waited to join one."""
+"""Record of a model process's batches: how many rows they had, and how long the rows waited for their batch."""
 
 import bisect
 import dataclasses

@@ -43,7 +43,7 @@ class ModelUsage(NamedTuple):
     deaths: int
     """Number of processes that ended for other reasons, including failed loads."""
     record: Sequence[Any]
-    """Histograms of the batches' rows and of the time that rows have waited to join one: `BatchRecord.to_plain`."""
+    """Histograms of rows for each batch, and of the times that rows waited for their batch: `BatchRecord.to_plain`."""
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> "ModelUsage":

@@ -42,7 +42,7 @@ SUPERVISOR_VARIABLE = "UPDRAFT_ZYGOTE_SUPERVISOR"
 LIFELINE_VARIABLE = "UPDRAFT_ZYGOTE_LIFELINE"
 
 EXIT_IMAGE_BROKEN = 78
-"""Exit code of a zygote that cannot load its function modules: starting it again would not help."""
+"""Exit code of a zygote that cannot load the workers' image: starting it again would not help."""
 EXIT_LAYER_MISSING = 79
 """Exit code of a zygote without a required layer of the sandbox: starting it again would not help."""
 
