@@ -24,7 +24,7 @@ class Survivor(NamedTuple):
     worker: str
     pid: int
     pidfd: int
-    """The receiver closes it."""
+    """Descriptor of the process, which the receiver closes."""
 
 
 class WorkerRecords:
@@ -37,7 +37,8 @@ class WorkerRecords:
         """Record a child that has just been forked; raises OSError."""
         # Tools that tidy temporary directories may have removed the directory.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # Make the record appear in one step: this zygote may die, or others may read the directory, at any moment.
+        # Make the record appear in one step. At any moment, this zygote may die, or another process may read the
+        # directory.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
         unfinished.write_text(f"{pid} {start_ticks(pid)}")
         unfinished.rename(self._directory / worker)
@@ -60,7 +61,7 @@ class WorkerRecords:
     def go_on(self) -> None:
         """Continue workers that an earlier zygote has stopped. No front can do that until a new zygote serves."""
         for survivor in self.survivors():
-            # The worker may have ended meanwhile.
+            # The worker may have ended in the meantime.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(survivor.pidfd, signal.SIGCONT)
             os.close(survivor.pidfd)

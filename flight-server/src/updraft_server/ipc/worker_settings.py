@@ -16,7 +16,8 @@ class WorkerSettings:
     restricted_functions: Sequence[str] = ()
     """Registered functions that run without network and subprocesses.
 
-    The front restricts each of their exchanges; the zygote restricts the model processes of the batched ones.
+    The front restricts exchanges with these functions. The zygote restricts the model processes of those that are
+    batched.
     """
     load_timeout_seconds: float = 0.0
     """Time limit of an import, and of loading a function whose author has not set a limit; 0 means no limit."""
@@ -37,6 +38,6 @@ class WorkerSettings:
     hidden_paths: Sequence[str] = ()
     """Files and directories that session functions cannot read: the pool's secrets and its own state."""
     readable_paths: Sequence[str] = ()
-    """Paths beneath hidden ones that session functions can read anyway."""
+    """Paths beneath hidden paths that session functions can read anyway."""
     writable_paths: Sequence[str] = ()
     """Paths where session functions may write, in addition to the worker's own scratch directory."""

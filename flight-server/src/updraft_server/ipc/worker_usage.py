@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of a worker or model process with every process that it has started, and the limits of that except for memory.
+"""Usage of a worker or model process with everything that it has started, and limits for all of this but memory.
 
 The zygote measures both kinds of process. The front checks the limits of workers, and the zygote those of model
 processes.

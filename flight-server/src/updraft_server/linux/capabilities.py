@@ -15,7 +15,7 @@ DAC_READ_SEARCH = 2
 """Capability to read files of other users."""
 SYS_ADMIN = 21
 """Capability to mount, among much else."""
-# Effective, permitted and inheritable: the lower halves, then the upper ones.
+# Effective, permitted and inheritable: first the three lower halves, then the three upper halves.
 _SETS = "=6I"
 _WORD = 0xFFFFFFFF
 _ALL = range(64)

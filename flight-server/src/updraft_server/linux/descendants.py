@@ -20,7 +20,7 @@ def children() -> list[int]:
         lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
         return [int(pid) for pid in " ".join(lists).split()]
     except OSError:
-        # The kernel was built without that file.
+        # The kernel was built without the file `children`.
         own = os.getpid()
         return [pid for pid, parent in parents().items() if parent == own]
 

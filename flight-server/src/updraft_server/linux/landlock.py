@@ -55,7 +55,7 @@ class _PathRule(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock in this kernel; 0 without Landlock. The call needs no rights, changes nothing."""
+    """Return the version of Landlock in this kernel; 0 without Landlock. Needs no right and changes nothing."""
     return max(int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)), 0)
 
 

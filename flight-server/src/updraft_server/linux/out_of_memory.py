@@ -31,7 +31,7 @@ class OutOfMemoryScore:
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._own = 0
-        # Some kernels and container runtimes do not have it.
+        # Some kernels and container runtimes do not have this file.
         with contextlib.suppress(OSError, ValueError):
             self._descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
             self._own = int(os.read(self._descriptor, 16))
@@ -90,7 +90,10 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 
 def _sum(path: Path, names: tuple[str, ...]) -> int | None:
-    """Return the sum of these names, page tables and swap; None if a name is missing, as it could be the largest."""
+    """Return the sum of the values with these names, of page tables and of swap.
+
+    If a name is missing, return None, because its value could be the largest one.
+    """
     lines = [words for line in _text(path).splitlines() if (words := line.split())]
     values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines}
     if not values.keys() >= set(names):

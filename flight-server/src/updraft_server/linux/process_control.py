@@ -25,7 +25,10 @@ def end_with_parent() -> None:
 
 
 def outlive_parent() -> None:
-    """Undo `end_with_parent`, and continue this process if it is stopped when its parent dies, so that it notices."""
+    """Undo `end_with_parent`.
+
+    If this process is stopped when its parent dies, the kernel continues it, so that it can notice.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
@@ -48,12 +51,12 @@ def adopt_orphans() -> None:
 
 
 def hide_memory() -> None:
-    """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
+    """Hide this process's memory and environment from other processes of the same user. An exec undoes this."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def is_memory_hidden() -> bool:
-    """Return whether other processes of the same user are kept from reading this one's memory."""
+    """Return whether this process's memory is hidden from other processes of the same user."""
     return bool(libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
 
 

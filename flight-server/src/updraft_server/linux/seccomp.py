@@ -28,7 +28,7 @@ _CALL_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALL_BITS = 0xFFFFFFFF
 
 Value: TypeAlias = int | str
-"""Number, or the name of one that is known only when the filter is installed."""
+"""Number, or the name of a number that is known only when the filter is installed."""
 
 
 class Test(NamedTuple):

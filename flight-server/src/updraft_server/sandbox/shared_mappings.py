@@ -34,7 +34,7 @@ class _Keeping(enum.Enum):
 
 
 class SharedMapping(mmap.mmap):
-    """Replacement for `mmap.mmap` that keeps shared memory without a file elsewhere once this process is a worker."""
+    """Class `mmap.mmap`, except that in a worker `keeping` decides where shared memory without a file is kept."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ def keep_in_files() -> None:
 
 
 def keep_private() -> None:
-    """Make shared memory private in this process, which starts no others."""
+    """Make shared memory private in this process, which starts no other process."""
     SharedMapping.keeping = _Keeping.PRIVATELY
 
 

@@ -307,7 +307,7 @@ class Exchange:
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
             # Acknowledge the first batch at once: if it kills the worker, the client must know that the worker had
-            # taken it. Later batches follow a reply, which acknowledges.
+            # taken it. Later batches need no acknowledgement of their own, because they follow a reply.
             self._send_credit()
             # Send this credit again when the function asks for the next batch, because the worker then waits for the
             # client.

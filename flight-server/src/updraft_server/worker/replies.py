@@ -127,7 +127,7 @@ class JoinedReplies(FreeRunningReplies):
 
 
 class OutputReplies(JoinedReplies):
-    """Replies of a function that yields one batch for each input row. They tell where the output of each row ends."""
+    """Replies of a function that yields one batch for each input row, with the place where each row's output ends."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)

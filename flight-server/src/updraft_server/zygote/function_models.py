@@ -134,7 +134,7 @@ class FunctionModels:
 
     @property
     def ready(self) -> Sequence[Replica]:
-        """Processes that accept connections, in order of their numbers of connections."""
+        """Processes that accept connections. The process with the fewest connections comes first."""
         ready = [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
         return sorted(ready, key=lambda replica: replica.connections)
 

@@ -52,7 +52,7 @@ class ModelChannels:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """How the last processes to end have ended, by id."""
+        """Verb phrases that say how processes have ended, by id, for the processes that ended last."""
         self._curious: dict[str, tuple[str, float]] = {}
         """Workers that have asked how a process ended, each with the id of that process and the deadline for the
         answer."""

@@ -3,8 +3,8 @@
 
 A function's processes run as long as there is a front. If all functions share a memory budget, a function's processes
 start at its first call, and end when other functions need the memory. The zygote replaces a process that dies. If a
-function's processes die again and again, or cannot load the function, the zygote pauses before it starts the next one.
-During such a pause, only this function cannot be called.
+function's processes die again and again, or cannot load the function, the zygote pauses before it starts the next
+process. During such a pause, only this function cannot be called.
 """
 
 import secrets

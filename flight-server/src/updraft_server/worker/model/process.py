@@ -31,8 +31,8 @@ from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 from updraft_server.worker.process_state import in_this_process
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-# Libraries use one thread in a worker (`updraft_server.supervisor.zygote_child`), and more in a model process, because
-# that serves all workers.
+# Libraries use one thread in a worker (`updraft_server.supervisor.zygote_child`). In a model process they may use more,
+# because it serves all workers.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 _FIRST_DEVICE = Path("/dev/nvidia0")

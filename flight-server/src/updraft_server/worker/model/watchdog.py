@@ -37,7 +37,7 @@ class Watchdog:
         self._expect_within(TURN_SECONDS, 0.0)
 
     def hung_up(self) -> None:
-        """Record that the process has closed its connection and has to end. It may have run another program instead.
+        """Record that the process has closed its connection, perhaps by running another program, and has to end.
 
         Called in the zygote.
         """
