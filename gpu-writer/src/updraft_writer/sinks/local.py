@@ -53,7 +53,7 @@ class LocalStorage:
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # Error of a rename that may nevertheless have taken effect.
+        # Error of a rename that has failed, but may have taken effect all the same.
         self._doubt: OSError | None = None
 
     def open(self) -> None:
@@ -111,7 +111,7 @@ class LocalStorage:
     def _close_directory(self) -> None:
         directory, self._directory = self._directory, None
         if directory is not None:
-            # Nothing was written through it, so closing cannot lose anything.
+            # Nothing was written through the descriptor, so closing it cannot lose anything.
             with suppress(OSError):
                 os.close(directory)
 
@@ -122,7 +122,8 @@ class LocalStorage:
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Record the directories before creating them: another file that finds one must not assume that it is synced.
+        # Record the directories before creating them: another file that finds a new directory must not assume that the
+        # directory is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         directory = _made(self._root, parent)
         try:
@@ -133,15 +134,16 @@ class LocalStorage:
         return directory
 
     def _sync_new_directories(self) -> None:
-        # Sync the directories now rather than with the file: other files in them may get their receipts earlier.
+        # Sync the directories now rather than with the file, because other files in them may get their receipts before
+        # this file.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
                 with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # A second sync would succeed and hide the loss, so remove the new directories: they have to be created
-                # again.
+                # A second sync would succeed and hide the loss, so remove the new directories. The next file has to
+                # create them again.
                 for unsynced in new_directories:
                     with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
                         os.rmdir(unsynced.name, dir_fd=directory)
@@ -187,7 +189,7 @@ class LocalStorage:
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means that it does not; no data is lost then."""
+    """Sync a directory if its file system supports that. EINVAL means no support; no data is lost then."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -200,7 +202,7 @@ def _closing(directory: int) -> Iterator[int]:
     try:
         yield directory
     finally:
-        # Nothing was written through it, so closing cannot lose anything.
+        # Nothing was written through the descriptor, so closing it cannot lose anything.
         with suppress(OSError):
             os.close(directory)
 

@@ -34,7 +34,7 @@ _TRANSIENT = frozenset(
 
 
 class Step(enum.Enum):
-    """Storage operation; errors use the value as its name."""
+    """Storage operation. Error messages name it by its value."""
 
     CREATE = "create"
     WRITE = "write"
@@ -103,8 +103,8 @@ class Sink(Protocol):
 class Storage(Protocol):
     """Blocking counterpart of a sink; it runs one step at a time.
 
-    A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether it is
-    called again.
+    A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether the
+    step is called again.
     """
 
     def open(self) -> None:
