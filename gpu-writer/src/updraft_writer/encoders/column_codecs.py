@@ -22,7 +22,8 @@ _LEAST_ROWS = 16 * _TRIAL_ROWS
 _WORTHWHILE_FRACTION = 0.9
 # DELTA_BYTE_ARRAY also costs time, in writing and reading, so it must shrink a column's pages to this share or less.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this many times as large.
+# Snappy takes longer than DELTA_BYTE_ARRAY, so the result of DELTA_BYTE_ARRAY may be this many times as large as
+# Snappy's.
 _FRONTS_PER_SNAPPY = 5 / 4
 # Codecs chosen for small files also compress the output of DELTA_BYTE_ARRAY.
 _CODECS_OF_FRONTS = ("zstd", "gzip")

@@ -25,7 +25,8 @@ _RUN_ROWS = 129
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Differences take half to two thirds of a dictionary's time, so they may take this many times its bytes.
+# Encoding differences takes half to two thirds of the time of a dictionary, so differences may take this many times the
+# dictionary's bytes.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
@@ -33,7 +34,7 @@ _LARGEST_INTEGER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncodings:
-    """Paths of the leaf columns stored with a dictionary and as differences; all others are plain."""
+    """Paths of the leaf columns with a dictionary, and of those stored as differences. Other columns are plain."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()

@@ -128,7 +128,8 @@ class GpuEncoder:
         try:
             self._file.write(table)
         except DeviceMemoryError as error:
-            # A row group cannot be written again if a part of it was written. The file's header is not such a part.
+            # A row group cannot be written again if part of it was written. A failed attempt at the first row group may
+            # have written the file's header, which is not such a part.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise

@@ -3,8 +3,8 @@
 
 A file ends with its footer: FileMetaData in Thrift's compact protocol, its length, `PAR1`. An additional field at the
 end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and bloom filter if
-the fields for them are removed. They filter by a chunk's dictionary only if all pages of the chunk use it. Everything
-else stays the same.
+the fields for them are removed. Readers filter by a chunk's dictionary only if all pages of the chunk use the
+dictionary. Everything else stays the same.
 """
 
 import enum
