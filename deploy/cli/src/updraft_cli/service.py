@@ -45,7 +45,7 @@ class Caller(NamedTuple):
     scopes: Sequence[str]
     roots: Sequence[str]
     expires_seconds: float | None
-    """Expiry of its credential in seconds since 1970; None if the credential does not expire."""
+    """Expiry of the client's credential in seconds since 1970; None if the credential does not expire."""
 
 
 class Service:
