@@ -83,7 +83,7 @@ class LocalStorage:
 
     def publish(self) -> None:
         """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
-        # Open the directory before the rename: if it cannot be opened for the sync, nothing has been renamed yet.
+        # Open the directory for the sync before the rename: if opening it fails, nothing has been renamed yet.
         with _closing(self._opened_directory()) as directory:
             self._rename_once(directory)
             self._close_directory()
@@ -172,8 +172,8 @@ class LocalStorage:
         try:
             os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            # A network file system may have renamed the file in spite of the error: its reply was lost, or it repeated
-            # a request that had succeeded, and the repeated request failed.
+            # A network file system may have renamed the file in spite of the error. Either its reply was lost, or it
+            # repeated a request that had succeeded, and the second request failed.
             self._doubt = error
             if not self._is_published():
                 raise
@@ -225,7 +225,7 @@ def _opened(root: Path, directory: Path) -> int:
 
 
 def _passed(root: Path, directory: Path) -> int:
-    """Open a directory that may be unreadable: its entries can be used, but it cannot be synced."""
+    """Open a directory that need not be readable. Callers can use its entries, but cannot sync the directory."""
     return _descend(root, directory, _open_in, _PASSED)
 
 

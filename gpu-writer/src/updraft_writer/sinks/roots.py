@@ -62,7 +62,8 @@ class Roots:
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
     """Narrow a root to the caller's own root that contains a location, so that links cannot lead out of that root.
 
-    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of them cannot be used.
+    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of these roots cannot be
+    used.
     """
     try:
         own = [resolved(parse_location(place)) for place in within]
