@@ -55,7 +55,7 @@ class DeviceAdmission:
         return len(self._waiters)
 
     def place(self, *, hold: bool) -> "DevicePlace":
-        """Return a place for one file, which holds no memory yet. With `hold`, it keeps memory between row groups."""
+        """Return a place without memory for one file. With `hold`, the place keeps memory between row groups."""
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:

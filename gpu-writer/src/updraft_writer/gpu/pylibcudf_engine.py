@@ -146,7 +146,7 @@ class _PylibcudfFile:
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Map the library's exceptions, which can be any C++ exception, to those of `engine`."""
+    """Map the library's exceptions, which can be any C++ exception, to the exceptions of `engine`."""
     try:
         yield
     except MemoryError as error:
