@@ -25,7 +25,7 @@ class Footer:
 
 
 class EncodedBytes(io.RawIOBase):
-    """File object that an encoder library writes to. It keeps the bytes until they are taken, even once closed."""
+    """File object that an encoder library writes to. It keeps the bytes until `take` returns them, even once closed."""
 
     mode = "wb"
 

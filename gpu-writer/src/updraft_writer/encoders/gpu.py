@@ -40,7 +40,7 @@ class DeviceOutput(EncodedBytes):
             raise self._error
 
 
-# If a row group with this few rows does not fit, a smaller one is unlikely to fit.
+# Fewest rows of a half that is tried. If so few rows do not fit, fewer rows are unlikely to fit.
 _FEWEST_ROWS = 1024
 
 
@@ -108,7 +108,7 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table. If it does not fit and the file has begun, encode its halves. Raises DeviceError."""
+        """Encode a table. If the table does not fit and the file has begun, encode its halves. Raises DeviceError."""
         try:
             self._try(table)
         except DeviceMemoryError:

@@ -144,7 +144,7 @@ def _is_hashed_alike(field: pa.Field) -> bool:
     """Return whether equal values have the same hash in a bloom filter.
 
     0.0 and -0.0 are equal but have different hashes. A date before 1582 has one hash in the file and another in the
-    reader, because they use different calendars.
+    reader, because the file and the reader use different calendars.
     """
     return not is_float(field.type) and not pa.types.is_date(field.type)
 
