@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange that writes one file: it turns asks into reservations, and batches with credit into row groups.
+"""Exchange that writes one file: it reserves bytes when the client asks, and adds batches with credit to the file.
 
-`exchanges` opens it and tells the client how it ended. However the exchange ends, this module releases the reservations
-of unused credit. The file releases the reservations of the batches that it has taken.
+`exchanges` opens the exchange and tells the client how the exchange ended. This module releases the reservations of
+unused credit, however the exchange ends. The file releases the reservations of the batches that it has taken.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class WriteExchange:
     metrics: WriterMetrics
     span: Span
     must_give_way: Callable[[], bool] = lambda: False
-    """Returns whether this file, which is idle, has to give its place to another tenant."""
+    """Callback that returns whether this idle file has to give its place to another tenant."""
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
     _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -121,7 +121,7 @@ class WriteExchange:
         """Free a batch that the file has not taken.
 
         This exchange and the frames of its error stay in memory until the client has the outcome. The batch must be
-        freed earlier, because its bytes of the quota then belong to other batches.
+        freed earlier, because its reservation is released now and other batches get the bytes.
         """
         self._parts = None
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -208,7 +208,8 @@ class WriteExchange:
                 raise ProtocolError(
                     f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
                 )
-            # The batch needs no other limit: its credit covers it, and no credit covers more than the writer accepts.
+            # The batch needs no limit of its own: its credit covers it, and no credit covers more than the writer
+            # accepts.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
         # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server of a writer's exchanges: opens each, runs it (`exchange`), sends its receipt or error, and cleans up."""
+"""Server of a writer's exchanges: it opens and runs an exchange, sends the receipt or the error, and cleans up."""
 
 import asyncio
 import time

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open file, which joins batches into row groups, encodes them, and passes the pieces to the sink, in order.
 
-Each row group has its own asyncio task, which holds the row group's reservation and releases it however the task ends.
-Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order. One row
-group can be encoded while the previous one is stored. Nothing in this module waits for the quota, so held bytes are
-always released in the end.
+Each row group has its own asyncio task. The task holds the row group's reservation and releases it, however the task
+ends. Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order.
+One row group can be encoded while the previous one is stored. Nothing in this module waits for the quota, so held bytes
+are always released in the end.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(eq=False)
 class OpenFile:
-    """File between its command and its receipt. The caller that opened it must close it."""
+    """File from its command until its receipt. The caller that opened the file must close it."""
 
     encoder: Encoder
     sink: Sink
@@ -206,7 +206,7 @@ class OpenFile:
                 await self._unless_failed(step)
 
     async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
-        """Wait for a step. If the file fails first, raise its error without waiting: the step itself may hang."""
+        """Wait for a step. If the file fails first, raise the file's error at once, because the step may hang."""
         failing = asyncio.create_task(self.failed.wait())
         awaited: set[asyncio.Future[Any]] = {step, failing}
         try:

@@ -60,7 +60,10 @@ class QuotaLimits:
 
 
 class Reservation:
-    """Bytes held from a quota. As a context manager it releases them at the end. Releasing twice has no effect."""
+    """Bytes held from a quota.
+
+    As a context manager, a reservation releases its bytes at the end. Releasing twice has no effect.
+    """
 
     def __init__(self, quota: "Quota", tenant: str, held_bytes: int, *, admitted: bool) -> None:
         self.tenant = tenant

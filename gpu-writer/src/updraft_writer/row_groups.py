@@ -105,7 +105,7 @@ class ListedBooleans:
         self._rows: int = batch.num_rows
 
     def rows_within(self, start: int, limit_bytes: int) -> int:
-        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least one if any is left."""
+        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least 1 if a row is left."""
         stop: int = self._rows
         for ends in self._ends:
             stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
@@ -142,8 +142,8 @@ class RowGroupBuilder:
         """Take over a batch and its reservation; return the row groups that are now full.
 
         `encoding_bytes` is the memory that encoding briefly needs in addition to the batch's bytes (`arrow_cost`).
-        Raises LimitError, before it takes anything over, if the file would get too many row groups or a row would cost
-        too much to encode.
+        Raises LimitError, before the builder takes anything over, if the file would get too many row groups or a row
+        would cost too much to encode.
         """
         self._rows += batch.num_rows
         if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:

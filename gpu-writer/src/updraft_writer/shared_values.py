@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusal of columns whose rows share values.
 
-A file has a copy of the value for each row, so the file may be far larger than its batches.
+A file has a copy of a shared value for each row, so the file may be far larger than its batches.
 """
 
 from collections.abc import Callable, Iterator
