@@ -60,7 +60,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
 
 
 def what_to_do(credentials: Credentials) -> str:
-    """Return advice for an unknown client: what the client presents, and how the service could get to know it."""
+    """Return advice for an unknown client: what the client presents, and what would make the service accept it."""
     if credentials.token:
         claims = _claims_of(credentials.token)
         if claims is not None:
