@@ -2,6 +2,7 @@
 """Address and credentials of a pool, from arguments or from the environment of this process."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,12 @@ CHANNEL_OPTIONS = (
     # Retries are ours: they wait, and know what is safe to repeat.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Despite its name, this is how long one attempt to connect may take, the TLS handshake included.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _StrPath = str | os.PathLike[str]
 
 
@@ -91,7 +94,7 @@ class Connection:
         """Complete options with the environment; read the token's file.
 
         Raises:
-            ValueError: No endpoint is named, or it is malformed.
+            ValueError: No endpoint is named, or an option is malformed.
             TypeError: An option is unknown.
             CredentialsError: The token's file cannot be read.
         """
@@ -111,10 +114,17 @@ class Connection:
             raise ValueError(f"no pool is named: pass endpoint='grpc://host:port', or set {ENVIRONMENT_PREFIX}ENDPOINT")
         token_file = path("token_file")
         token = options.get("token") or (token_in(token_file) if token_file is not None else "")
+        tenant = options.get("tenant", "")
+        for name, value in (("token", token), ("tenant", tenant)):
+            # gRPC would send nothing, and its error does not name the header. A token stays out of messages.
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"the {name} has characters that a header cannot carry, such as a line break")
+        if (path("certificate_file") is None) != (path("key_file") is None):
+            raise ValueError("certificate_file and key_file go together: give both, or neither")
         return cls(
             endpoint=Endpoint.parse(text("endpoint")),
             credentials=Credentials(token, path("ca_file"), path("certificate_file"), path("key_file")),
-            tenant=options.get("tenant", ""),
+            tenant=tenant,
             timeout_seconds=options.get("timeout_seconds"),
             acquire_timeout_seconds=options.get("acquire_timeout_seconds", 60.0),
             connect_timeout_seconds=options.get("connect_timeout_seconds", 5.0),
