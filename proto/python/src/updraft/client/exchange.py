@@ -209,6 +209,8 @@ class Exchange:
         """Return the number of the input row of each result; `ends` has the ends of the rows' results."""
         rows, start = [], 0
         for end in [*ends, results]:
+            if not start <= end <= results:
+                raise ProtocolError(f"a row's results end at {end}, not between {start} and {results}")
             rows += [self._row] * (end - start)
             start = end
             self._row += 1

@@ -25,9 +25,12 @@ Columns = Mapping[str, Sequence[Any]]
 """Columns by name: lists, or arrays of NumPy, pandas and Arrow."""
 
 
-def is_one_frame(data: Any) -> bool:
-    """Return whether `data` is a whole table, not an iterable of tables."""
-    return isinstance(data, Mapping | ArrowTable)
+def in_pieces(data: Any) -> Any:
+    """Return an iterable of tables: `data` itself, or the batches of a reader, or one table."""
+    if isinstance(data, Mapping | pa.Table | pa.RecordBatch) or _library(data) in ("pandas", "polars"):
+        return [data]
+    # Readers, and results of databases, may be larger than the memory, or endless.
+    return pa.RecordBatchReader.from_stream(data) if isinstance(data, ArrowTable) else data
 
 
 def as_table(data: Any) -> pa.Table:

@@ -33,7 +33,7 @@ from updraft.client.connection import (
     ConnectionOptions,
 )
 from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
-from updraft.client.frames import Columns, Frame, as_table, is_one_frame, like
+from updraft.client.frames import Columns, Frame, as_table, in_pieces, like
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
@@ -53,7 +53,7 @@ class PoolClient:
         """Prepare the connection; the first call opens it. `ConnectionOptions` describes the options.
 
         Raises:
-            ValueError: No endpoint is named, or it is malformed.
+            ValueError: No endpoint is named, or an option is malformed.
             CredentialsError: A file with a token or a certificate cannot be read.
         """
         self._connection = Connection.of(options)
@@ -103,7 +103,7 @@ class PoolClient:
 
         Args:
             name: As for `call`.
-            data: Iterable of tables, each as for `call`, or one such table.
+            data: Iterable of tables, each as for `call`; a reader of record batches; or one table.
             group_by: As for `call`.
 
         Yields:
@@ -117,7 +117,7 @@ class PoolClient:
         """
         deadline = self._deadline()
         function = self._function(name, group_by, deadline)
-        frames = iter([data] if is_one_frame(data) else data)
+        frames = iter(in_pieces(data))
         first = next(frames, None)
         if first is None:
             return
