@@ -76,7 +76,7 @@ class ZygoteClient:
             on_lost: Called when the connection has ended.
             on_model: Called for packets about model processes, with their descriptors to close.
             on_retirement: Called when the zygote has a successor, with another connection to the zygote to close.
-            on_refusal: Called when `reload_fault` has changed.
+            on_refusal: Called when a reload was refused.
         """
         self.hello: packets.Hello | None = None
         """Hello of the zygote; None while there is no connection."""
@@ -84,6 +84,8 @@ class ZygoteClient:
         """Functions of the last zygote that has said hello."""
         self.reload_fault = ""
         """Why the last reload was refused; empty after a good one."""
+        self.refused_reloads = 0
+        """Number of refused reloads, which tells two refusals for the same reason apart."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
         self._greeting: packets.Hello | None = None
@@ -265,6 +267,7 @@ class ZygoteClient:
                 self._greet(packet)
             case packets.ReloadRefused():
                 self.reload_fault = packet.fault
+                self.refused_reloads += 1
                 self._on_refusal()
             case packets.Forked():
                 self._forked(packet, descriptors)

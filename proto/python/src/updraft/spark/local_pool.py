@@ -137,24 +137,19 @@ class LocalPool(LocalService):
         if self._output is not None:
             self._output.end()
 
-    def _reload_fault(self) -> str:
-        """Return why the pool refused to load its functions again; empty if it did not, or does not answer."""
-        with contextlib.suppress(OSError):
-            return str(self.status().get("reload_fault", ""))
-        return ""
-
     def _load_again(self) -> bool:
         """Make the pool load all code again; return whether it did. Running exchanges finish with the old code."""
         assert self._process is not None
-        before, fault_before = self._ready["zygote"], self._reload_fault()
+        self._ready = json.loads(self._ready_file.read_text())
+        zygote, refused = self._ready["zygote"], self._ready["refused_reloads"]
         self._process.send_signal(signal.SIGUSR2)
         deadline_seconds = time.monotonic() + _RELOAD_TIMEOUT_SECONDS
         while time.monotonic() < deadline_seconds and not self.has_ended:
             with contextlib.suppress(FileNotFoundError):
                 self._ready = json.loads(self._ready_file.read_text())
-            if self._ready["zygote"] != before:
+            if self._ready["zygote"] != zygote:
                 return True
-            if (fault := self._reload_fault()) and fault != fault_before:
+            if self._ready["refused_reloads"] != refused:
                 return False
             time.sleep(_LOOK_SECONDS)
         return False
