@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -28,6 +29,8 @@ _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+# A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class LocalPool(LocalService):
@@ -85,25 +88,40 @@ class LocalPool(LocalService):
             settings: Options to change, as for `local_pool`.
 
         Raises:
-            LocalServiceError: The pool did not start; the message says why. Call `restart` again with other options.
+            LocalServiceError: The pool did not start; the message says why. Call `restart` again: it forgets the
+                options that failed.
         """
-        if not self._directory.exists():
+        if self._was_stopped:
             raise LocalServiceError("the pool was stopped: start another one with local_pool()")
-        self._end()
-        self._settings |= _given(settings)
+        before = self._settings
+        self._settings = {**before, **_given(settings)}
         if workers is not None:
             self._settings["workers"] = workers
-        if self._edited is not None:
-            self._edited.look()
-        self._start()
+        try:
+            self._end()
+            if self._edited is not None:
+                self._edited.look()
+            self._start()
+        except BaseException:
+            # The next restart must not fail because of the same options.
+            self._settings = before
+            raise
+
+    @property
+    def _was_stopped(self) -> bool:
+        return not self._directory.exists()
 
     def status(self) -> dict[str, Any]:
         """Return the state of the pool, as `/status.json` has it; raises OSError if the pool does not answer."""
         address = self.status_url.removesuffix(".json") + ".json"
         login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
         request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
-        with urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
-            return dict(json.loads(answer.read()))
+        try:
+            with _WITHOUT_PROXY.open(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:
+                return dict(json.loads(answer.read()))
+        except (http.client.HTTPException, ValueError) as error:
+            # The pool ended while it answered.
+            raise OSError(f"{address} sent an incomplete answer: {error}") from error
 
     @property
     def status_link(self) -> str:
@@ -114,6 +132,8 @@ class LocalPool(LocalService):
         try:
             return pool_html(self.status(), self.status_link)
         except OSError:
+            if self._was_stopped:
+                return "<b>the pool was stopped</b>: <code>local_pool()</code> starts another one"
             return ended_html(self.log()) if self.has_ended else f"<pre>{escape(repr(self))}</pre>"
 
     def _before_cell(self, _info: object = None) -> None:
@@ -171,15 +191,22 @@ class LocalPool(LocalService):
 
         Running exchanges get 10 seconds to finish. Idempotent.
         """
-        super().stop()
-        if self._hooked:
-            self._hooked = False
-            INTERRUPTS.release()
-            if (shell := ipython()) is not None:
-                self._after_cell()
-                for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
-                    with contextlib.suppress(ValueError):
-                        shell.events.unregister(event, callback)
+        try:
+            super().stop()
+        finally:
+            if self._is_owned:
+                self._leave_notebook()
+
+    def _leave_notebook(self) -> None:
+        if not self._hooked:
+            return
+        self._hooked = False
+        INTERRUPTS.release()
+        if (shell := ipython()) is not None:
+            self._after_cell()
+            for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
+                with contextlib.suppress(ValueError):
+                    shell.events.unregister(event, callback)
 
 
 def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
@@ -204,7 +231,11 @@ def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> L
     if workers is not None:
         given["workers"] = workers
     pool = LocalPool("pool", "updraft-server", [], given)
-    pool.join_notebook()
+    try:
+        pool.join_notebook()
+    except BaseException:
+        pool.stop()
+        raise
     return pool
 
 

@@ -143,6 +143,11 @@ class LocalService:
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
     @property
+    def _is_owned(self) -> bool:
+        """Whether this process started the service; a fork of it did not."""
+        return os.getpid() == self._owner
+
+    @property
     def has_ended(self) -> bool:
         """Whether the service was stopped or has ended by itself."""
         return self._process is None or self._process.poll() is not None
@@ -166,11 +171,12 @@ class LocalService:
         Idempotent.
         """
         # A fork of this process inherits this object and its exit handler, but must not stop the service.
-        if os.getpid() != self._owner:
+        if not self._is_owned:
             return
-        atexit.unregister(self.stop)
         self._end()
         shutil.rmtree(self._directory, ignore_errors=True)
+        # If an interrupt ends this method early, the exit of this process calls it again.
+        atexit.unregister(self.stop)
 
     def _end(self) -> None:
         """End the process, and keep its files."""
