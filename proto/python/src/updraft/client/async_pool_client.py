@@ -70,7 +70,7 @@ class AsyncPoolClient:
             input_.backlog.add(batch)
         input_.backlog.is_complete = True
         results = [batch async for batch in self._results(function, arguments.schema, input_, deadline)]
-        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+        return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     async def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> AsyncGenerator[Any]:
         """Call a function, and yield its results as they come, as `PoolClient.stream` does.

@@ -107,9 +107,12 @@ class CalledFunction:
                 fitted.append(self._default(name, table.num_rows))
         return pa.table(fitted, names=[*self.keys, *columns])
 
-    def empty_results(self) -> pa.Table | None:
-        """Return the results of no rows, or None if only the pool knows them."""
-        return None if self._results is None else self._named(self._results.empty_table())
+    def empty_results(self, inputs: pa.Schema) -> pa.Table | None:
+        """Return the results of no rows, or None if only the pool knows them; `inputs` is what `arguments` returned."""
+        if self._results is None:
+            return None
+        keys = [inputs.field(key) for key in self.keys]
+        return self._named(pa.schema([*keys, *self._results]).empty_table())
 
     def named(self, results: pa.RecordBatch, inputs: pa.Schema, rows: pa.Array | None) -> pa.RecordBatch:
         """Return a batch of results with the names that its caller knows.

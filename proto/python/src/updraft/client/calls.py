@@ -77,11 +77,11 @@ def with_schema(arguments: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def results_as_table(results: list[pa.RecordBatch], function: CalledFunction) -> pa.Table:
+def results_as_table(results: list[pa.RecordBatch], function: CalledFunction, inputs: pa.Schema) -> pa.Table:
     """Return all results of a call; the schema of no results is the function's, as far as it is known."""
     if results:
         return pa.Table.from_batches(results)
-    empty = function.empty_results()
+    empty = function.empty_results(inputs)
     return empty if empty is not None else pa.table({})
 
 

@@ -93,7 +93,7 @@ class PoolClient:
         function = self._function(name, group_by, deadline)
         arguments = function.arguments(as_table(data))
         results = list(self._results(function, arguments.schema, cut(arguments), deadline, held=True))
-        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+        return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Iterator[Any]:
         """Call a function, and yield its results as they come, in bounded memory.
