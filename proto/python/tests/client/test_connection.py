@@ -23,6 +23,16 @@ def test_an_option_has_precedence_over_the_environment(tmp_path: Path) -> None:
     assert Connection.of({"token": "other"}, environment).metadata == (("authorization", "Bearer other"),)
 
 
+def test_a_rotated_token_is_used_by_the_next_call(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    connection = Connection.of({"endpoint": "grpc://a:1", "token_file": token}, {})
+    token.write_text("new\n")
+    assert connection.metadata == (("authorization", "Bearer new"),)
+    token.unlink()
+    assert connection.metadata == (("authorization", "Bearer old"),)
+
+
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match=r"no pool is named: pass endpoint=.*UPDRAFT_CLIENT_ENDPOINT"):
         Connection.of({}, {})
