@@ -157,6 +157,13 @@ def test_options_that_failed_are_forgotten() -> None:
         assert pool.status()["workers"]["configured"] == 1
 
 
+def test_a_pool_without_a_status_page_says_so() -> None:
+    with updraft.spark.local_pool(workers=1, metrics_listen="") as pool:
+        with pytest.raises(updraft.spark.LocalServiceError, match="the pool shows no state, because metrics_listen"):
+            _ = pool.status_url
+        assert "pool at grpc" in pool._repr_html_()
+
+
 def test_a_stopped_pool_says_how_to_start_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with updraft.spark.local_pool(workers=1) as pool, monkeypatch.context() as fork:
         released: list[int] = []

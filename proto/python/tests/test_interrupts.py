@@ -181,7 +181,11 @@ def test_a_jvm_that_hangs_does_not_hold_up_an_interrupt(
 ) -> None:
     hangs = threading.Event()
     monkeypatch.setattr(interrupts, "_CANCEL_TIMEOUT_SECONDS", 0.01)
-    interrupts._in_another_thread(lambda _context: hangs.wait(60) and None)(context)
+
+    def cancel(_context: object) -> None:
+        hangs.wait(60)
+
+    interrupts._in_another_thread(cancel)(context)
     hangs.set()
 
 

@@ -15,7 +15,7 @@ from updraft.client.connection import CHANNEL_OPTIONS
 _DELAY_SECONDS = 0.3
 
 
-class _Answers(grpc.GenericRpcHandler):
+class _Answers(grpc.GenericRpcHandler):  # type: ignore[misc]
     def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         return grpc.unary_unary_rpc_method_handler(lambda request, _context: request)
 

@@ -31,7 +31,7 @@ def flight_path(name: str) -> bytes:
 
 
 def rest_of(deadline: float | None) -> float | None:
-    """Return the seconds that are left of a call; raise DeadlineError if none are."""
+    """Return the remaining seconds of a call; raise DeadlineError if its deadline has passed."""
     if deadline is None:
         return None
     rest = deadline - time.monotonic()

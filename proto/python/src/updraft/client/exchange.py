@@ -55,7 +55,7 @@ class Backlog:
         self._sent = 0
         self._sent_bytes = 0
         self.released = 0
-        """Number of batches that are done with."""
+        """Number of batches that need not be sent again."""
         self.is_complete = False
         """Whether no more batches will be added."""
 

@@ -34,7 +34,7 @@ def in_pieces(data: Any) -> Any:
 
 
 def as_table(data: Any) -> pa.Table:
-    """Return a frame as an Arrow table; raises TypeError if it is none, ValueError if columns differ in length."""
+    """Return a frame as an Arrow table; raises TypeError for other data, ValueError if columns differ in length."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

@@ -44,9 +44,9 @@ class PoolClient:
 
     Every call can raise an `UpdraftError` (`updraft.errors`): `UserError` if the function raised, with the function's
     own traceback in `traceback` and in the error's notes; `FunctionNotFoundError`, `UnauthenticatedError`,
-    `PoolUnavailableError` and so on otherwise. Calls that the pool refused for lack of room, and calls that could not
-    reach it, are repeated for a while. Batches whose worker was lost are sent again if the function is deterministic
-    and has one result for each row; a call of any other function fails with `WorkerError`.
+    `PoolUnavailableError` and so on otherwise. The client repeats calls for a while if the pool has no room for them or
+    cannot be reached. If a worker is lost, the client sends its unanswered batches again, provided that the function is
+    deterministic and has one result for each row; a call of any other function fails with `WorkerError`.
     """
 
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
@@ -82,7 +82,7 @@ class PoolClient:
         Returns:
             The results, as a frame of the library of `data`: pandas (with the index of `data`, if there is one result
             for each row), polars, otherwise a pyarrow Table. A table function's results begin with the column `row`,
-            the number of the row that they belong to.
+            the number of the row that they belong to, counted from 0.
 
         Raises:
             UpdraftError: The call failed.
@@ -107,8 +107,8 @@ class PoolClient:
             group_by: As for `call`.
 
         Yields:
-            Frames of the library of the first table: of pandas, of polars, otherwise pyarrow Tables. A piece of
-            results holds the results of up to a batch of rows, not of one table of `data`.
+            Frames of the library of the first table: of pandas, of polars, otherwise pyarrow Tables. Each holds the
+            results of one batch, not of one table of `data`: the client cuts large tables into batches.
 
         Raises:
             UpdraftError: The call failed.

@@ -60,10 +60,10 @@ class LocalPool(LocalService):
         return {}
 
     def join_notebook(self) -> None:
-        """Make this process a notebook's, until `stop`.
+        """Install the hooks of this process into PySpark and IPython, until `stop`.
 
-        Interrupts cancel Spark jobs, edited modules are loaded before a cell runs, and a cell shows what functions
-        print.
+        Interrupts cancel Spark jobs, the pool loads edited modules before a cell runs, and a cell shows the output and
+        the progress of its functions.
         """
         if self._hooked:
             return
@@ -80,8 +80,9 @@ class LocalPool(LocalService):
     def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
         """Start the pool again at the same address, so that its workers import the code that is on the disk now.
 
-        The JVM and the session stay. Running exchanges get 10 seconds to finish. Tasks whose exchange does not finish
-        are tried again on the new pool.
+        The JVM and the session stay. Running exchanges get 10 seconds to finish. After that, a function with one result
+        for each row goes on with its unanswered batches on the new pool. Other functions, such as those of
+        `mapInPandas`, fail their task; a session with a `local` master then fails the query.
 
         Args:
             workers: New number of worker processes; None leaves it as it is.
@@ -113,7 +114,10 @@ class LocalPool(LocalService):
 
     def status(self) -> dict[str, Any]:
         """Return the state of the pool, as `/status.json` has it; raises OSError if the pool does not answer."""
-        address = self.status_url.removesuffix(".json") + ".json"
+        try:
+            address = self.status_url.removesuffix(".json") + ".json"
+        except LocalServiceError as error:
+            raise OSError(str(error)) from None
         login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
         request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
         try:
@@ -125,7 +129,7 @@ class LocalPool(LocalService):
 
     @property
     def status_link(self) -> str:
-        """URL that opens the status page in a browser without asking for the password."""
+        """URL that opens the status page in a browser without asking for the password, which it contains."""
         return self.status_url.replace("http://", f"http://{_USER}:{self.status_password}@", 1)
 
     def _repr_html_(self) -> str:

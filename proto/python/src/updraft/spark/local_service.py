@@ -117,7 +117,13 @@ class LocalService:
 
     @property
     def status_url(self) -> str:
-        """URL of the service's state: a page to open in a browser for a pool, JSON for a writer."""
+        """URL of the service's state: a page to open in a browser for a pool, JSON for a writer.
+
+        Raises:
+            LocalServiceError: `metrics_listen` is empty, so the service shows no state.
+        """
+        if "metrics_listen" not in self._ready:
+            raise LocalServiceError(f"the {self._noun} shows no state, because metrics_listen is empty: leave it out")
         page = "status" if "metrics_token_file" in self._ready else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
