@@ -180,12 +180,15 @@ def test_a_jvm_that_hangs_does_not_hold_up_an_interrupt(
     context: _SparkContext, hooks: JobInterrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs = threading.Event()
+    finished: list[bool] = []
     monkeypatch.setattr(interrupts, "_CANCEL_TIMEOUT_SECONDS", 0.01)
 
     def cancel(_context: object) -> None:
         hangs.wait(60)
+        finished.append(True)
 
     interrupts._in_another_thread(cancel)(context)
+    assert not finished
     hangs.set()
 
 

@@ -80,9 +80,9 @@ class LocalPool(LocalService):
     def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
         """Start the pool again at the same address, so that its workers import the code that is on the disk now.
 
-        The JVM and the session stay. Running exchanges get 10 seconds to finish. After that, a function with one result
-        for each row goes on with its unanswered batches on the new pool. Other functions, such as those of
-        `mapInPandas`, fail their task; a session with a `local` master then fails the query.
+        The JVM and the session stay. Running exchanges get 10 seconds to finish. After that, a deterministic function
+        with one result for each row continues with its unanswered batches on the new pool. Other functions, such as
+        those of `mapInPandas`, fail their task; a session with a `local` master then fails the query.
 
         Args:
             workers: New number of worker processes; None leaves it as it is.
