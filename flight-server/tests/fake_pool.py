@@ -125,6 +125,7 @@ class FakePool:
         self.unlisted: Sequence[FunctionDescription] = ()
         self.generation = 0
         self.reload_fault = ""
+        self.refused_reloads = 0
         self.python_version = "3.11"
         self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0

@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 from tests.support.paths import EXAMPLES
 from tests.support.pool import LocalPool
 from updraft_cli.progress import Progress
+from updraft_cli.table_files import table_writer
 
 _MODULE = """
 from updraft import function
@@ -34,6 +35,10 @@ def hello_2(name: str) -> str:
 @function
 def total(prices: list[float]) -> float:
     return sum(prices)
+
+@function
+def constant(first: str = "a", second: str = "b") -> str:
+    return first + second
 
 @function
 def inverse(x: int) -> float:
@@ -64,6 +69,8 @@ def call(shop: LocalPool, typed: Run) -> Run:
         (("hello@1", "--arg", 'name=A, "b" [{é%20', "--arg", "word="), ', A, "b" [{é%20!\n'),
         (("hello", "--arg", "name=Ada"), "ADA\n"),
         (("total", "--arg", "prices=[1, 2.5]"), "3.5\n"),
+        (("constant",), "ab\n"),
+        (("constant", "--arg", "second=\n\x1b[2J\u0085é"), '"a\\n\\u001b[2J\\u0085\\u00e9"\n'),
         (
             ("words", "--arg", "text=a bb"),
             '{"row": 0, "word": "a", "length": 1}\n{"row": 0, "word": "bb", "length": 2}\n',
@@ -123,6 +130,37 @@ def test_a_large_file_keeps_its_rows_together(call: Run, tmp_path: Path) -> None
     assert read.column("id").to_pylist() == list(range(rows))
 
 
+@pytest.mark.parametrize("source", ["people.csv", "people.parquet"])
+def test_a_file_without_rows_becomes_a_file_with_columns(call: Run, tmp_path: Path, source: str) -> None:
+    people, target = tmp_path / source, tmp_path / "said.parquet"
+    if people.suffix == ".csv":
+        people.write_text("id,name\n")
+    else:
+        pa.parquet.write_table(pa.table({"id": [1], "name": ["Ada"]}).slice(0, 0), people)
+    assert call("hello@1", "--input", str(people), "--output", str(target), "--keep").returncode == 0
+    assert pa.parquet.read_table(target).to_pydict() == {"id": [], "name": [], "result": []}
+    assert call("mean", "--input", str(people), "--output", str(target), "--arg", "value=1").returncode == 0
+    assert pa.parquet.read_schema(target).names == ["result"]
+
+
+def test_rows_count_even_if_the_command_line_has_all_arguments(call: Run, tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("id\n1\n2\n")
+    assert call("hello@1", "--input", str(people), "--arg", "name=Ada").stdout == "Hello, Ada!\n" * 2
+    assert call("constant", "--input", str(people)).stdout == "ab\n" * 2
+
+
+def test_the_file_in_progress_is_nobody_elses(tmp_path: Path) -> None:
+    target = tmp_path / "said.csv"
+    with table_writer(target) as write:
+        write(pa.table({"x": [1]}))
+        (partial,) = tmp_path.iterdir()
+        with table_writer(target) as other:
+            other(pa.table({"x": [2]}))
+        assert [partial, target] == sorted(tmp_path.iterdir())
+    assert target.read_text() == '"x"\n1\n'
+
+
 def test_a_failed_call_leaves_the_old_file(call: Run, tmp_path: Path) -> None:
     source, target = tmp_path / "numbers.csv", tmp_path / "inverse.csv"
     source.write_text("x\n1\n0\n")
@@ -151,6 +189,8 @@ def test_an_aggregate_reads_a_file_by_groups(call: Run, tmp_path: Path) -> None:
         (("hello@1",), "column 'name' is missing: hello takes name, word"),
         (("hello@1", "--arg", "nme=Ada"), "hello has no argument 'nme'"),
         (("inverse", "--arg", "x=one"), "--arg x: 'one' is not a value of type int64"),
+        (("inverse", "--arg", "x=1", "--arg", "x=2"), "--arg x is given twice"),
+        (("inverse", "--arg", "x=1", "--output", "/nowhere/x.csv"), "/nowhere/x.csv: No such file or directory"),
         (("inverse", "--arg", "one"), "--arg one: expected NAME=VALUE"),
         (("nope", "--arg", "x=1"), "no function 'nope' is registered"),
         (("inverse", "--input", "{people}"), "has no column 'x', which inverse needs: it has name"),
@@ -196,6 +236,11 @@ def test_no_bar_is_drawn_where_no_terminal_is() -> None:
         bar.add(500)
         assert bar.line() == "500 rows  250 rows/s"
     assert plain.getvalue() == ""
+    terminal = _Terminal()
+    with Progress(None, terminal, clock=lambda: now, is_wanted=False) as bar:
+        now = 4.0
+        bar.add(500)
+    assert terminal.getvalue() == ""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -46,6 +46,10 @@ def parity_2(x: int) -> str:
     return str(x % 2)
 
 @function
+def constant(first: str = "a", second: str = "b") -> str:
+    return first + second
+
+@function
 def inverse(x: int) -> float:
     return 1 / x
 
@@ -125,6 +129,41 @@ def test_any_table_with_the_capsule_interface_is_taken(client: PoolClient) -> No
 def test_columns_are_matched_by_name_and_cast_if_nothing_is_lost(client: PoolClient) -> None:
     answer = client.call("discount", pa.table({"percent": pa.array([50], pa.int8()), "price": pa.array([3], "int32")}))
     assert answer.to_pydict() == {"result": [1.5]}
+
+
+def test_a_later_table_is_cast_only_if_nothing_is_lost(client: PoolClient) -> None:
+    def streamed(*tables: pa.Table) -> list[object]:
+        return [row for frame in client.stream("echo", list(tables)) for row in frame.column(0).to_pylist()]
+
+    numbers = pa.table({"x": pa.array([1, 2])})
+    assert streamed(numbers, pa.table({"x": pa.array([3], pa.int8())})) == [1, 2, 3]
+    with pytest.raises(TypeError, match="column 'x' of the first table is int64, not string: cast it"):
+        streamed(numbers, pa.table({"x": ["3"]}))
+    with pytest.raises(TypeError, match="column 'x' of the first table is bool, not int64: cast it"):
+        streamed(pa.table({"x": [True]}), numbers)
+    with pytest.raises(ValueError, match="a later table has the columns y, and the first had x"):
+        streamed(numbers, pa.table({"y": [1]}))
+
+
+def test_rows_are_kept_if_no_column_is_an_argument(client: PoolClient) -> None:
+    rows = pa.table({"unused": [1, 2, 3]}).select([])
+    assert client.call("constant", rows).to_pydict() == {"result": ["ab", "ab", "ab"]}
+
+
+def test_a_reader_is_streamed(client: PoolClient) -> None:
+    read = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        while True:
+            read += 1
+            yield pa.record_batch({"x": pa.array(range(60_000))})
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+    stream = client.stream("echo", reader)
+    assert next(stream).num_rows == 60_000
+    stream.close()  # type: ignore[attr-defined]
+    assert read < 100
 
 
 @pytest.mark.parametrize(
@@ -363,3 +402,16 @@ async def test_a_cancelled_call_frees_its_worker(pool: LocalPool) -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         await asyncio.to_thread(until, "no worker is busy", lambda: _busy(pool) == 0)
+
+
+async def test_a_closed_stream_leaves_no_task(pool: LocalPool) -> None:
+    async def titles() -> AsyncIterator[dict[str, list[str]]]:
+        while True:
+            yield {"title": ["A b"]}
+            await asyncio.sleep(0.01)
+
+    before = asyncio.all_tasks()
+    stream = updraft.client.astream("text.slug", titles(), endpoint=pool.tcp_endpoint)
+    await anext(stream)
+    await stream.aclose()
+    assert asyncio.all_tasks() == before

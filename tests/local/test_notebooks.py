@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,11 @@ def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(
     broken = kernel.run("print(shown()[0])")
     assert "rates.py changed, and the pool still has the old code: see pool.log()" in broken.text
     assert broken.text.strip().endswith("22"), broken.text
+    began_at = time.monotonic()
+    (tmp_path / "other.py").touch()
+    still_broken = kernel.run("print(shown()[0])")
+    assert "other.py changed, and the pool still has the old code: see pool.log()" in still_broken.text
+    assert time.monotonic() - began_at < 30, "a second refusal for the same reason is noticed too"
 
     endpoint = kernel.run("print(pool.endpoint)").text
     module.write_text(code.format(rate=333))

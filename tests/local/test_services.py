@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import urllib.error
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -21,6 +24,7 @@ from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.waiting import until
 from tests.support.web import fetched
 from updraft.client.writer import WriterClient
+from updraft.spark.interrupts import INTERRUPTS
 
 # Prints the supervisor's pid, and then does what its argument says.
 _PROGRAM = """
@@ -74,8 +78,12 @@ def test_a_pool_answers_on_a_socket_that_is_its_users_alone() -> None:
     assert ", ended" in repr(pool)
 
 
-def test_its_status_page_wants_the_password() -> None:
+def test_its_status_page_wants_the_password_which_passes_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     with updraft.spark.local_pool(workers=1) as pool:
+        monkeypatch.delenv("no_proxy", raising=False)
+        with socket.create_server(("127.0.0.1", 0)) as proxy, monkeypatch.context() as environment:
+            environment.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+            assert pool.status()["workers"]["configured"] == 1
         page, _ = fetched(pool.status_url, token=pool.status_password)
         assert "Updraft" in page
         with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -138,3 +146,31 @@ def test_a_list_is_an_option_too(tmp_path: Path) -> None:
         Path(path).mkdir()
     with updraft.spark.local_pool(workers=1, writable_paths=paths) as pool:
         assert f"--writable-paths={paths[0]},{paths[1]}" in pool._process.args  # type: ignore[union-attr,operator]
+
+
+def test_options_that_failed_are_forgotten() -> None:
+    with updraft.spark.local_pool(workers=1) as pool:
+        unknown: Any = {"worker_memory": 1}
+        with pytest.raises(updraft.spark.LocalServiceError, match="worker_memory"):
+            pool.restart(workers=2, **unknown)
+        pool.restart()
+        assert pool.status()["workers"]["configured"] == 1
+
+
+def test_a_pool_without_a_status_page_says_so() -> None:
+    with updraft.spark.local_pool(workers=1, metrics_listen="") as pool:
+        with pytest.raises(updraft.spark.LocalServiceError, match="the pool shows no state, because metrics_listen"):
+            _ = pool.status_url
+        assert "pool at grpc" in pool._repr_html_()
+
+
+def test_a_stopped_pool_says_how_to_start_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with updraft.spark.local_pool(workers=1) as pool, monkeypatch.context() as fork:
+        released: list[int] = []
+        fork.setattr(INTERRUPTS, "release", lambda: released.append(1))
+        fork.setattr(pool, "_owner", os.getppid())
+        pool.stop()
+        assert not released, "a fork leaves the hooks to its parent"
+    assert "the pool was stopped" in pool._repr_html_()
+    with pytest.raises(updraft.spark.LocalServiceError, match="start another one"):
+        pool.restart()

@@ -105,6 +105,9 @@ def test_a_mistake_in_new_code_takes_no_function_away(pool: Pool) -> None:
     pool.server.wait_for(lambda: "were not reloaded, and the previous ones stay in use" in pool.server.page("/status"))
     assert pool.zygotes() == before
     assert [answer(pool, name) for name in ("version", "model")] == ["a", "a"]
+    assert pool.server.ready()["refused_reloads"] == 1
+    pool.load_again()
+    pool.server.wait_for(lambda: pool.server.ready()["refused_reloads"] == 2)
     pool.write("ccc")
     pool.load_again()
     until_it_answers(pool, "ccc")

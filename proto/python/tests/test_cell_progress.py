@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -51,3 +53,32 @@ def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatc
         pass
     progress.end()
     assert [line.split(",")[0] for line in shown] == ["updraft: 20 rows", "updraft: 60 rows"]
+
+
+def test_a_pool_that_does_not_answer_holds_up_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_END_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: None)
+    shown: list[str] = []
+    asked, answers = threading.Event(), threading.Event()
+    at = 0
+
+    def status() -> dict[str, Any]:
+        nonlocal at
+        at += 1
+        asked.set()
+        answers.wait(60)
+        return _status(at, is_open=1)
+
+    progress = CellProgress(status, shown.append)
+    progress.begin()
+    first = next(thread for thread in threading.enumerate() if thread.name == "updraft-progress")
+    assert asked.wait(60)
+    progress.end()
+    progress.begin()
+    answers.set()
+    first.join(60)
+    assert not first.is_alive(), "the thread of the first cell ends, though another cell runs"
+    while not shown:
+        time.sleep(0.001)
+    progress.end()

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from updraft.spark.edited_modules import EditedModules
 
@@ -39,3 +42,21 @@ def test_a_directory_that_is_gone_has_no_modules(tmp_path: Path) -> None:
     (directory / "a.py").unlink()
     directory.rmdir()
     assert edited.look() == ["a.py"]
+
+
+def test_a_directory_of_others_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = tmp_path / "lost+found"
+    private.mkdir()
+    (tmp_path / "rates.py").touch()
+    stat = os.stat
+
+    def refuse(path: str | Path, *arguments: object, **options: object) -> object:
+        if Path(path).is_relative_to(private) and Path(path) != private:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)  # type: ignore[arg-type]
+
+    # Root, who may run this, would not be refused.
+    monkeypatch.setattr(os, "stat", refuse)
+    edited = EditedModules(tmp_path)
+    (tmp_path / "rates.py").unlink()
+    assert edited.look() == ["rates.py"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from updraft.spark import interrupts
 from updraft.spark.interrupts import JobInterrupts
 
 
@@ -141,6 +142,54 @@ def test_hooks_are_removed_in_the_middle_of_a_cell(events: _Events, context: _Sp
     assert signal.getsignal(signal.SIGINT) is before
     assert not events.callbacks
     assert not context.tags
+
+
+def test_another_thread_leaves_the_handler_to_the_end_of_the_cell(events: _Events, context: _SparkContext) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    hooks = JobInterrupts()
+    hooks.acquire()
+    events.trigger("pre_run_cell")
+    stopping = threading.Thread(target=hooks.release)
+    stopping.start()
+    stopping.join()
+    events.trigger("post_run_cell")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not events.callbacks
+    assert not context.tags
+
+
+def test_a_handler_that_calls_the_one_before_it_makes_no_circle(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    events.trigger("pre_run_cell")
+    ours: Any = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, frame: ours(number, frame))
+    events.trigger("post_run_cell")
+    events.trigger("pre_run_cell")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert len(context.cancelled) == 1, "only the jobs of the running cell are cancelled"
+    finally:
+        events.trigger("post_run_cell")
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_jvm_that_hangs_does_not_hold_up_an_interrupt(
+    context: _SparkContext, hooks: JobInterrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = threading.Event()
+    finished: list[bool] = []
+    monkeypatch.setattr(interrupts, "_CANCEL_TIMEOUT_SECONDS", 0.01)
+
+    def cancel(_context: object) -> None:
+        hangs.wait(60)
+        finished.append(True)
+
+    interrupts._in_another_thread(cancel)(context)
+    assert not finished
+    hangs.set()
 
 
 def test_a_process_without_spark_is_left_alone(events: _Events, hooks: JobInterrupts) -> None:

@@ -15,13 +15,18 @@ class Progress:
     """Bar that is drawn at most ten times a second, and only on a terminal."""
 
     def __init__(
-        self, total_rows: int | None, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        total_rows: int | None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_wanted: bool = True,
     ) -> None:
         self._total_rows = total_rows
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._started_at = self._drawn_at = clock()
-        self._is_shown = self._stream.isatty()
+        self._is_shown = is_wanted and self._stream.isatty()
         self._rows = 0
 
     def add(self, rows: int) -> None:

@@ -3,7 +3,8 @@
 
 import contextlib
 import json
-import os
+import re
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow.parquet
 
 ENDINGS = ".parquet, .csv, .jsonl (or .ndjson) and .arrow (or .feather)"
 _BATCH_ROWS = 1 << 16
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class TableFileError(Exception):
@@ -26,14 +28,19 @@ class TableFileError(Exception):
 class TableInput:
     """Open table."""
 
-    names: Sequence[str]
-    """Names of all its columns."""
+    schema: pa.Schema
+    """All its columns; in a format of text, with the types of its first rows."""
 
     rows: int | None
     """Number of rows, if the file says so before it has been read."""
 
     batches: Callable[[Sequence[str]], Iterator[pa.Table]]
     """Reads some of its columns."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all its columns."""
+        return list(self.schema.names)
 
 
 def open_table(path: Path, types: Callable[[str], pa.DataType | None]) -> TableInput:
@@ -48,21 +55,21 @@ def open_table(path: Path, types: Callable[[str], pa.DataType | None]) -> TableI
             case "parquet":
                 file = pa.parquet.ParquetFile(path)
                 return TableInput(
-                    file.schema_arrow.names,
+                    file.schema_arrow,
                     file.metadata.num_rows,
                     lambda names: _read(path, file.iter_batches(_BATCH_ROWS, columns=list(names))),
                 )
             case "csv":
-                names = pa.csv.open_csv(path).schema.names
-                return TableInput(names, None, lambda chosen: _read(path, _csv(path, chosen, types)))
+                schema = pa.csv.open_csv(path).schema
+                return TableInput(schema, None, lambda chosen: _read(path, _csv(path, chosen, types)))
             case "jsonl":
-                names = pa.json.open_json(path).schema.names
-                return TableInput(names, None, lambda chosen: _read(path, _json(path, chosen, types)))
+                schema = pa.json.open_json(path).schema
+                return TableInput(schema, None, lambda chosen: _read(path, _json(path, chosen, types)))
             case _:
                 reader = pa.ipc.open_file(pa.memory_map(str(path)))
                 batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
                 return TableInput(
-                    reader.schema.names,
+                    reader.schema,
                     None,
                     lambda names: _read(path, (batch.select(list(names)) for batch in batches)),
                 )
@@ -75,7 +82,7 @@ def table_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
     Raises TableFileError.
     """
     kind = _format_of(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     open_writer: dict[str, Callable[[pa.Schema], Any]] = {
         "parquet": lambda schema: pa.parquet.ParquetWriter(partial, schema),
         "csv": lambda schema: pa.csv.CSVWriter(partial, schema),
@@ -83,6 +90,9 @@ def table_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
         "arrow": lambda schema: pa.ipc.new_file(str(partial), schema),
     }
     writer: Any = None
+    with _errors_of(path):
+        # Find out now whether the directory takes files, not after a long call.
+        partial.open("xb").close()
 
     def write(table: pa.Table) -> None:
         nonlocal writer
@@ -102,17 +112,21 @@ def table_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def lines_of(table: pa.Table) -> Iterator[str]:
-    """Yield a line of JSON for each row; a table of one column has only its values, and text is left as it is."""
+    """Yield a line of JSON for each row; a table of one column has only its values.
+
+    Text is left as it is, unless it has a line break or another control character: then it is a string of JSON too.
+    """
     for row in table.to_pylist():
         (first, *others) = row.values()
         if others:
             yield _json_of(row)
         else:
-            yield first if isinstance(first, str) else _json_of(first)
+            yield first if isinstance(first, str) and not _CONTROL.search(first) else _json_of(first)
 
 
 def _json_of(value: object) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return json.dumps(value, default=str) if _CONTROL.search(text) else text
 
 
 class _JsonLines:

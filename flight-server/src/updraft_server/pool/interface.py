@@ -48,6 +48,10 @@ class WorkerPool(Protocol):
         """Why the pool refused the last reload and still runs the older functions; empty otherwise."""
 
     @property
+    def refused_reloads(self) -> int:
+        """Number of reloads that the pool has refused."""
+
+    @property
     def model_usage(self) -> Sequence[ModelUsage]:
         """Last measurement of each batched function's processes. May be read from any thread."""
 

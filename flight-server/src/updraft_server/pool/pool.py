@@ -105,6 +105,11 @@ class Pool:
         return self._zygote.reload_fault
 
     @property
+    def refused_reloads(self) -> int:
+        """Return the number of reloads that the pool has refused."""
+        return self._zygote.refused_reloads
+
+    @property
     def workers(self) -> Sequence[leases.WorkerInfo]:
         """Living workers. May be read from any thread."""
         return self._workers.infos()

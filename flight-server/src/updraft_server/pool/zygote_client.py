@@ -77,7 +77,7 @@ class ZygoteClient:
             on_model: Called for packets about model processes, with the packets' descriptors; the callee closes these.
             on_retirement: Called when the zygote has a successor, with another connection to the old zygote; the callee
                 closes it.
-            on_refusal: Called when `reload_fault` has changed.
+            on_refusal: Called when a reload was refused.
         """
         self.hello: packets.Hello | None = None
         """Hello of the zygote; None while there is no connection."""
@@ -85,6 +85,8 @@ class ZygoteClient:
         """Functions of the last zygote that has said hello."""
         self.reload_fault = ""
         """Why the last reload was refused; empty after a successful reload."""
+        self.refused_reloads = 0
+        """Number of refused reloads. It tells apart two refusals for the same reason."""
         self.trouble = ""
         """Why there is no connection; empty while there is a connection."""
         self._greeting: packets.Hello | None = None
@@ -268,6 +270,7 @@ class ZygoteClient:
                 self._greet(packet)
             case packets.ReloadRefused():
                 self.reload_fault = packet.fault
+                self.refused_reloads += 1
                 self._on_refusal()
             case packets.Forked():
                 self._forked(packet, descriptors)

@@ -23,6 +23,16 @@ def test_an_option_has_precedence_over_the_environment(tmp_path: Path) -> None:
     assert Connection.of({"token": "other"}, environment).metadata == (("authorization", "Bearer other"),)
 
 
+def test_a_rotated_token_is_used_by_the_next_call(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    connection = Connection.of({"endpoint": "grpc://a:1", "token_file": token}, {})
+    token.write_text("new\n")
+    assert connection.metadata == (("authorization", "Bearer new"),)
+    token.unlink()
+    assert connection.metadata == (("authorization", "Bearer old"),)
+
+
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match=r"no pool is named: pass endpoint=.*UPDRAFT_CLIENT_ENDPOINT"):
         Connection.of({}, {})
@@ -33,3 +43,18 @@ def test_what_is_wrong_is_said() -> None:
         Connection.of(options, {})
     with pytest.raises(CredentialsError, match="/nowhere cannot be read"):
         Connection.of({"endpoint": "grpc://a:1", "token_file": "/nowhere"}, {})
+    with pytest.raises(ValueError, match="certificate_file and key_file go together"):
+        Connection.of({"endpoint": "grpc+tls://a:1", "certificate_file": "a.pem"}, {})
+
+
+@pytest.mark.parametrize("name", ["token", "tenant"])
+def test_a_value_that_no_header_carries_is_refused_and_not_shown(name: str) -> None:
+    for value in ("s3cret\n", "s3cret\r\nx-updraft-tenant: other", "s3cr\u00e9t"):
+        options: Any = {"endpoint": "grpc://a:1", name: value}
+        with pytest.raises(ValueError, match=f"the {name} has characters that a header cannot carry") as raised:
+            Connection.of(options, {})
+        assert "s3cr" not in str(raised.value)
+
+
+def test_a_connection_is_shown_without_its_token() -> None:
+    assert "s3cret" not in repr(Connection.of({"endpoint": "grpc://a:1", "token": "s3cret"}, {}))

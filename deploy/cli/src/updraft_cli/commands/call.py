@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,13 +56,19 @@ class Call(EndpointOptions):
     keep: bool = setting("Write the input's columns before the results.", default=False)
     tenant: str = setting("Tenant used for fair scheduling, if the token does not set it.", default="")
     timeout_seconds: float | None = setting("Deadline of the whole call.", default=None, unit="seconds", gt=0)
-    progress: bool = setting("Show a progress bar on a terminal while a file is read.", default=True)
+    progress: bool = setting(
+        "Show a progress bar on a terminal while a file is read, unless the terminal shows results too.", default=True
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Call":
         for text in self.arg:
             if "=" not in text:
                 raise ValueError(f"--arg {text}: expected NAME=VALUE")
+        names = [text.partition("=")[0] for text in self.arg]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"--arg {name} is given twice: use --input for several rows")
         if not self.endpoint and not os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT"):
             raise ValueError(f"name a pool with --endpoint, or set {ENVIRONMENT_PREFIX}ENDPOINT")
         if self.keep and self.input is None:
@@ -87,7 +94,9 @@ class Call(EndpointOptions):
         if self.input is not None:
             self._call_with_a_file(client, pinned, function, values)
             return
-        row = pa.table({name: pa.repeat(value, 1) for name, value in values.items()})
+        row = _one_row()
+        for column, value in values.items():
+            row = row.append_column(column, pa.repeat(value, 1))
         with self._writer() as write:
             write(client.call(pinned, row, group_by=self.group_by))
 
@@ -118,11 +127,18 @@ class Call(EndpointOptions):
                     progress.add(table.num_rows)
                 yield arguments
 
-        with self._writer() as write, Progress(file.rows if self.progress else None) as progress:
+        # On a terminal that shows results, a bar would be between them.
+        shows_bar = self.progress and (self.output is not None or not sys.stdout.isatty())
+        is_empty = True
+        with self._writer() as write, Progress(file.rows, is_wanted=shows_bar) as progress:
             for results in client.stream(name, tables(), group_by=self.group_by):
+                is_empty = False
                 write(_beside(_taken(rows, results.num_rows), results) if self.keep else results)
                 if function.is_one_to_one:
                     progress.add(results.num_rows)
+            if is_empty and (nothing := function.empty_results(file.schema)) is not None:
+                # The file has its columns even if it has no rows.
+                write(_beside(file.schema.empty_table(), nothing) if self.keep else nothing)
 
     @contextlib.contextmanager
     def _writer(self) -> Iterator[Callable[[pa.Table], None]]:
@@ -156,6 +172,11 @@ def _value(text: str, function: CalledFunction, name: str) -> pa.Scalar:
         return pc.cast(pa.scalar(text), kind)
     except (pa.ArrowException, ValueError) as error:
         raise CallError(f"--arg {name}: {text!r} is not a value of type {kind}: {error}") from None
+
+
+def _one_row() -> pa.Table:
+    """Return a table of one row without columns."""
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
 
 
 def _taken(tables: deque[pa.Table], rows: int) -> pa.Table:

@@ -101,6 +101,7 @@ class Announcement:
             "front": os.getpid(),
             "zygote": self._pool.zygote_pid,
             "reload_fault": self._pool.reload_fault,
+            "refused_reloads": self._pool.refused_reloads,
             "workers": {info.worker: info.pid for info in self._pool.workers},
         }
 

@@ -33,7 +33,7 @@ from updraft.client.connection import (
     ConnectionOptions,
 )
 from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
-from updraft.client.frames import Columns, Frame, as_table, is_one_frame, like
+from updraft.client.frames import Columns, Frame, as_table, in_pieces, like
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
@@ -70,16 +70,17 @@ class AsyncPoolClient:
             input_.backlog.add(batch)
         input_.backlog.is_complete = True
         results = [batch async for batch in self._results(function, arguments.schema, input_, deadline)]
-        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+        return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     async def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> AsyncGenerator[Any]:
         """Call a function, and yield its results as they come, as `PoolClient.stream` does.
 
-        `data` is an iterable or an asynchronous iterable of tables, or one table. A task of its own reads it.
+        `data` is an iterable or an asynchronous iterable of tables, or one table. A task of its own reads it. The event
+        loop waits for an iterable that blocks, so give an asynchronous one if tables come slowly.
         """
         deadline = self._deadline()
         function = CalledFunction(await self._describe(name, deadline), group_by)
-        frames = _asynchronous([data] if is_one_frame(data) else data)
+        frames = _asynchronous(in_pieces(data))
         first = await anext(frames, None)
         if first is None:
             return
@@ -241,8 +242,10 @@ class _Attempt:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    # Awaiting the task itself would confuse its cancellation with ours.
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
 
 
 async def _batches(

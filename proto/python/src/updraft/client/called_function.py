@@ -16,6 +16,8 @@ ROW = "row"
 
 _MAX_REPLY_BATCH_BYTES = (2 << 30) - 1
 _RESULT = "result"
+_INTEGER_DIGITS = 20
+_MOST_DIGITS = 76
 
 
 class CalledFunction:
@@ -100,14 +102,17 @@ class CalledFunction:
         for name in columns:
             field = self._arguments.field(name)
             if name in names:
-                fitted.append(_fit(table.column(name), field, self.name))
+                fitted.append(fit(table.column(name), field.type, f"argument {name!r} of {self.name}"))
             else:
                 fitted.append(self._default(name, table.num_rows))
         return pa.table(fitted, names=[*self.keys, *columns])
 
-    def empty_results(self) -> pa.Table | None:
-        """Return the results of no rows, or None if only the pool knows them."""
-        return None if self._results is None else self._named(self._results.empty_table())
+    def empty_results(self, inputs: pa.Schema) -> pa.Table | None:
+        """Return the results of no rows, or None if only the pool knows them; `inputs` is what `arguments` returned."""
+        if self._results is None:
+            return None
+        keys = [inputs.field(key) for key in self.keys]
+        return self._named(pa.schema([*keys, *self._results]).empty_table())
 
     def named(self, results: pa.RecordBatch, inputs: pa.Schema, rows: pa.Array | None) -> pa.RecordBatch:
         """Return a batch of results with the names that its caller knows.
@@ -145,7 +150,8 @@ class CalledFunction:
         names = {name for name in known if name in given}
         # The pool has defaults for missing arguments at the end.
         last = max((known.index(name) for name in names), default=-1)
-        return known[: last + 1], names
+        # A batch without columns would lose its number of rows, so send at least one default.
+        return known[: max(last + 1, 1)], names
 
     def _default(self, name: str, rows: int) -> pa.Array:
         if self._default_row is None:
@@ -162,22 +168,22 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.large_binary()) if pt.is_binary_view(column.type) else column
 
 
-def _fit(column: pa.ChunkedArray, field: pa.Field, function: str) -> pa.ChunkedArray:
-    """Return a column in the type of its argument, if that changes no value; raises TypeError and ValueError."""
+def fit(column: pa.ChunkedArray, wanted: pa.DataType, what: str) -> pa.ChunkedArray:
+    """Return a column in another type if that changes no value; raise TypeError or ValueError about `what` if not."""
     column = _plain(column)
-    if column.type == field.type:
+    given = column.type
+    if given == wanted:
         return column
-    if not _widens(column.type, field.type):
-        raise TypeError(
-            f"argument {field.name!r} of {function} is {field.type}, not {column.type}: cast it before the call"
-        )
+    if not _widens(given, wanted):
+        raise TypeError(f"{what} is {wanted}, not {given}: cast it before the call")
     try:
-        return pc.cast(column, field.type, safe=True)
-    except pa.ArrowInvalid as error:
-        raise ValueError(
-            f"argument {field.name!r} of {function} is {field.type}, and a value of type {column.type} does not fit: "
-            f"{error}"
-        ) from None
+        if pt.is_integer(given) and pt.is_decimal(wanted):
+            # Arrow goes by types: it refuses 1 as decimal(10, 2), because other values of int64 have more digits.
+            scale = max(0, wanted.scale)
+            column = pc.cast(column, pa.decimal256(min(_MOST_DIGITS, _INTEGER_DIGITS + scale), scale))
+        return pc.cast(column, wanted, safe=True)
+    except pa.ArrowException as error:
+        raise ValueError(f"{what} is {wanted}, and a value of type {given} does not fit: {error}") from None
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:

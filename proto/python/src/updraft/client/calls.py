@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from updraft.client.called_function import CalledFunction
+from updraft.client.called_function import CalledFunction, fit
 from updraft.client.connection import Connection
 from updraft.client.retries import RETRY_AFTER, Failure, Retries, failure_of
 from updraft.errors import DeadlineError, UpdraftError
@@ -31,7 +31,7 @@ def flight_path(name: str) -> bytes:
 
 
 def rest_of(deadline: float | None) -> float | None:
-    """Return the seconds that are left of a call; raise DeadlineError if none are."""
+    """Return the remaining seconds of a call; raise DeadlineError if its deadline has passed."""
     if deadline is None:
         return None
     rest = deadline - time.monotonic()
@@ -58,20 +58,30 @@ def failure_in(error: Any, in_band: UpdraftError | None) -> Failure:
 
 
 def with_schema(arguments: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return arguments in the schema of the first table's; raise ValueError if they do not fit."""
+    """Return arguments in the schema of the first table's.
+
+    Raises:
+        ValueError: The columns are others, or a value does not fit.
+        TypeError: A column has another type, and a cast could change values.
+    """
     if arguments.schema.equals(schema):
         return arguments
-    try:
-        return arguments.cast(schema)
-    except (pa.ArrowException, ValueError) as error:
-        raise ValueError(f"a later table has other columns than the first: {error}") from None
+    if arguments.schema.names != schema.names:
+        raise ValueError(
+            f"a later table has the columns {', '.join(arguments.schema.names)}, and the first had "
+            f"{', '.join(schema.names)}"
+        )
+    columns = [
+        fit(arguments.column(field.name), field.type, f"column {field.name!r} of the first table") for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
-def results_as_table(results: list[pa.RecordBatch], function: CalledFunction) -> pa.Table:
+def results_as_table(results: list[pa.RecordBatch], function: CalledFunction, inputs: pa.Schema) -> pa.Table:
     """Return all results of a call; the schema of no results is the function's, as far as it is known."""
     if results:
         return pa.Table.from_batches(results)
-    empty = function.empty_results()
+    empty = function.empty_results(inputs)
     return empty if empty is not None else pa.table({})
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Address and credentials of a pool, from arguments or from the environment of this process."""
 
+import contextlib
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
 import grpc
 
-from updraft.client.credentials import Credentials, token_in
+from updraft.client.credentials import Credentials, CredentialsError, token_in
 from updraft.client.endpoint import Endpoint, Transport
 from updraft.protocol import TENANT_HEADER
 
@@ -31,10 +33,12 @@ CHANNEL_OPTIONS = (
     # Retries are ours: they wait, and know what is safe to repeat.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Despite its name, this is how long one attempt to connect may take, the TLS handshake included.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _StrPath = str | os.PathLike[str]
 
 
@@ -48,7 +52,7 @@ class ConnectionOptions(TypedDict, total=False):
     """Bearer token, for a pool that requires one."""
 
     token_file: _StrPath
-    """File with the token, in place of `token`. Default: `UPDRAFT_CLIENT_TOKEN_FILE`."""
+    """File with the token, read again for each call. Default, without `token`: `UPDRAFT_CLIENT_TOKEN_FILE`."""
 
     ca_file: _StrPath
     """PEM file with the authorities to trust, with grpc+tls://.
@@ -81,6 +85,9 @@ class Connection:
 
     endpoint: Endpoint
     credentials: Credentials
+    token_file: Path | None
+    """File that is read again for each call; None if the token was given as text."""
+
     tenant: str
     timeout_seconds: float | None
     acquire_timeout_seconds: float
@@ -91,7 +98,7 @@ class Connection:
         """Complete options with the environment; read the token's file.
 
         Raises:
-            ValueError: No endpoint is named, or it is malformed.
+            ValueError: No endpoint is named, or an option is malformed.
             TypeError: An option is unknown.
             CredentialsError: The token's file cannot be read.
         """
@@ -109,12 +116,22 @@ class Connection:
 
         if not text("endpoint"):
             raise ValueError(f"no pool is named: pass endpoint='grpc://host:port', or set {ENVIRONMENT_PREFIX}ENDPOINT")
-        token_file = path("token_file")
-        token = options.get("token") or (token_in(token_file) if token_file is not None else "")
+        token = options.get("token", "")
+        token_file = None if token else path("token_file")
+        if token_file is not None:
+            token = token_in(token_file)
+        tenant = options.get("tenant", "")
+        for name, value in (("token", token), ("tenant", tenant)):
+            # gRPC would send nothing, and its error does not name the header. A token stays out of messages.
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"the {name} has characters that a header cannot carry, such as a line break")
+        if (path("certificate_file") is None) != (path("key_file") is None):
+            raise ValueError("certificate_file and key_file go together: give both, or neither")
         return cls(
             endpoint=Endpoint.parse(text("endpoint")),
             credentials=Credentials(token, path("ca_file"), path("certificate_file"), path("key_file")),
-            tenant=options.get("tenant", ""),
+            token_file=token_file,
+            tenant=tenant,
             timeout_seconds=options.get("timeout_seconds"),
             acquire_timeout_seconds=options.get("acquire_timeout_seconds", 60.0),
             connect_timeout_seconds=options.get("connect_timeout_seconds", 5.0),
@@ -122,9 +139,14 @@ class Connection:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Request headers of every call."""
+        """Request headers of the next call."""
+        credentials = self.credentials
+        if self.token_file is not None:
+            # Tokens are rotated. A file that is gone for a moment leaves the last known token in use.
+            with contextlib.suppress(CredentialsError):
+                credentials = replace(credentials, token=token_in(self.token_file))
         tenant = [(TENANT_HEADER, self.tenant)] if self.tenant else []
-        return (*self.credentials.headers, *tenant)
+        return (*credentials.headers, *tenant)
 
     @property
     def grpc_credentials(self) -> grpc.ChannelCredentials | None:

@@ -2,7 +2,7 @@
 """Credentials of a client and the authorities that it trusts, read from files. Errors name the file."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -16,7 +16,7 @@ class CredentialsError(Exception):
 class Credentials:
     """Token and TLS files of one client."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None

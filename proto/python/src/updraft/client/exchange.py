@@ -55,7 +55,7 @@ class Backlog:
         self._sent = 0
         self._sent_bytes = 0
         self.released = 0
-        """Number of batches that are done with."""
+        """Number of batches that need not be sent again."""
         self.is_complete = False
         """Whether no more batches will be added."""
 
@@ -209,6 +209,8 @@ class Exchange:
         """Return the number of the input row of each result; `ends` has the ends of the rows' results."""
         rows, start = [], 0
         for end in [*ends, results]:
+            if not start <= end <= results:
+                raise ProtocolError(f"a row's results end at {end}, not between {start} and {results}")
             rows += [self._row] * (end - start)
             start = end
             self._row += 1

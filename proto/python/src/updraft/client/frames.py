@@ -25,13 +25,16 @@ Columns = Mapping[str, Sequence[Any]]
 """Columns by name: lists, or arrays of NumPy, pandas and Arrow."""
 
 
-def is_one_frame(data: Any) -> bool:
-    """Return whether `data` is a whole table, not an iterable of tables."""
-    return isinstance(data, Mapping | ArrowTable)
+def in_pieces(data: Any) -> Any:
+    """Return an iterable of tables: `data` itself, or the batches of a reader, or one table."""
+    if isinstance(data, Mapping | pa.Table | pa.RecordBatch) or _library(data) in ("pandas", "polars"):
+        return [data]
+    # Readers, and results of databases, may be larger than the memory, or endless.
+    return pa.RecordBatchReader.from_stream(data) if isinstance(data, ArrowTable) else data
 
 
 def as_table(data: Any) -> pa.Table:
-    """Return a frame as an Arrow table; raises TypeError if it is none, ValueError if columns differ in length."""
+    """Return a frame as an Arrow table; raises TypeError for other data, ValueError if columns differ in length."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Single calls of registered functions, each over a connection of its own."""
 
+import contextlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Unpack, overload
 
@@ -60,6 +61,10 @@ async def astream(
     """Do what `stream` does, from asyncio; `data` may also be an asynchronous iterable."""
     from updraft.client.async_pool_client import AsyncPoolClient
 
-    async with AsyncPoolClient(**connection) as client:
-        async for frame in client.stream(name, data, group_by=group_by):
+    async with (
+        AsyncPoolClient(**connection) as client,
+        # Otherwise the task that reads `data` would run until garbage collection.
+        contextlib.aclosing(client.stream(name, data, group_by=group_by)) as frames,
+    ):
+        async for frame in frames:
             yield frame

@@ -33,7 +33,7 @@ from updraft.client.connection import (
     ConnectionOptions,
 )
 from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
-from updraft.client.frames import Columns, Frame, as_table, is_one_frame, like
+from updraft.client.frames import Columns, Frame, as_table, in_pieces, like
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
@@ -44,16 +44,16 @@ class PoolClient:
 
     Every call can raise an `UpdraftError` (`updraft.errors`): `UserError` if the function raised, with the function's
     own traceback in `traceback` and in the error's notes; `FunctionNotFoundError`, `UnauthenticatedError`,
-    `PoolUnavailableError` and so on otherwise. Calls that the pool refused for lack of room, and calls that could not
-    reach it, are repeated for a while. Batches whose worker was lost are sent again if the function is deterministic
-    and has one result for each row; a call of any other function fails with `WorkerError`.
+    `PoolUnavailableError` and so on otherwise. The client repeats calls for a while if the pool has no room for them or
+    cannot be reached. If a worker is lost, the client sends its unanswered batches again, provided that the function is
+    deterministic and has one result for each row; a call of any other function fails with `WorkerError`.
     """
 
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
         """Prepare the connection; the first call opens it. `ConnectionOptions` describes the options.
 
         Raises:
-            ValueError: No endpoint is named, or it is malformed.
+            ValueError: No endpoint is named, or an option is malformed.
             CredentialsError: A file with a token or a certificate cannot be read.
         """
         self._connection = Connection.of(options)
@@ -82,7 +82,7 @@ class PoolClient:
         Returns:
             The results, as a frame of the library of `data`: pandas (with the index of `data`, if there is one result
             for each row), polars, otherwise a pyarrow Table. A table function's results begin with the column `row`,
-            the number of the row that they belong to.
+            the number of the row that they belong to, counted from 0.
 
         Raises:
             UpdraftError: The call failed.
@@ -93,7 +93,7 @@ class PoolClient:
         function = self._function(name, group_by, deadline)
         arguments = function.arguments(as_table(data))
         results = list(self._results(function, arguments.schema, cut(arguments), deadline, held=True))
-        return like(data, results_as_table(results, function), same_rows=function.is_one_to_one)
+        return like(data, results_as_table(results, function, arguments.schema), same_rows=function.is_one_to_one)
 
     def stream(self, name: str, data: Any, *, group_by: Sequence[str] = ()) -> Iterator[Any]:
         """Call a function, and yield its results as they come, in bounded memory.
@@ -103,12 +103,12 @@ class PoolClient:
 
         Args:
             name: As for `call`.
-            data: Iterable of tables, each as for `call`, or one such table.
+            data: Iterable of tables, each as for `call`; a reader of record batches; or one table.
             group_by: As for `call`.
 
         Yields:
-            Frames of the library of the first table: of pandas, of polars, otherwise pyarrow Tables. A piece of
-            results holds the results of up to a batch of rows, not of one table of `data`.
+            Frames of the library of the first table: of pandas, of polars, otherwise pyarrow Tables. Each holds the
+            results of one batch, not of one table of `data`: the client cuts large tables into batches.
 
         Raises:
             UpdraftError: The call failed.
@@ -117,7 +117,7 @@ class PoolClient:
         """
         deadline = self._deadline()
         function = self._function(name, group_by, deadline)
-        frames = iter([data] if is_one_frame(data) else data)
+        frames = iter(in_pieces(data))
         first = next(frames, None)
         if first is None:
             return

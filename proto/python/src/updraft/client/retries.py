@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows a failed exchange: another try after a pause, or an error. No transport, no clock."""
+"""Decision after a failed exchange: another try after a pause, or an error. No transport, no clock."""
 
 import random
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class Retries:
             failure: Failure of the last try.
             function: Function that is called; None while its description is asked for, which is always safe to repeat.
             exchange: Exchange that failed; None like `function`.
-            released: Number of batches that are done with.
+            released: Number of batches that need not be sent again.
             now: Time in seconds, by any clock.
         """
         error = failure.error

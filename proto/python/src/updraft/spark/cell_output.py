@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions print while a notebook cell runs, shown below the cell: read from the pool's log."""
+"""Output of functions in a notebook cell, read from the pool's log and shown below the cell."""
 
 import ast
 import contextlib
@@ -42,7 +42,7 @@ class CellOutput:
         self._thread.start()
 
     def end(self) -> None:
-        """Show what is left. A function's output is in the log before its call ends."""
+        """Show the remaining lines. A function's output is in the log before its call ends."""
         if self._thread is None:
             return
         self._ended.set()

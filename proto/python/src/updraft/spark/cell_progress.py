@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _LOOK_SECONDS = 1.0
+_END_TIMEOUT_SECONDS = 1.0
 
 
 class CellProgress:
@@ -23,27 +24,30 @@ class CellProgress:
         """
         self._status = status
         self._show = show
-        self._ended = threading.Event()
+        self._ended: threading.Event | None = None
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """Follow the pool from now on."""
-        if self._thread is None:
-            self._ended.clear()
-            self._thread = threading.Thread(target=self._follow, name="updraft-progress", daemon=True)
+        if self._ended is None:
+            self._ended = threading.Event()
+            self._thread = threading.Thread(
+                target=self._follow, args=(self._ended,), name="updraft-progress", daemon=True
+            )
             self._thread.start()
 
     def end(self) -> None:
-        """Stop to follow the pool."""
-        if self._thread is not None:
+        """Stop following the pool."""
+        if self._ended is not None and self._thread is not None:
             self._ended.set()
-            self._thread.join()
-            self._thread = None
+            # A pool or a JVM that does not answer must not hold up the next cell.
+            self._thread.join(_END_TIMEOUT_SECONDS)
+            self._ended = self._thread = None
 
-    def _follow(self) -> None:
+    def _follow(self, ended: threading.Event) -> None:
         rows, seen, show = 0.0, "", self._show
         began_at = time.monotonic()
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not ended.wait(_LOOK_SECONDS):
             with contextlib.suppress(OSError):
                 status = self._status()
                 if status["at"] == seen or not status["history"]["busy"]:
@@ -53,7 +57,9 @@ class CellProgress:
                 seen = status["at"]
                 if status["exchanges_open"] or (show is not None and rows):
                     show = show or _shown_in_place()
-                    show(progress_line(status, rows, _tasks(), time.monotonic() - began_at))
+                    line = progress_line(status, rows, _tasks(), time.monotonic() - began_at)
+                    if not ended.is_set():
+                        show(line)
 
 
 def progress_line(status: Mapping[str, Any], rows: float, tasks: tuple[int, int] | None, seconds: float) -> str:

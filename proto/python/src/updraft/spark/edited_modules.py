@@ -26,8 +26,8 @@ class EditedModules:
         for entry in _modules(str(self._directory)):
             try:
                 stat = entry.stat()
-            except FileNotFoundError:
-                # An editor is replacing the file.
+            except OSError:
+                # An editor is replacing the file, or only others may look at it.
                 continue
             found[os.path.relpath(entry.path, self._directory)] = (stat.st_mtime_ns, stat.st_size)
             if len(found) == _MOST_FILES:
@@ -43,5 +43,13 @@ def _modules(directory: str) -> Iterator[os.DirEntry[str]]:
     for entry in entries:
         if entry.name.endswith(".py") and entry.is_file():
             yield entry
-        elif entry.is_dir() and Path(entry.path, "__init__.py").is_file():
+        elif entry.is_dir() and _is_package(Path(entry.path)):
             yield from _modules(entry.path)
+
+
+def _is_package(directory: Path) -> bool:
+    try:
+        return (directory / "__init__.py").is_file()
+    except OSError:
+        # Only others may look into it.
+        return False

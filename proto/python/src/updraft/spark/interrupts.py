@@ -34,8 +34,7 @@ class JobInterrupts:
         self._original: Callable[[Any], None] | None = None
         self._patched: Callable[[Any], None] | None = None
         self._shell: Any = None
-        self._previous: Any = None
-        self._tagged: tuple[Any, str] | None = None
+        self._cell: _Cell | None = None
 
     def acquire(self) -> None:
         """Install the hooks, once; pair it with `release`."""
@@ -45,18 +44,21 @@ class JobInterrupts:
     def release(self) -> None:
         """Remove the hooks after the last `acquire`, and restore what they replaced."""
         self._users -= 1
-        if self._users > 0:
-            return
+        if self._users == 0:
+            self._remove()
+
+    def _remove(self) -> None:
         context = _spark_context()
         if self._original is not None and context is not None and context.cancelAllJobs is self._patched:
             context.cancelAllJobs = self._original
         self._original = None
-        if self._shell is not None:
-            self._end_cell()
+        self._end_cell()
+        # Another thread cannot restore the handler of signals: the end of the cell does, and then calls this again.
+        if self._shell is not None and self._cell is None:
             for event, callback in self._events():
                 with contextlib.suppress(ValueError):
                     self._shell.events.unregister(event, callback)
-        self._shell = None
+            self._shell = None
 
     def install(self) -> None:
         """Add the hooks to what is imported by now. A session does so again, because more may be imported later."""
@@ -79,7 +81,10 @@ class JobInterrupts:
             return
         context = getattr(_spark_context(), "_active_spark_context", None)
         # Spark Connect has no context here.
-        if context is None or self._tagged is not None:
+        if context is None or self._cell is not None:
+            return
+        if signal.getsignal(signal.SIGINT) is None:
+            # Python could not restore a handler that was not set from Python.
             return
         self._cells += 1
         tag = f"{_TAG}{os.getpid()}-{self._cells}"
@@ -88,26 +93,49 @@ class JobInterrupts:
         except Exception:
             # The JVM is gone; the cell's own call of Spark says so.
             return
-        self._tagged = (context, tag)
-        self._previous = signal.signal(signal.SIGINT, self._interrupted)
+        self._cell = _Cell(context, tag)
+        self._cell.previous = signal.signal(signal.SIGINT, self._cell.interrupted)
 
     def _end_cell(self, _result: Any = None) -> None:
-        if self._tagged is None or threading.current_thread() is not threading.main_thread():
+        cell = self._cell
+        if cell is None or threading.current_thread() is not threading.main_thread():
             return
-        (context, tag), self._tagged = self._tagged, None
-        if signal.getsignal(signal.SIGINT) == self._interrupted:
-            signal.signal(signal.SIGINT, self._previous)
-        with contextlib.suppress(Exception):
-            context.removeJobTag(tag)
+        self._cell = None
+        cell.end()
+        if self._users == 0:
+            self._remove()
 
-    def _interrupted(self, number: int, frame: Any) -> None:
-        if self._tagged is not None:
-            context, tag = self._tagged
+
+class _Cell:
+    """Running cell, and the handler of signals that is in place while it runs."""
+
+    def __init__(self, context: Any, tag: str) -> None:
+        self._context = context
+        self._tag = tag
+        self._has_ended = False
+        self.previous: Any = None
+        """Handler that this one replaced. Each cell has its own, so handlers that call one another make no circle."""
+
+    def __repr__(self) -> str:
+        # People who print the handler need no address.
+        return "<running cell>"
+
+    def end(self) -> None:
+        """Restore the previous handler, unless another one has replaced ours, and remove the tag."""
+        self._has_ended = True
+        if signal.getsignal(signal.SIGINT) == self.interrupted:
+            signal.signal(signal.SIGINT, self.previous)
+        with contextlib.suppress(Exception):
+            self._context.removeJobTag(self._tag)
+
+    def interrupted(self, number: int, frame: Any) -> None:
+        """Cancel the cell's jobs, and do what the previous handler does."""
+        if not self._has_ended:
             # A job that cannot be cancelled does not keep the cell from ending.
             with contextlib.suppress(Exception):
-                _run_in_thread(functools.partial(context.cancelJobsWithTag, tag), _CANCEL_TIMEOUT_SECONDS)
-        if callable(self._previous):
-            self._previous(number, frame)
+                _run_in_thread(functools.partial(self._context.cancelJobsWithTag, self._tag))
+        if callable(self.previous):
+            self.previous(number, frame)
 
 
 INTERRUPTS = JobInterrupts()
@@ -117,13 +145,13 @@ INTERRUPTS = JobInterrupts()
 def _in_another_thread(cancel: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(cancel)
     def cancel_all_jobs(context: Any) -> None:
-        _run_in_thread(functools.partial(cancel, context), None)
+        _run_in_thread(functools.partial(cancel, context))
 
     return cancel_all_jobs
 
 
-def _run_in_thread(task: Callable[[], None], timeout_seconds: float | None) -> None:
-    """Run a task in a thread of its own, and raise its exception; leave a task that takes too long to itself."""
+def _run_in_thread(task: Callable[[], None]) -> None:
+    """Run a task in a thread of its own, and raise its exception. A task that takes too long goes on in the thread."""
     failures: list[Exception] = []
 
     def run() -> None:
@@ -134,7 +162,8 @@ def _run_in_thread(task: Callable[[], None], timeout_seconds: float | None) -> N
 
     thread = threading.Thread(target=run, name="updraft-interrupt", daemon=True)
     thread.start()
-    thread.join(timeout_seconds)
+    # Without a bound, a JVM that hangs could not even be left with Ctrl-C.
+    thread.join(_CANCEL_TIMEOUT_SECONDS)
     for failure in failures:
         raise failure
 

@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -28,6 +29,8 @@ _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+# A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class LocalPool(LocalService):
@@ -57,10 +60,10 @@ class LocalPool(LocalService):
         return {}
 
     def join_notebook(self) -> None:
-        """Make this process a notebook's, until `stop`.
+        """Install the hooks of this process into PySpark and IPython, until `stop`.
 
-        Interrupts cancel Spark jobs, edited modules are loaded before a cell runs, and a cell shows what functions
-        print.
+        Interrupts cancel Spark jobs, the pool loads edited modules before a cell runs, and a cell shows the output and
+        the progress of its functions.
         """
         if self._hooked:
             return
@@ -77,43 +80,64 @@ class LocalPool(LocalService):
     def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
         """Start the pool again at the same address, so that its workers import the code that is on the disk now.
 
-        The JVM and the session stay. Running exchanges get 10 seconds to finish. Tasks whose exchange does not finish
-        are tried again on the new pool.
+        The JVM and the session stay. Running exchanges get 10 seconds to finish. After that, a deterministic function
+        with one result for each row continues with its unanswered batches on the new pool. Other functions, such as
+        those of `mapInPandas`, fail their task; a session with a `local` master then fails the query.
 
         Args:
             workers: New number of worker processes; None leaves it as it is.
             settings: Options to change, as for `local_pool`.
 
         Raises:
-            LocalServiceError: The pool did not start; the message says why. Call `restart` again with other options.
+            LocalServiceError: The pool did not start; the message says why. Call `restart` again: it forgets the
+                options that failed.
         """
-        if not self._directory.exists():
+        if self._was_stopped:
             raise LocalServiceError("the pool was stopped: start another one with local_pool()")
-        self._end()
-        self._settings |= _given(settings)
+        before = self._settings
+        self._settings = {**before, **_given(settings)}
         if workers is not None:
             self._settings["workers"] = workers
-        if self._edited is not None:
-            self._edited.look()
-        self._start()
+        try:
+            self._end()
+            if self._edited is not None:
+                self._edited.look()
+            self._start()
+        except BaseException:
+            # The next restart must not fail because of the same options.
+            self._settings = before
+            raise
+
+    @property
+    def _was_stopped(self) -> bool:
+        return not self._directory.exists()
 
     def status(self) -> dict[str, Any]:
         """Return the state of the pool, as `/status.json` has it; raises OSError if the pool does not answer."""
-        address = self.status_url.removesuffix(".json") + ".json"
+        try:
+            address = self.status_url.removesuffix(".json") + ".json"
+        except LocalServiceError as error:
+            raise OSError(str(error)) from None
         login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
         request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
-        with urllib.request.urlopen(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:  # noqa: S310 - http
-            return dict(json.loads(answer.read()))
+        try:
+            with _WITHOUT_PROXY.open(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:
+                return dict(json.loads(answer.read()))
+        except (http.client.HTTPException, ValueError) as error:
+            # The pool ended while it answered.
+            raise OSError(f"{address} sent an incomplete answer: {error}") from error
 
     @property
     def status_link(self) -> str:
-        """URL that opens the status page in a browser without asking for the password."""
+        """URL that opens the status page in a browser without asking for the password, which it contains."""
         return self.status_url.replace("http://", f"http://{_USER}:{self.status_password}@", 1)
 
     def _repr_html_(self) -> str:
         try:
             return pool_html(self.status(), self.status_link)
         except OSError:
+            if self._was_stopped:
+                return "<b>the pool was stopped</b>: <code>local_pool()</code> starts another one"
             return ended_html(self.log()) if self.has_ended else f"<pre>{escape(repr(self))}</pre>"
 
     def _before_cell(self, _info: object = None) -> None:
@@ -137,24 +161,19 @@ class LocalPool(LocalService):
         if self._output is not None:
             self._output.end()
 
-    def _reload_fault(self) -> str:
-        """Return why the pool refused to load its functions again; empty if it did not, or does not answer."""
-        with contextlib.suppress(OSError):
-            return str(self.status().get("reload_fault", ""))
-        return ""
-
     def _load_again(self) -> bool:
         """Make the pool load all code again; return whether it did. Running exchanges finish with the old code."""
         assert self._process is not None
-        before, fault_before = self._ready["zygote"], self._reload_fault()
+        self._ready = json.loads(self._ready_file.read_text())
+        zygote, refused = self._ready["zygote"], self._ready["refused_reloads"]
         self._process.send_signal(signal.SIGUSR2)
         deadline_seconds = time.monotonic() + _RELOAD_TIMEOUT_SECONDS
         while time.monotonic() < deadline_seconds and not self.has_ended:
             with contextlib.suppress(FileNotFoundError):
                 self._ready = json.loads(self._ready_file.read_text())
-            if self._ready["zygote"] != before:
+            if self._ready["zygote"] != zygote:
                 return True
-            if (fault := self._reload_fault()) and fault != fault_before:
+            if self._ready["refused_reloads"] != refused:
                 return False
             time.sleep(_LOOK_SECONDS)
         return False
@@ -176,15 +195,22 @@ class LocalPool(LocalService):
 
         Running exchanges get 10 seconds to finish. Idempotent.
         """
-        super().stop()
-        if self._hooked:
-            self._hooked = False
-            INTERRUPTS.release()
-            if (shell := ipython()) is not None:
-                self._after_cell()
-                for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
-                    with contextlib.suppress(ValueError):
-                        shell.events.unregister(event, callback)
+        try:
+            super().stop()
+        finally:
+            if self._is_owned:
+                self._leave_notebook()
+
+    def _leave_notebook(self) -> None:
+        if not self._hooked:
+            return
+        self._hooked = False
+        INTERRUPTS.release()
+        if (shell := ipython()) is not None:
+            self._after_cell()
+            for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
+                with contextlib.suppress(ValueError):
+                    shell.events.unregister(event, callback)
 
 
 def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
@@ -209,7 +235,11 @@ def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> L
     if workers is not None:
         given["workers"] = workers
     pool = LocalPool("pool", "updraft-server", [], given)
-    pool.join_notebook()
+    try:
+        pool.join_notebook()
+    except BaseException:
+        pool.stop()
+        raise
     return pool
 
 

@@ -117,7 +117,13 @@ class LocalService:
 
     @property
     def status_url(self) -> str:
-        """URL of the service's state: a page to open in a browser for a pool, JSON for a writer."""
+        """URL of the service's state: a page to open in a browser for a pool, JSON for a writer.
+
+        Raises:
+            LocalServiceError: `metrics_listen` is empty, so the service shows no state.
+        """
+        if "metrics_listen" not in self._ready:
+            raise LocalServiceError(f"the {self._noun} shows no state, because metrics_listen is empty: leave it out")
         page = "status" if "metrics_token_file" in self._ready else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
@@ -143,6 +149,11 @@ class LocalService:
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
     @property
+    def _is_owned(self) -> bool:
+        """Whether this process started the service; a fork of it did not."""
+        return os.getpid() == self._owner
+
+    @property
     def has_ended(self) -> bool:
         """Whether the service was stopped or has ended by itself."""
         return self._process is None or self._process.poll() is not None
@@ -166,11 +177,12 @@ class LocalService:
         Idempotent.
         """
         # A fork of this process inherits this object and its exit handler, but must not stop the service.
-        if os.getpid() != self._owner:
+        if not self._is_owned:
             return
-        atexit.unregister(self.stop)
         self._end()
         shutil.rmtree(self._directory, ignore_errors=True)
+        # If an interrupt ends this method early, the exit of this process calls it again.
+        atexit.unregister(self.stop)
 
     def _end(self) -> None:
         """End the process, and keep its files."""
