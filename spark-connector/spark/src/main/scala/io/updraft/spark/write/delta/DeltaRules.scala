@@ -39,8 +39,8 @@ object DeltaRules {
     "vacuumProtocolCheck"
   )
 
-  /** Release of Delta whose classes the connector extends. Another release may call methods that the
-    * connector's classes lack, even after a commit.
+  /** Release of Delta whose classes the connector extends. Another release may call methods that
+    * the connector's classes lack, even after a commit.
     */
   private val Release = "4.4"
 
