@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -118,16 +116,6 @@ def test_a_task_in_the_queue_waits_for_longer_than_the_acquire_timeout(spark: Sp
         end()
         task.join()
     assert rows == [(1,)]
-
-
-def test_a_task_that_may_not_go_on_at_another_worker_names_the_setting(spark: SparkSession) -> None:
-    def dies(x: int) -> int:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return x
-
-    with _pool() as pool:
-        error = _error(spark, pool, dies, maxReplays="0")
-    assert f"gave up after 0 replays in a row ({_PREFIX}.maxReplays): the worker was killed by SIGKILL" in error
 
 
 def test_smaller_batches_let_results_through_that_are_larger_than_a_message_together(spark: SparkSession) -> None:

@@ -3,7 +3,7 @@
 
 from updraft.service.setting_names import camel_case
 
-# Limits of workers are listed here, although the front enforces most of them because a worker could lift its own.
+# Limits of workers are listed here, although the front enforces most of them: a worker could lift its own limits.
 WORKERS_SETTINGS = (
     "fresh_workers",
     "idle_worker_seconds",
@@ -25,7 +25,7 @@ WORKERS_SETTINGS = (
     "hidden_paths",
     "require",
 )
-"""Settings under `workers.settings`; the others are under `front.settings`."""
+"""Settings under `workers.settings`. All other settings without a value of their own are under `front.settings`."""
 
 OWN_VALUES = {
     "drain_timeout_seconds": "drainTimeoutSeconds",

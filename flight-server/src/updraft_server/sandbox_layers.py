@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 READ_ONLY_FILES = "read-only-files"
-"""Layer that makes all files except a worker's own unchangeable, including their rights and times."""
+"""Layer that makes all files except a worker's own read-only, including their permissions and times."""
 SHARED_MEMORY = "shared-memory"
 """Layer that gives each worker a directory of its own for shared memory."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
@@ -36,16 +36,16 @@ class SandboxLayer(NamedTuple):
 
     name: str
     lack: str = ""
-    """Why it is off; empty if it is on."""
+    """Why the layer is off; empty if it is on."""
 
     @property
     def is_on(self) -> bool:
-        """Whether every worker has it."""
+        """Whether every worker has this layer."""
         return not self.lack
 
 
 def in_words(layers: Sequence[SandboxLayer]) -> str:
-    """Return the names of the layers that are on, and of those that are off."""
+    """Return the names of the layers that are on, and the names of the layers that are off."""
     on = ", ".join(layer.name for layer in layers if layer.is_on) or "none"
     off = ", ".join(layer.name for layer in layers if not layer.is_on)
     return f"{on}; off: {off}" if off else on

@@ -318,7 +318,7 @@ class ServeSettings(WorkersSettings, FrontSettings):
         """Paths that session functions cannot read, beyond the pool's own directories; includes the front's secrets."""
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
-        # The file of signers is not a secret, but whoever could write to it could become a signer.
+        # The file of signers is not a secret, but a process that could write to it could add itself as a signer.
         files = (*secrets, self.signers_file, audit)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange that writes one file: it turns asks into reservations, and batches with credit into row groups.
+"""Exchange that writes one file: it reserves bytes when the client asks, and adds batches with credit to the file.
 
-`exchanges` opens it and tells the client how it ended. However the exchange ends, this module releases the reservations
-of unused credit. The file releases the reservations of the batches that it has taken.
+`exchanges` opens the exchange and tells the client how the exchange ended. This module releases the reservations of
+unused credit, however the exchange ends. The file releases the reservations of the batches that it has taken.
 """
 
 import asyncio
@@ -37,21 +37,24 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
-# Largest batch that is decoded on the event loop, because handing it to a thread would take longer than decoding it.
-# Copying and checking a larger batch would make all other exchanges wait. A header has about 50 bytes for each column.
+# Largest batch that the event loop decodes itself, because handing it to a thread would take longer than decoding it. A
+# thread decodes larger batches. Otherwise all other exchanges would wait while the batch is copied and checked. A
+# header has about 50 bytes for each column.
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
-# Shorter waits for the quota get no span: every batch asks for the quota, but most hardly wait.
+# Shortest wait for the quota that gets a span. Every batch asks for the quota, but most batches hardly wait.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# Longest time from credit for a batch until the batch arrives. Keepalives do not extend it, because others wait for the
-# memory that is reserved for the batch. A client asks for credit once it has a batch, and can send it within a minute.
+# Longest time from credit for a batch until the batch arrives. Keepalives do not extend this time, because other files
+# wait for the memory that is reserved for the batch. A client asks for credit once it has a batch, and can send it
+# within a minute.
 STALL_TIMEOUT_SECONDS = 60.0
-# Fewest bytes of a batch in parts that have to arrive within that time. Otherwise a batch that arrives byte by byte
-# would hold its quota for ever.
+# A batch that comes in parts has to grow by at least this many bytes in that time. Otherwise a batch that arrives byte
+# by byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
-# Time after which unused credit is taken back if another tenant waits for the quota. Clients ask for credit once they
-# have the batch, so they need this time only to send it, not to compute it.
+# Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit once it
+# has the batch, so it needs this time only to send the batch, not to compute it.
 _UNUSED_CREDIT_SECONDS = 10.0
-# Longest idle time of a file if another tenant waits for its place; long, as Spark tasks compute for minutes at a time.
+# Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
+# for minutes between two batches.
 _IDLE_FILE_SECONDS = 300.0
 # Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
@@ -74,7 +77,7 @@ class WriteExchange:
     metrics: WriterMetrics
     span: Span
     must_give_way: Callable[[], bool] = lambda: False
-    """Returns whether this file, which is idle, has to give its place to another tenant."""
+    """Callback that returns whether this idle file has to give its place to another tenant."""
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
     _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -83,7 +86,8 @@ class WriteExchange:
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     # The batch that is arriving in parts, if there is one.
     _parts: BatchParts | None = field(init=False, default=None)
-    # Whether the batch of the oldest credit has arrived, so that the client has nothing left to do for it.
+    # Whether the batch of the oldest credit has arrived. If so, the writer no longer waits for the client to use that
+    # credit.
     _batch_is_here: bool = field(init=False, default=False)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _stored_batches: int = field(init=False, default=0)
@@ -116,8 +120,8 @@ class WriteExchange:
     def _let_go_of_batch(self, receiving: asyncio.Task[None]) -> None:
         """Free a batch that the file has not taken.
 
-        This exchange and the frames of its error stay in memory until the client has the outcome. The batch must not,
-        because by then its quota belongs to others.
+        This exchange and the frames of its error stay in memory until the client has the outcome. The batch must be
+        freed earlier, because its reservation is released now and other batches get the bytes.
         """
         self._parts = None
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
@@ -125,7 +129,8 @@ class WriteExchange:
 
     async def _receive(self) -> None:
         last: Finish | None = None
-        # Keep no message in a variable while waiting for the next: its memory belongs to the row group by then.
+        # Keep no message in a variable while waiting for the next one. By then the message's memory belongs to the row
+        # group.
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
@@ -203,7 +208,8 @@ class WriteExchange:
                 raise ProtocolError(
                     f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
                 )
-            # The batch needs no other limit: its credit covers it, and no credit covers more than the writer accepts.
+            # The batch needs no limit of its own: its credit covers it, and no credit covers more than the writer
+            # accepts.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
         take = partial(self._parts.add, part, fields.data_body)
         # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.
@@ -215,7 +221,7 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        # Keep the credit queued until the file has the batch: a synchronous file gets no other credit before that.
+        # Keep the credit queued until the file has the batch. A synchronous file must not get more credit before that.
         reservation = self._credit[0]
         self._batch_is_here = True
         try:
@@ -284,7 +290,8 @@ class WriteExchange:
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
-            # Batches with credit that have not arrived are in flight too, but unknown to the file: wait for them here.
+            # Batches that have credit but have not arrived are in flight too. The file does not count them, so wait
+            # here.
             while self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
@@ -293,7 +300,7 @@ class WriteExchange:
 
     @property
     def _allowance_bytes(self) -> int:
-        """Bytes of each credit for values without bytes, so that a batch that has arrived never waits for more."""
+        """Bytes that each credit adds for values without bytes, so that an arrived batch never waits for more room."""
         if not self.request.decoder.has_unbacked:
             return 0
         return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
@@ -363,7 +370,7 @@ class WriteExchange:
         return 0 if self._parts is None else self._parts.come_bytes
 
     async def _watch_client(self) -> None:
-        """End an exchange whose client says nothing while the writer waits for it."""
+        """End an exchange whose client is silent for too long while the writer waits for a message."""
         silence = Silence(self.settings.client_silence_seconds)
         while True:
             await asyncio.sleep(silence.look_seconds)
@@ -377,7 +384,8 @@ class WriteExchange:
     def _waits_for_client(self) -> bool:
         """Whether the writer waits for the client.
 
-        It does if no ask waits for the quota and, for a synchronous file, all batches are stored.
+        The writer waits for the client if no ask waits for the quota and, in a synchronous file, all batches are
+        stored.
         """
         stores = self.request.is_synchronous and self._stored_batches < self.file.progress.batches
         return not self._asks and not stores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server of a writer's exchanges: opens each, runs it (`exchange`), sends its receipt or error, and cleans up."""
+"""Server of a writer's exchanges: it opens and runs an exchange, sends the receipt or the error, and cleans up."""
 
 import asyncio
 import time
@@ -92,7 +92,8 @@ class Exchanges:
             async with within_deadline(call, "file"):
                 with self.chart_values.in_errors():
                     receipt = await self._write(call, replies, record)
-            # Settle the outcome first: a client that leaves once it has the receipt has not given the file up.
+            # Settle the outcome before sending the receipt. A client that leaves once it has the receipt has not given
+            # up the file.
             record.outcome = "ok"
             call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
             call.record.settle("ok")
@@ -129,7 +130,7 @@ class Exchanges:
             place = stack.enter_context(self.files.place(request.share))
             file = record.file = await self.factory.make(request, replies, place, span=record.span)
             record.format, record.encoder = file_format, file.encoder.name
-            # From here on the place is kept until the file is closed, however long a storage takes.
+            # From here on the file keeps its place until it is closed, however long the storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self.files.add(file)
             stack.callback(asyncio.create_task(replies.keep_alive()).cancel)
@@ -161,7 +162,9 @@ class Exchanges:
         return await asyncio.to_thread(with_schema, command, header, share=share, roots=roots)
 
     async def _let_go(self, record: _Record) -> None:
-        """Wait until nothing is left of a file, because the client may remove its directory once the call has ended.
+        """Wait until a failed file is cleaned up.
+
+        Once the call has ended, the client may remove the file's directory.
 
         Stop waiting if the storage does not answer.
         """

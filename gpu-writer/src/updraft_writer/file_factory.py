@@ -31,8 +31,9 @@ from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
-# Storage operations use no CPU while they wait for the storage. This many keep a fast object store busy. A thread that
-# hangs is lost until its storage answers, so there have to be far more threads than files that are usually open.
+# Number of threads for storage operations. An operation uses no CPU while it waits for the storage, and this many
+# threads keep a fast object store busy. A thread that hangs is lost until its storage answers, so this has to be far
+# more than the number of files that are usually open.
 STORE_THREADS = 64
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20
@@ -99,7 +100,7 @@ class FileFactory:
             await self._found(command.path, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
-        """Return the reservation for what a file retains, which already covers the bloom filters that it begins with.
+        """Return the reservation for the bytes that a file retains. It already covers the file's first bloom filters.
 
         Raises QuotaError and WriteOptionError.
         """
@@ -126,8 +127,8 @@ class FileFactory:
     async def _found(self, path: str, roots: Sequence[str]) -> Storage:
         """Find the storage for a path; raises UpdraftError, also if the storage does not answer in time.
 
-        Resolving links and reaching a storage may hang, so this uses the storage threads. The event loop's own threads
-        serve every file and must stay free.
+        Resolving links and reaching a storage may hang, so this method uses the storage threads. The event loop's own
+        threads serve every file and must stay free.
         """
         silence_seconds = self._settings.storage_silence_seconds
         find = partial(self.storage, path, roots) if roots else partial(self.storage, path)

@@ -30,8 +30,9 @@ class FileEvent(enum.Enum):
     ABORT = "abort"
 
 
-# FAIL, INTERRUPT and ABORT can come at any time. A state without a transition for them ignores them: a published file
-# stays published, an ended file stays ended, and while a file is being published only the storage's result counts.
+# FAIL, INTERRUPT and ABORT can come at any time. A state without a transition for one of these events ignores the
+# event. So a published file stays published, and an ended file stays ended. While a file is being published, only the
+# storage's result counts.
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,

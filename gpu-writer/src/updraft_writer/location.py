@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locations of files: the paths and URIs that clients send, and the writer's roots.
 
-A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not. The code
-that reaches the storage is in `sinks`, so that the supervisor can check roots without loading that code.
+A root may have options for reaching its storage, after `?`, as in pyarrow.fs URIs. A client's path must not have
+options. The code that reaches the storage is in `sinks`, so that the supervisor can check roots without loading that
+code.
 """
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# More than any storage accepts. Long paths are slow to resolve: each name is looked up with all names before it.
+# Longest path, which is more than any storage accepts. Longer paths would be slow to resolve, because each name is
+# looked up together with all names before it.
 _MAX_CHARACTERS = 8192
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open file, which joins batches into row groups, encodes them, and passes the pieces to the sink, in order.
 
-Each row group has its own asyncio task, which holds the row group's reservation and releases it however the task ends.
-Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order and let
-one be encoded while the one before it is stored. Nothing in this module waits for the quota, so held bytes are always
-released in the end.
+Each row group has its own asyncio task. The task holds the row group's reservation and releases it, however the task
+ends. Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order.
+One row group can be encoded while the previous one is stored. Nothing in this module waits for the quota, so held bytes
+are always released in the end.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rule for cutting row groups. The target is computed for each batch: it depends on the number of open files."""
+    """Rule for cutting row groups. Each batch gets a new target, which depends on the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(eq=False)
 class OpenFile:
-    """File between its command and its receipt. The caller that opened it must close it."""
+    """File from its command until its receipt. The caller that opened the file must close it."""
 
     encoder: Encoder
     sink: Sink
@@ -89,7 +89,7 @@ class OpenFile:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of the row group being filled. They stay held until it is full or flushed."""
+        """Bytes of the partial row group. The file holds them until the row group is full or flushed."""
         return self._builder.partial_bytes
 
     @property
@@ -118,8 +118,8 @@ class OpenFile:
     ) -> None:
         """Take over a batch and its reservation. The file releases the reservation, even if this method raises.
 
-        The reservation must hold `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`. It has to include room for
-        the encoded bytes, because encoding the batch reserves nothing more.
+        The reservation must hold `reserved_bytes(raw_bytes)` plus `claims.unbacked_bytes`. This includes room for the
+        encoded bytes, because encoding the batch reserves nothing more.
         """
         try:
             self._life.check_open()
@@ -150,7 +150,7 @@ class OpenFile:
         self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
-        """Wait until `wanted_bytes` more would stay within `limit_bytes`, or until the file holds nothing."""
+        """Wait until the file can hold `wanted_bytes` more within `limit_bytes`, or until it holds nothing."""
         while (held_bytes := self.partial_bytes + self.moving_bytes) and held_bytes + wanted_bytes > limit_bytes:
             self._life.check()
             self.flush()
@@ -160,12 +160,12 @@ class OpenFile:
     async def finish(self) -> Footer:
         """Encode and store the remaining rows and publish the file; raises the file's error.
 
-        If the caller is cancelled, the file is given up, unless publication has begun. In that case the caller gets the
-        file's outcome instead of CancelledError.
+        If the caller is cancelled before publication has begun, the file is given up. If the caller is cancelled later,
+        it gets the file's outcome instead of CancelledError.
         """
         self._life.handle(FileEvent.FINISH)
         self._send(self._builder.seal())
-        # Complete it in a separate task, because steps on threads continue even if the caller is cancelled.
+        # Complete the file in a separate task, because steps on threads continue even if the caller is cancelled.
         completion = self._completion = asyncio.create_task(self._complete())
         try:
             return await self._unless_failed(completion)
@@ -206,7 +206,7 @@ class OpenFile:
                 await self._unless_failed(step)
 
     async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
-        """Wait for a step. If the file fails first, raise its error without waiting: the step itself may hang."""
+        """Wait for a step. If the file fails first, raise the file's error at once, because the step may hang."""
         failing = asyncio.create_task(self.failed.wait())
         awaited: set[asyncio.Future[Any]] = {step, failing}
         try:
@@ -246,7 +246,7 @@ class OpenFile:
         self._life.check()
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
-            # If the file has ended while it waited, it was given its turn without memory on the GPU.
+            # Check again: a file that has ended while it waited gets its turn without memory on the GPU.
             self._life.check()
             # Keep no reference to the table here: its memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
@@ -273,7 +273,7 @@ class OpenFile:
         """Reserve memory for the bloom filters of a row group before they are created; raises QuotaError.
 
         Most rows shrink when they are encoded, so half of the bytes reserved for the encoding can be used for filters.
-        Only what the filters need beyond that is reserved here.
+        This method reserves only the bytes that the filters need beyond that.
         """
         spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
         more_bytes = self.row_group_filter_bytes - spare_bytes

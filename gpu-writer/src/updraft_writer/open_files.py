@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open files of a writer, and the choice of those that flush a partial row group when the quota runs short."""
+"""Open files of a writer, and the choice of files that flush a partial row group when the quota runs short."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ _log = structlog.get_logger(__name__)
 class Place:
     """Permission of a tenant to have one file open.
 
-    `stripe_bytes` is the memory that the file's encoder may retain; flushing the file does not release it. `gives_way`
-    is true once the file has to end, which frees the place soon.
+    `stripe_bytes` is the memory that the file's encoder may retain. Flushing the file does not release this memory.
+    `gives_way` is true once the file has to end. The place then becomes free soon.
     """
 
     tenant: str = ""
@@ -115,7 +115,7 @@ class OpenFiles:
         """Return whether the idle file of this place has to end. If so, its place counts as free from now on.
 
         A file has to end if its tenant has more than its share of the files while tenants below their share were
-        refused. No more files have to end than those tenants need to get a place each.
+        refused. Only as many files have to end as it takes to give each of the refused tenants one place.
         """
         tenant = place.tenant
         leaving = sum(other.gives_way for other in self._places if other.tenant == tenant)

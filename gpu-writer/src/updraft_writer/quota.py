@@ -2,11 +2,11 @@
 """Quota of bytes that a writer may hold, and the order in which tenants get them.
 
 This is pure policy, without transport or threads. Only `Quota.acquire` waits. A reservation can grow and shrink without
-waiting, so held bytes are always released in the end. Tenants that hold less than their share come first; apart from
-that, waiters are served in the order of their arrival. If a waiter does not fit, others may overtake it, but only for a
-bounded time. After that, all others wait for it, except tenants that take no more than their own part of the reserve
-(`updraft.service.tenants.Reserve`). A client that does not use its credit has to give it back while a tenant below its
-share waits (`Quota.is_owed_to_others`).
+waiting, so held bytes are always released in the end. Tenants that hold less than their share come first. Apart from
+that, waiters are served in the order of their arrival. If the first waiter does not fit, later waiters may overtake it,
+but only for a bounded time. After that, all later waiters have to wait too, unless they take no more than their
+tenant's own part of the reserve (`updraft.service.tenants.Reserve`). While a tenant below its share waits, other
+tenants may not keep credit unused (`Quota.is_owed_to_others`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from updraft.errors import QuotaError
 from updraft.service.tenants import Caps, Reserve
 
 # If a batch does not fit, smaller batches may overtake it for this long. In this time, a file usually stores a row
-# group and releases its bytes. If no batch could be overtaken, a large batch would keep everybody from using free room.
+# group and releases its bytes. Without this rule, one large batch would keep smaller batches from using free bytes.
 BYPASS_SECONDS = 5.0
 # Longest wait of a batch. If no room has become free for a minute, the storage is in trouble, and another writer may
 # store the file sooner. The task's own timeouts are longer.
@@ -28,17 +28,19 @@ ADMISSION_TIMEOUT_SECONDS = 60.0
 # Retry hint for refused clients: about the time that it takes to store a file of a few MiB.
 RETRY_AFTER_MILLISECONDS = 1000
 
-# Terms of the default quota. Allocators leave parts of their pages unused, and the kernel's memory for this process
-# counts towards the limit too.
+# Terms of the default quota. They leave room for the unused parts of allocators' pages, and for the kernel's memory for
+# this process, which counts towards the limit too.
 _USABLE_FRACTION = 0.6
 _LARGEST_FRACTION = 0.5
 _SMALLEST_QUOTA_BYTES = 64 << 20
 _RUNTIME_RESERVE_BYTES = 256 << 20
-# Memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage. It is more
-# than the 12 MiB for a batch of 4 MiB that is being received, in gRPC's, Python's and Arrow's buffers at once.
+# Memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage. This is more
+# than the 12 MiB that a batch of 4 MiB takes while it is received, when gRPC, Python and Arrow each have it in a
+# buffer.
 STREAM_BYTES = 20 << 20
-# A pod writes for some executors with a few tasks each, and each task has one file open at a time. Every open file
-# beyond this number takes memory that is not part of the quota; `--max-open-files` limits them.
+# Number of open files for which the default quota leaves memory. A pod writes for some executors with a few tasks each,
+# and each task has one file open at a time. Open files beyond this number take memory that the quota does not count.
+# `--max-open-files` limits the number of open files.
 _EXPECTED_OPEN_FILES = 16
 
 
@@ -46,8 +48,8 @@ _EXPECTED_OPEN_FILES = 16
 class QuotaLimits:
     """Limits of a quota.
 
-    `quota_bytes` is the ceiling, `own_bytes` the part that each of ten tenants has for itself, `bypass_seconds` the
-    time for which a waiter may be overtaken, and `timeout_seconds` the longest wait.
+    `quota_bytes` is the ceiling. `own_bytes` is the part that each of ten tenants has for itself. `bypass_seconds` is
+    the time for which a waiter may be overtaken. `timeout_seconds` is the longest wait.
     """
 
     quota_bytes: int
@@ -58,7 +60,10 @@ class QuotaLimits:
 
 
 class Reservation:
-    """Bytes held from a quota. As a context manager it releases them at the end. Releasing twice has no effect."""
+    """Bytes held from a quota.
+
+    As a context manager, a reservation releases its bytes at the end. Releasing twice has no effect.
+    """
 
     def __init__(self, quota: "Quota", tenant: str, held_bytes: int, *, admitted: bool) -> None:
         self.tenant = tenant
@@ -80,7 +85,10 @@ class Reservation:
             self._quota._change(self, change)
 
     def absorb(self, other: "Reservation") -> None:
-        """Take over all bytes of `other`, of the same tenant, in one step: no waiter is admitted in between."""
+        """Take over all bytes of `other` in one step, so that no waiter is admitted in between.
+
+        `other` must be of the same tenant.
+        """
         if self._quota is None or other._quota is None:
             other.release()
             return
@@ -92,9 +100,9 @@ class Reservation:
         self._quota._remember(self)
 
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
-        """Move up to `handed_bytes` to `other`, of the same tenant, in one step: no waiter is admitted in between.
+        """Move up to `handed_bytes` to `other` in one step, so that no waiter is admitted in between.
 
-        A negative number moves bytes from `other` to this reservation.
+        `other` must be of the same tenant. A negative number moves bytes from `other` to this reservation.
         """
         handed_bytes = min(handed_bytes, self._held_bytes)
         if self._quota is not None and other._quota is not None:
@@ -186,7 +194,7 @@ class Quota:
                 self._dispatch()
 
     def charge(self, tenant: str) -> Reservation:
-        """Return an empty reservation for memory that is held without waiting, such as what an open file retains."""
+        """Return an empty reservation for memory that is held without waiting, such as bytes that a file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
     def check_room(self, tenant: str, wanted_bytes: int, what: str) -> None:
@@ -204,17 +212,20 @@ class Quota:
             )
 
     def tell_shortage(self) -> None:
-        """Report a shortage if a caller waits. Call this after taking bytes that only a shortage releases."""
+        """Report a shortage if a caller waits.
+
+        Call this after taking bytes that their holder keeps until it hears of a shortage.
+        """
         if queue := self._queue():
             wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
             self.on_shortage(self._missing_bytes(queue[0].tenant, wanted_bytes))
-        # Report one waiting batch for each tenant that is at its cap, which is enough.
+        # One waiting batch is enough to report for each tenant that is at its cap.
         for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
             cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
             self.on_cap(waiter.tenant, self._reserve.used[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
 
     def is_owed_to_others(self, tenant: str) -> bool:
-        """Return whether a tenant has its share while another waits for a first batch, or for room within its share."""
+        """Return whether a tenant has its share while another waits for a first batch or for room in its own share."""
         share_bytes = self._share_bytes()
         return self._reserve.used[tenant] >= share_bytes and any(
             waiter.tenant != tenant and self._is_owed(waiter, share_bytes) for waiter in self._waiters
@@ -242,7 +253,7 @@ class Quota:
         )
 
     def _fits(self, waiter: _Waiter) -> bool:
-        # While no batch holds bytes, always admit one: open files hold all other bytes until they end.
+        # If no batch holds bytes, admit this one in any case, because open files hold all other bytes until they end.
         return not self._admitted or self._missing_bytes(waiter.tenant, waiter.wanted_bytes) <= 0
 
     def _missing_bytes(self, tenant: str, wanted_bytes: int) -> int:
@@ -310,10 +321,10 @@ class Quota:
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int) -> dict[str, Any]:
-    """Compute the quota: a share of what the process and its streams leave of the smallest of `limits`.
+    """Compute the quota: a fraction of what the process and its streams leave of the memory limit.
 
-    Return it as `quota_bytes`, with every term of its computation for the log. `base_bytes` is the memory of the idle
-    process.
+    The memory limit is the smallest of `limits`. Return the quota as `quota_bytes`, with every term of the computation
+    for the log. `base_bytes` is the memory of the idle process.
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]

@@ -80,7 +80,7 @@ class Replies:
 
 
 class ReturnedSink:
-    """Sink of `return` delivery, which sends the encoded bytes to the client. They stay reserved until sent."""
+    """Sink of `return` delivery, which sends the encoded bytes to the client. The bytes stay reserved until sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies

@@ -17,28 +17,28 @@ from updraft_writer.shared_values import has_views, refuse_shared_types
 SERVICE = "writer"
 
 _MAX_BATCH_ROWS = 1 << 26
-# Longer paths are shortened in the log. They end with the file's name, so this leaves paths of real tables whole.
+# The log shortens paths that are longer than this. Paths of files in real tables are shorter.
 _MAX_PATH_CHARACTERS = 2048
 
 # The command of an open file stays in memory, outside the quota. This limit leaves room for a footer with the widest
 # schema that a writer accepts. It equals the limit of an action's body, because a client sends the same command to the
 # action `updraft.check_write` before it opens files.
 _MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
-# While a file is open, each key and each filter takes many times its own size in memory. Spark writes three keys, and a
-# column has one filter.
+# While a file is open, each key of the footer and each bloom filter takes many times its own size in memory. Spark
+# writes three keys, and a column has one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """Checked command, the decoder for the batches that follow, and the tenant whose share of the quota they take."""
+    """Checked command, the decoder for its batches, and the tenant whose share of the quota the batches take."""
 
     command: WriteCommand
     decoder: ArrowDecoder
     share: str
     roots: Sequence[str] = ()
-    """Roots below which the client may write. If empty, it may write below all of the writer's roots."""
+    """Roots below which the client may write. If empty, the client may write below all of the writer's roots."""
     has_views: bool = False
     """Whether rows may share the bytes of strings."""
 
@@ -56,7 +56,7 @@ class WriteRequest:
 
     @property
     def holds_gpu(self) -> bool:
-        """Whether the file keeps its place on the GPU between batches. Asynchronous files do so by default."""
+        """Whether the file keeps its place on the GPU between batches. By default, asynchronous files keep it."""
         if self.command.HasField("hold_gpu"):
             return bool(self.command.hold_gpu)
         return not self.is_synchronous

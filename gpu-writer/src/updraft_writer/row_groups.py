@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy for joining batches into row groups, and for choosing the partial ones to flush when memory is short."""
+"""Policy for joining batches into row groups, and for choosing partial row groups to flush when memory is short."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,22 +19,23 @@ _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
 _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
 # Memory that the encoder may need for each byte of the target size, because it converts a whole column at once. Small
-# integers need about this much for each of their bytes. Row groups are therefore cut early only if nearly all values
-# are booleans or have no bytes.
+# integers need about this much for each of their bytes. So row groups are cut early only if nearly all values are
+# booleans or have no bytes.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
 
-# Limit on the memory for encoding one row, in addition to its bytes. It is not reserved, and a row is never cut.
+# Limit on the memory for encoding one row, in addition to its bytes. The writer does not reserve this memory, and it
+# never cuts a row.
 _LARGEST_ROW_BYTES = 64 << 20
 
-# For values without bytes, a credit covers the quota divided by this number, within the bounds below. Several batches
-# then have room.
+# A credit's bytes for values without bytes are the quota divided by this number, within the bounds below. So the quota
+# has room for several batches.
 _ALLOWANCES_PER_QUOTA = 4
 _SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
 # Cost of a boolean in a list while it is encoded; `updraft.arrow_cost` uses the same number.
 _BYTES_PER_BOOLEAN = 6
 
-# Raw and encoded bytes of a row group exist at the same time until the raw ones are freed, so both are reserved.
+# Raw and encoded bytes of a row group exist at the same time until the raw bytes are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
 
 
@@ -48,8 +49,9 @@ def batch_limit(
 ) -> tuple[int, str]:
     """Return the most bytes of Arrow data in a batch that comes in parts, and the setting to raise for larger batches.
 
-    It is the smallest of the operator's limit, the room in the quota, and the room in the tenant's cap. A batch that
-    fits into one message is allowed even if it exceeds the quota: it is admitted alone, and the excess is bounded.
+    The limit is the smallest of the operator's limit, the room in the quota, and the room in the tenant's cap. A batch
+    that fits into one message is allowed even if it exceeds the quota. Such a batch is admitted alone, and the limit on
+    messages bounds the excess.
     """
     times = reserved_bytes(1)
     rooms = [(quota_bytes, "--quota-bytes of the writer")]
@@ -78,23 +80,23 @@ class RowGroup:
     encoding_bytes: int = 0
 
     def append(self, batch: pa.RecordBatch, raw_bytes: int, encoding_bytes: int) -> None:
-        """Add a batch, or a slice of one."""
+        """Add a batch or a slice of a batch."""
         self.encoding_bytes += encoding_bytes
         self.batches.append(batch)
         self.rows += batch.num_rows
         self.raw_bytes += raw_bytes
 
     def take_table(self, schema: pa.Schema) -> pa.Table:
-        """Return the batches as a table, without a copy. Drops the row group's references, so they can be freed."""
+        """Return the batches as a table, without a copy. The row group drops its batches, so they can be freed."""
         batches, self.batches = self.batches, []
         return pa.Table.from_batches(batches, schema)
 
 
 class ListedBooleans:
-    """Positions of the booleans in the lists of a batch, which must be complete, as received, not a slice.
+    """Positions of the booleans in the lists of a batch.
 
-    Each takes only a bit in a batch, but several bytes while it is encoded. A row may have any number of them, so their
-    cost decides where row groups are cut.
+    The batch must be complete, as received, not a slice. A boolean takes only a bit in a batch, but several bytes while
+    it is encoded. A row may have any number of booleans, so their cost decides where row groups are cut.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -103,7 +105,7 @@ class ListedBooleans:
         self._rows: int = batch.num_rows
 
     def rows_within(self, start: int, limit_bytes: int) -> int:
-        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least one if any is left."""
+        """Count the rows from `start` that cost at most `limit_bytes` in each column; at least 1 if a row is left."""
         stop: int = self._rows
         for ends in self._ends:
             stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
@@ -140,8 +142,8 @@ class RowGroupBuilder:
         """Take over a batch and its reservation; return the row groups that are now full.
 
         `encoding_bytes` is the memory that encoding briefly needs in addition to the batch's bytes (`arrow_cost`).
-        Raises LimitError, before it takes anything over, if the file would get too many row groups or a row would cost
-        too much to encode.
+        Raises LimitError, before the builder takes anything over, if the file would get too many row groups or a row
+        would cost too much to encode.
         """
         self._rows += batch.num_rows
         if self._rows // self._max_rows > _MAX_CUT_ROW_GROUPS:
@@ -217,10 +219,10 @@ def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: i
 def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, granted: Sequence[int]) -> int:
     """Return the raw bytes of a file's stripes: `wanted_bytes`, or less if there is not enough room.
 
-    An encoder keeps a stripe until it is full, even if others need the memory, and the stripe size is fixed when a file
-    opens. All stripes, including those `granted` to the other open files, stay within half of the quota. A quarter of
-    the quota is kept in equal parts, one for each of `max_files` files. A new file gets its part, or, if that is more,
-    half of what is neither granted nor kept for others.
+    An encoder keeps a stripe until the stripe is full, even if other files need the memory. The stripe size is fixed
+    when a file opens. All stripes, including those `granted` to the other open files, stay within half of the quota. A
+    quarter of the quota is kept in equal parts, one for each of `max_files` files. A new file gets the larger of its
+    own part and half of the bytes that are neither granted nor kept for other files.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)
@@ -256,7 +258,7 @@ def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
 
 
 def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
-    """Yield an array for each leaf of booleans in lists: how many of its values come before each of these rows."""
+    """Yield, for each leaf of booleans in lists, how many of its values come before each of these rows."""
     match array:
         case pa.ExtensionArray():
             yield from _ends(array.storage, rows, is_listed=is_listed)

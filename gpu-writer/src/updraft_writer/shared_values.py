@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusal of columns whose rows share values: a file has a copy for each row, so it may far exceed its batch."""
+"""Refusal of columns whose rows share values.
+
+A file has a copy of a shared value for each row, so the file may be far larger than its batches.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +12,7 @@ from updraft.arrow_cost import children
 from updraft.errors import LimitError, WriteOptionError
 from updraft_writer.encoders.leaves import schema_leaves
 
-# A view has 16 bytes: a length, four bytes of the value, and a position. They are read here as four numbers.
+# A view has 16 bytes: a length, four bytes of the value, and a position. This module reads a view as four numbers.
 _NUMBERS_PER_VIEW = 4
 
 
@@ -31,7 +34,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
     """Raise LimitError if the views of a batch stand for more bytes than it carries; raises nothing else.
 
     The batch need not be validated before this check. Validating views that share a long string takes as long as
-    copying the string for each of them.
+    copying the string for each view.
     """
     claimed_bytes = sum(_viewed_bytes(array) for column in batch.columns for array in _views(column))
     if claimed_bytes > body_bytes:
@@ -42,7 +45,7 @@ def refuse_shared_views(batch: pa.RecordBatch, *, body_bytes: int) -> None:
 
 
 def _views(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the arrays of views in a column, each as a whole: the offsets of lists around them are not trusted."""
+    """Yield the whole arrays of views in a column, because the offsets of lists around them are not trusted."""
     match array:
         case pa.ExtensionArray():
             yield from _views(array.storage)
@@ -61,7 +64,7 @@ def _views(array: pa.Array) -> Iterator[pa.Array]:
 def _viewed_bytes(views: pa.Array) -> int:
     if not len(views):
         return 0
-    # Read lengths as unsigned numbers, because a negative length would cancel out others.
+    # Read lengths as unsigned numbers, because a negative length would cancel out other lengths.
     numbers = memoryview(views.buffers()[1]).cast("B").cast("I")
     first = _NUMBERS_PER_VIEW * views.offset
     return sum(numbers[first : first + _NUMBERS_PER_VIEW * len(views) : _NUMBERS_PER_VIEW])

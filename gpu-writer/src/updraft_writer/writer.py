@@ -38,7 +38,7 @@ from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings, value_of
 
-# Time for removing the hidden files of files that a drain has ended.
+# Time for removing hidden files after a drain has ended unfinished files.
 _CLOSING_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)

@@ -276,8 +276,9 @@ async def test_a_key_that_is_withdrawn_counts_for_half_a_minute_unless_its_issue
         fetched_seconds = time.monotonic()
         source._clock = lambda: fetched_seconds + 11
         authenticator.refresh()
-        assert source._running is not None
-        source._running.result(_HANG_SECONDS)
+        # The fetch may have ended already.
+        if (running := source._running) is not None:
+            running.result(_HANG_SECONDS)
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
             await authenticator.identify(f"Bearer {KEY.token()}")
 

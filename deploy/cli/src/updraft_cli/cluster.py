@@ -180,8 +180,9 @@ class Cluster:
             self._asked(f"make Secret {name}", self._core.create_namespaced_secret, self.namespace, body)
             return None
         found = self._asked(f"read Secret {name}", self._core.read_namespaced_secret, name, self.namespace)
-        owners = {reference.uid for reference in found.metadata.owner_references or ()}
-        if owner is not None and owner.metadata.uid not in owners:
+        if owner is not None and all(
+            reference.uid != owner.metadata.uid for reference in found.metadata.owner_references or ()
+        ):
             raise ClusterError(
                 f"Secret {name} was not created for {owner.metadata.name}, and its creator knows the token: delete it, "
                 "or name it as existingSecret if it is yours"

@@ -118,7 +118,7 @@ class DescribedFunction:
 
 
 def described(name: str, functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
-    """Return all versions of a function, or the one of NAME@VERSION."""
+    """Return all versions of a function, or the one version that NAME@VERSION names."""
     plain, _, version = name.partition("@")
     versions = (each for each in _all(functions) if each.description.name == plain)
     return [each for each in versions if version in ("", each.description.version)]
@@ -133,7 +133,7 @@ def at_fault(reason: str, *, is_final: bool) -> str:
 
 
 def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
-    """Yield a line for each function, except those of every pool: its signature, or what is wrong with it."""
+    """Yield a line for each function except `echo`, which every pool has: its signature, or its fault."""
     for each in _all(functions):
         description = each.description
         if description.fault:
@@ -143,7 +143,7 @@ def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
 
 
 def _all(functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
-    """Return every version of every function; a call without a version gets the last one of its name."""
+    """Return every version of every function; a call without a version gets the last version of the name."""
     defaults = {function.name: function for function in functions}
     return [DescribedFunction(function, is_default=function is defaults[function.name]) for function in functions]
 

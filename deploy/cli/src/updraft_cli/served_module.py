@@ -29,14 +29,14 @@ class ServedModule(LocalPool):
         super().__init__("pool", "updraft-server", [*functions, "--log-level=warning"], {})
 
     def load_again(self) -> None:
-        """Begin to load the functions again. Until that is done, the pool serves calls with the old ones."""
+        """Begin to load the functions again. Until they are loaded, the pool serves calls with the old functions."""
         assert self._process is not None
         self._process.send_signal(signal.SIGUSR2)
 
     def has_loaded_again(self) -> bool:
         """Return whether the functions were loaded again since the last call of this method."""
         before = self._ready["zygote"]
-        # The pool removes the file's directory when it ends.
+        # When the pool ends, it removes the directory of this file.
         with contextlib.suppress(FileNotFoundError):
             self._ready = json.loads(self._ready_file.read_text())
         return bool(self._ready["zygote"] != before)
@@ -54,7 +54,7 @@ class ModuleFiles:
     """Python files of a module or a package, and their last seen times and sizes, which reveal changes."""
 
     def __init__(self, module: str) -> None:
-        """Find the files of a module; raises ServeError if it does not exist."""
+        """Find the files of a module; raises ServeError if the module does not exist."""
         self._place = _place_of(module)
         self._seen = self._written()
 

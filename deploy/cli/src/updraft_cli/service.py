@@ -45,7 +45,7 @@ class Caller(NamedTuple):
     scopes: Sequence[str]
     roots: Sequence[str]
     expires_seconds: float | None
-    """Expiry of its credential in seconds since 1970; None if the credential does not expire."""
+    """Expiry of the client's credential in seconds since 1970; None if the credential does not expire."""
 
 
 class Service:
@@ -84,7 +84,7 @@ class Service:
         return {action.type for action in self._flight.list_actions(self._options)}
 
     def whoami(self) -> Caller | None:
-        """Return this client as the service sees it, or None if the service's release cannot tell."""
+        """Return this client as the service sees it, or None if the service is of a release that cannot tell."""
         if WHOAMI_ACTION not in self.actions():
             return None
         found = json.loads(self._act(WHOAMI_ACTION))
@@ -118,7 +118,7 @@ class Service:
         return dict(json.loads(self._act(WORKER_STACK_ACTION, worker.encode())))
 
     def send_a_batch(self) -> int:
-        """Send a batch to a worker and return the number of rows that came back; raises ValueError if they changed."""
+        """Send a batch to a worker and return the number of rows that came back; raises ValueError if rows changed."""
         writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
         with writer:
             writer.begin(_proof().schema)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Course of an exchange: it is opened, admitted, relayed to a worker (`updraft_server.front.relay.relay`) and ended.
 
-This module decides what a failure on one side means for the other, and how long each step may take. Whatever happens,
-the worker is given back exactly once and the client learns the reason.
+This module decides what a failure on one side means for the other side, and how long each step may take. Whatever
+happens, the worker is given back exactly once and the client learns the reason.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _SHIP = Scope.SESSION, "run session functions"
 _CALL = Scope.CALL, "run registered functions"
 
-# Above this size, hashing a payload takes longer than handing it to a thread.
+# Above this size, hashing a payload takes longer than handing the payload to a thread.
 _LARGE_PAYLOAD_BYTES = 256 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class Exchanges:
 
     settings: "FrontSettings"
     capabilities: Callable[[], Capabilities]
-    """Return what the pool can run now; raise PoolUnavailableError before the pool has started."""
+    """Function that returns what the pool can run now. It raises PoolUnavailableError before the pool has started."""
     admission: Admission
     collector: ArtifactCollector
     running: RunningExchanges

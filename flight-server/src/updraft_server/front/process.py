@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# How long exchanges that a drain has ended may take to give their workers back. The pool then kills the rest.
+# How long exchanges that a drain has ended may take to give their workers back. After that, the pool kills the workers.
 _ENDING_SECONDS = 2.0
 
 
@@ -215,7 +215,7 @@ def assemble(
         client_silence_seconds=settings.client_silence_seconds,
         worker_silence_seconds=settings.worker_silence_seconds,
         limits=lambda: WorkerLimits.effective(
-            # Model processes use the same memory, so subtract theirs.
+            # Model processes use the same memory, so subtract what they use.
             there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
             memory_bytes=settings.worker_memory_bytes,
             processes=settings.worker_processes,
@@ -299,7 +299,7 @@ def assemble(
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
-    """Return how many fresh workers to keep; 0 if only registered functions run, because they share their workers."""
+    """Return how many fresh workers to keep; 0 if only registered functions run, because those share workers."""
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 

@@ -106,7 +106,7 @@ class PoolService(FlightService):
         return Capabilities.of(self._pool, self._exchanges.settings.session_functions)
 
     async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
-        """Return as JSON the stack of the worker that the body names, or of every busy worker if it names none."""
+        """Return as JSON the stack of the worker that the body names, or of all busy workers if it names no worker."""
         name = body.decode("utf-8", "replace")
         busy = [worker.worker for worker in self._pool.workers if worker.state == "busy"]
         stacks = {worker: await self._pool.stack(worker) for worker in ([name] if name else busy)}

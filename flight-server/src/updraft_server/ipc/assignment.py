@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assignment: the front's decisions about an exchange.
 
-It is the metadata of a COMMAND frame, whose body is the client's payload.
+An assignment is the metadata of a COMMAND frame. The body of that frame is the client's payload.
 """
 
 import base64
@@ -17,16 +17,16 @@ from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """Everything that a worker needs to know about a command, except for the payload; the front has checked it."""
+    """Everything, except the payload, that a worker needs to know about a command. The front has checked it."""
 
     plain: bool = False
-    """Whether the client speaks plain Flight: its messages have no app_metadata, and it gets none."""
+    """Whether the client speaks plain Flight: no message in either direction has app_metadata."""
     databend: bool = False
-    """Whether the plain Flight client is Databend, whose table functions have one row and whose times are in UTC."""
+    """Whether the plain Flight client is Databend. Its table functions have one row, and its times are in UTC."""
     tenant: str = ""
     """Tenant used for fair scheduling."""
     owner: Sequence[str] = ()
-    """Tenant, application and session of a session function; its worker serves no other owner from now on."""
+    """Tenant, application and session of a session function. From now on, the worker serves only this owner."""
     function_name: str = ""
     """Name of a registered function; empty for a session function."""
     function_version: str = ""
@@ -40,7 +40,7 @@ class Assignment:
     filtered: bool = False
     """Whether the column after the keys says which rows a registered aggregate accumulates."""
     restricted: bool = False
-    """Whether the registered function runs without network and subprocesses; its worker never gets them back."""
+    """Whether the registered function runs without network and subprocesses. The worker then loses both for good."""
     eval_type: int = 0
     """Eval type of a session function: a value of PySpark's PythonEvalType."""
     python_includes: Sequence[str] = ()
@@ -50,13 +50,13 @@ class Assignment:
     task: TaskIdentity = dataclasses.field(default_factory=TaskIdentity)
     """Task that the exchange serves."""
     limits: Limits = dataclasses.field(default_factory=Limits)
-    """Limits that the client asks for. Its time limits are replaced by the two below."""
+    """Limits that the client asks for. The two timeouts below replace the client's time limits."""
     batch_timeout_seconds: float = 0.0
     """Time that the function may work on one batch; 0 means no limit."""
     idle_timeout_seconds: float = 0.0
-    """Time for which the function may neither take nor give a batch; 0 means no limit."""
+    """Time that may pass without the function taking or returning a batch; 0 means no limit."""
     max_batch_bytes: int = 0
-    """Largest body of a batch that comes or goes in parts."""
+    """Largest body of a batch that the client or the worker sends in parts."""
     max_batch_bytes_setting: str = ""
     """Setting that the error message says to raise for larger batches."""
     traceparent: str = ""
@@ -71,7 +71,7 @@ class Assignment:
 
     @property
     def named_tenant(self) -> str:
-        """Tenant that the client or its identity names; empty if the application stands in for one."""
+        """Tenant that the client or its identity names; empty if the application is the tenant by default."""
         return "" if self.tenant in self.owner[1:2] else self.tenant
 
     def encode(self) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a model process's batches: how large they were, and how long rows waited for them."""
+"""Record of a model process's batches: how many rows they had, and how long the rows waited for their batch."""
 
 import bisect
 import dataclasses
@@ -15,7 +15,7 @@ SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """Histogram: how many values were at most as large as each bound, but larger than the previous bound."""
+    """Histogram: for each bound, the number of values up to it and above the previous bound."""
 
     bounds: Sequence[float]
     counts: list[int] = dataclasses.field(default_factory=list)
@@ -32,7 +32,7 @@ class Counts:
         self.total += value
 
     def at_most(self, share: float) -> float:
-        """Return the bound that this share of the values, such as 0.99, does not exceed; zero without values."""
+        """Return the smallest bound that at least `share` of the values do not exceed; 0 if there are no values."""
         wanted, seen = share * sum(self.counts), 0
         for bound, count in zip((*self.bounds, math.inf), self.counts, strict=True):
             seen += count

@@ -32,12 +32,12 @@ def packet_pair() -> tuple[socket.socket, socket.socket]:
 def connect_both(zygote: socket.socket, control: socket.socket, front_pid: int) -> None:
     """Make a new connection between a zygote and a front, and send each of them its end.
 
-    If one of them is gone, or does not read, the other finds its end closed, which is handled elsewhere.
+    If one side is gone or does not read, the other side finds its end closed. Other code handles that.
 
     Args:
-        zygote: Leads to the zygote.
-        control: Leads to the front.
-        front_pid: Process id of the front; 0 if it is in another PID namespace than the zygote.
+        zygote: Socket to the zygote.
+        control: Socket to the front.
+        front_pid: Process id of the front; 0 if the front and the zygote are in different PID namespaces.
     """
     front_end, zygote_end = packet_pair()
     with front_end, zygote_end:
@@ -56,7 +56,8 @@ def receive_front(zygote: socket.socket) -> tuple[socket.socket, int] | str | No
     """Receive one message from the supervisor.
 
     Returns:
-        A front with its process id (0 in another PID namespace), the reason of a refused reload, or None at the end.
+        A front's socket with its process id (0 in another PID namespace), or the reason of a refused reload, or None if
+        the supervisor has closed the connection.
     """
     data, descriptors, _, _ = socket.recv_fds(zygote, len(_REFUSAL) + MAX_FAULT_BYTES, 1)
     if data.startswith(_REFUSAL):
@@ -69,8 +70,8 @@ def receive_front(zygote: socket.socket) -> tuple[socket.socket, int] | str | No
 class WorkersSecret:
     """Secret by which every front of a supervisor recognises PID 1 of the workers' side.
 
-    PID 1 sends it before any user code runs there, when nothing else can connect. Code that runs later can connect
-    between two fronts, but does not know the secret.
+    PID 1 sends the secret before any user code runs on its side, so nothing else can connect that early. User code can
+    connect later, after one front has ended and before the next one starts, but does not know the secret.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -81,7 +82,8 @@ class WorkersSecret:
     def made(cls, *, somebody: bool) -> "WorkersSecret":
         """Return a new secret for a supervisor.
 
-        With `somebody`, a side that an earlier supervisor knew may still be there, so none is accepted until `forget`.
+        With `somebody`, a workers' side that an earlier supervisor knew may still run. The new secret then accepts no
+        side until `forget` is called.
         """
         known = cls(os.memfd_create("updraft-known"))
         if somebody:
@@ -90,11 +92,11 @@ class WorkersSecret:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether the next side to connect is accepted, whatever its secret."""
+        """Whether the front accepts the next side that connects, whatever secret it sends."""
         return os.fstat(self.descriptor).st_size == 0
 
     def is_known(self, secret: bytes) -> bool:
-        """Return whether the secret is that of the known side; if no side is known, this one is from then on."""
+        """Return whether the secret is that of the known side. If no side is known, make this side the known one."""
         if len(secret) != SECRET_BYTES:
             return False
         if self.is_anybody:
@@ -102,7 +104,7 @@ class WorkersSecret:
         return hmac.compare_digest(os.pread(self.descriptor, SECRET_BYTES, 0), secret)
 
     def forget(self) -> None:
-        """Forget the known side: it has gone, and so has everything that ran there."""
+        """Forget the known side, after it and everything that ran there have ended."""
         os.ftruncate(self.descriptor, 0)
 
 
@@ -112,7 +114,7 @@ def new_secret() -> bytes:
 
 
 class Greeting(enum.Enum):
-    """Answer of a front to a connection so far."""
+    """Answer that a front has given to a connection so far."""
 
     NONE = "nothing yet"
     TAKEN = "taken"
@@ -120,7 +122,7 @@ class Greeting(enum.Enum):
 
 
 def greeting(control: socket.socket) -> Greeting:
-    """Return what the front at the other end has answered since the last call; `take` sends its only answer."""
+    """Return what the front has answered since the last call. A front's only answer is the one that `take` sends."""
     try:
         return Greeting.TAKEN if control.recv(1, socket.MSG_DONTWAIT) else Greeting.GONE
     except BlockingIOError:
@@ -130,7 +132,7 @@ def greeting(control: socket.socket) -> Greeting:
 
 
 def take(control: socket.socket) -> None:
-    """Tell PID 1 of the workers' side that this is its connection to the front."""
+    """Tell PID 1 of the workers' side that the front has accepted this connection."""
     with contextlib.suppress(OSError):
         control.send(b"t", socket.MSG_DONTWAIT)
 
@@ -150,12 +152,12 @@ def connected(path: Path, secret: bytes) -> socket.socket | None:
 
 
 def listener_at(path: Path) -> socket.socket:
-    """Return the socket at which the workers' side reaches one front after the other; it outlives all of them."""
+    """Return a listening socket for the workers' side. The socket outlives the fronts, which use it in turn."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A predecessor that was killed has left its socket behind.
     path.unlink(missing_ok=True)
     listener.bind(str(path))
-    # The workers' side may be another user of the same group; only the first to connect is accepted.
+    # The workers' side may run as another user of the same group. Only the first to connect is accepted.
     path.chmod(_GROUP_MAY_CONNECT)
     listener.listen(_BACKLOG)
     return listener

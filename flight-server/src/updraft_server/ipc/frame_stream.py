@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames over a worker's non-blocking socket, as the front's event loop sees them.
 
-This is the hot path of a pool: a frame costs no task and no queue, and a future only when the socket makes it wait.
-`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay` carries the frames on.
+This is the hot path of a pool. A frame needs no task and no queue, and it needs a future only if it has to wait for the
+socket. `updraft_server.ipc.frames` defines the bytes, and `updraft_server.front.relay` passes the frames on.
 """
 
 import asyncio
@@ -77,16 +77,16 @@ class FrameReceiver:
         self._waiter: asyncio.Future[None] | None = None
 
     def peer_is_gone(self) -> None:
-        """Record that the peer has died: what it sent is still received, then PeerClosedError is raised.
+        """Record that the peer has died: `receive` still returns what it sent, and then raises PeerClosedError.
 
-        A process that the peer has left behind may hold its socket open, so that the socket would never show the end.
+        The socket alone may never show the end, because a process that the peer started may still hold it open.
         """
         self._peer_gone = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def receive(self) -> Frame:
-        """Return the next frame; raises PeerClosedError, FrameError, or FrameTooLargeError for one beyond the limit."""
+        """Return the next frame; raises PeerClosedError, FrameError, or FrameTooLargeError if it exceeds the limit."""
         if self._start == self._end:
             self._start = self._end = 0
         await self._have(HEADER_BYTES, _READ_AHEAD_BYTES)

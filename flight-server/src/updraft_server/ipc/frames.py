@@ -3,7 +3,7 @@
 
 A frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays them
 without looking inside; a worker (`updraft_server.worker`) reads and writes them with blocking calls. This module is
-sans-IO: it knows neither sockets nor Arrow. The format is private, since both ends come from the same installation.
+sans-IO: it uses neither sockets nor Arrow. The format is private, since both ends come from the same installation.
 """
 
 import enum
@@ -16,7 +16,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _HEADER = struct.Struct("<BIIQ")
 HEADER_BYTES = _HEADER.size
 
-# Most that a field may hold, whatever the pool's limits are: a corrupt header must not cause a huge allocation.
+# Largest size of a field, whatever the pool's limits are. A corrupt header must not cause a huge allocation.
 MAX_METADATA_BYTES = 64 * 1024 * 1024
 MAX_BODY_BYTES = 2**40
 
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 2**40
 class FrameKind(enum.IntEnum):
     """Kind of a frame; the comment names the sender."""
 
-    READY = 1  # worker: it has set itself up and takes a COMMAND. Read by the pool, not by the exchange.
+    READY = 1  # worker: it is set up and takes a COMMAND. The pool reads this frame, before there is an exchange.
     COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = the payload.
     BATCH = 3  # front: the three fields of a FlightData as received.
     END = 4  # front: the client has half-closed.
@@ -35,8 +35,8 @@ class FrameKind(enum.IntEnum):
     )
     FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
     LOADING = 9  # worker: app_metadata = Load; its function is being loaded, here or in a model process.
-    LOADED = 10  # worker: that load has ended, successfully or not.
-    CRASHED = 11  # worker: like FAILED; rows of this exchange have killed a model process in which they ran alone.
+    LOADED = 10  # worker: the load has ended, successfully or not.
+    CRASHED = 11  # worker: like FAILED; rows of this exchange ran alone in a model process and killed it.
 
 
 class FrameHeader(NamedTuple):
@@ -54,7 +54,7 @@ class FrameHeader(NamedTuple):
 
 
 class FrameError(Exception):
-    """Raised when bytes are not a frame: the two ends no longer agree, and the worker is lost."""
+    """Raised when bytes are not a frame. The two ends no longer agree, so the worker cannot be used any more."""
 
 
 def encode_header(kind: FrameKind, metadata_bytes: int = 0, header_bytes: int = 0, body_bytes: int = 0) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions of a zygote on their way to a front: any number of them, in packets of bounded size."""
+"""Encoding of a zygote's registered functions for the front: any number of functions, in packets of bounded size."""
 
 import base64
 import dataclasses
@@ -12,15 +12,15 @@ from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.zygote_packets import Hello, MoreFunctions
 
 MAX_DESCRIPTION_BYTES = 24 * 1024
-"""Largest description of one function. A packet holds it and the rest of a Hello."""
+"""Largest description of one function. It fits into one packet together with the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
-"""Most functions that a pool may have, so that what it reports about itself stays bounded."""
+"""Most functions that a pool may have. This bounds the size of the pool's reports about itself."""
 UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
-"""Functions for Databend, which calls them by name; they run like any other, but no list shows them."""
+"""Functions that Databend calls by name. They run like other functions, but lists do not show them."""
 DEATHS_IN_A_ROW = 3
-"""Number of deaths of a function's processes, with no success in between, after which it counts as unhealthy.
+"""Number of deaths of a function's processes, without a success in between, that make the function unhealthy.
 
-One or two deaths may be the kernel's doing.
+With fewer deaths, the cause may be the kernel and not the function.
 """
 _PACKET_BYTES = 40 * 1024
 
@@ -54,7 +54,11 @@ def in_packets(hello: Hello) -> Sequence[Hello | MoreFunctions]:
 
 
 def joined(hello: Hello, packet: MoreFunctions) -> Hello:
-    """Return the greeting with more of its functions added; it is complete once `more` is 0. Raises PacketError."""
+    """Return the greeting with the packet's functions added. The result is complete once `more` is 0.
+
+    Raises:
+        PacketError: The packet has no functions, or more than the greeting lacks, or the total exceeds MOST_FUNCTIONS.
+    """
     if not 0 < len(packet.functions) <= hello.more:
         raise PacketError(f"{len(packet.functions)} more functions came, and {hello.more} are missing")
     functions = [*hello.functions, *packet.functions]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load: code of an author that has to run before functions can be called, its time limit, and a note of its progress.
+"""Load: an author's code that must run before functions can be called, with its time limit and a note of its progress.
 
-The note lies in memory that a zygote shares with its supervisor, which reads it to name the code that hangs or has
-ended the zygote. A finished load leaves its faults there, and the supervisor compares them with the faults of the
-zygote that serves.
+The note is in memory that a zygote shares with its supervisor. If the code hangs or ends the zygote, the supervisor
+reads the note to name that code. A finished load leaves its faults in the note, and the supervisor compares them with
+the faults of the zygote that serves.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 MOST_BYTES = 64 * 1024
-"""Largest encoded load. Its reader runs no code of authors, and such code must not make it parse more."""
+"""Largest encoded load. The processes that read loads run no code of authors, and must not parse more on its behalf."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class LoadingNote:
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of the memory."""
         self.descriptor = descriptor
-        # Function modules may start programs, which must not inherit it.
+        # Function modules may start programs, which must not inherit the descriptor.
         os.set_inheritable(descriptor, False)  # noqa: FBT003
 
     @classmethod
@@ -109,12 +109,12 @@ class LoadingNote:
         self._write(json.dumps({"faults": kept}).encode())
 
     def read_faults(self) -> Mapping[str, str]:
-        """Return the faults that `finish` has recorded; empty before."""
+        """Return the faults that `finish` has recorded; empty before `finish` is called."""
         try:
             data = os.pread(self.descriptor, 8 * MOST_BYTES, 0)
             return {str(name): str(fault) for name, fault in json.loads(data)["faults"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # The zygote runs code of authors, which could write here.
+            # The zygote runs code of authors, which could overwrite the note.
             return {}
 
     def close(self) -> None:

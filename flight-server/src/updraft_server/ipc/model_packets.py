@@ -25,9 +25,9 @@ class ModelReplica(NamedTuple):
     state: str
     """State: loading, ready or retiring."""
     memory_bytes: int
-    """Anonymous and shared memory of its processes beyond that of the image, at the last measurement."""
+    """Anonymous and shared memory of this process and its children beyond the image's, at the last measurement."""
     connections: int
-    """Number of exchanges that are connected to it."""
+    """Number of exchanges that are connected to this process."""
 
 
 class ModelUsage(NamedTuple):
@@ -39,15 +39,15 @@ class ModelUsage(NamedTuple):
     loads: int
     """Number of processes that have loaded the function."""
     evictions: int
-    """Number of processes that were ended to make room for another function's."""
+    """Number of processes that the zygote ended to make room for another function's processes."""
     deaths: int
-    """Number of processes that ended otherwise, including those that could not load."""
+    """Number of processes that ended for other reasons, including failed loads."""
     record: Sequence[Any]
-    """Histograms of the rows in its batches, and of how long rows have waited for them: `BatchRecord.to_plain`."""
+    """Histograms of rows for each batch, and of the times that rows waited for their batch: `BatchRecord.to_plain`."""
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> "ModelUsage":
-        """Return the usage from the list that JSON has made of it."""
+        """Return the usage from `plain`, the list that JSON made of it."""
         usage = cls(*plain)
         return usage._replace(replicas=[ModelReplica(*replica) for replica in usage.replicas])
 
@@ -59,7 +59,7 @@ def memory_bytes(usage: Sequence[ModelUsage]) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LimitModels(ProcessLimits):
-    """Limits, other than memory, of each model process and all that it has started; the same as a worker's."""
+    """Limits, other than memory, of each model process with everything that it has started; the same as a worker's."""
 
     batch_processor_seconds: float
     """CPU time for one batch; 0 sets no limit."""
@@ -82,7 +82,7 @@ class LimitModels(ProcessLimits):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelStarted:
-    """Start of a model process; comes with MODEL_DESCRIPTORS: the read ends of its output and its stacks."""
+    """Start of a model process. It comes with MODEL_DESCRIPTORS descriptors: the read ends of its output and stacks."""
 
     model: str
     name: str
@@ -115,7 +115,7 @@ class ModelFault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MeasureModels:
-    """Request of the front for the usage and the work of the model processes."""
+    """Request of the front for what the model processes use and have done."""
 
     request: int
     first: int = 0

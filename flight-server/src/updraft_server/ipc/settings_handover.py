@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handover of the settings, which the supervisor has checked, to the front.
 
-A front that was killed must serve again at once, and loading the library that checks settings would take a third of its
-start. The front gets a frozen dataclass with the fields of `FrontSettings` and nothing of that library.
+A front that was killed must serve again at once, and a third of its start would go into loading the library that checks
+settings. So the front gets a frozen dataclass with the fields of `FrontSettings`, and does not load that library.
 """
 
 import dataclasses

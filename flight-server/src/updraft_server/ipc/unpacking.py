@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the front and an unpacker: the bounds as one argument, the rest over a socket.
+"""Messages between the front and an unpacker: the bounds are an argument, and the other messages use a socket.
 
     unpacker                     front
     room 1234567  ------------>  takes the room
@@ -7,8 +7,8 @@
     ...
     verdict       ------------>
 
-An unpacker starts for every archive, so this module imports little. The front believes only verdicts that `decode`
-accepts, because the process that wrote them has read a stranger's bytes.
+Every archive starts an unpacker, so this module imports little. The process that writes a verdict has read a stranger's
+bytes, so the front believes only verdicts that `decode` accepts.
 """
 
 import enum
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 MAX_VERDICT_BYTES = 4096
 ROOM_GRANTED = b"\n"
-"""The front's answer to a request for room. A request that it refuses ends the unpacker."""
+"""The front's answer if it grants room. If it refuses a request, it ends the unpacker."""
 _ROOM = b"room "
 _MAX_REASON_CHARACTERS = 500
 _MAX_ERROR_NUMBER = 4095
@@ -26,10 +26,10 @@ class UnpackBounds(NamedTuple):
     """Bounds of one archive and of its unpacker."""
 
     total_bytes: int
-    """Bytes of all members together, and so of each one."""
+    """Bytes of all members together; one member may have as many."""
     members: int
     header_bytes: int
-    """Bytes that may be read before the data of one member, however many headers they hold."""
+    """Bytes of all headers together that may come before the data of one member."""
     name_bytes: int
     """Bytes of one name or link target."""
     names_bytes: int
@@ -42,9 +42,9 @@ class UnpackBounds(NamedTuple):
     block_bytes: int
     """Size of a block of the disk; a file takes whole blocks."""
     entry_bytes: int
-    """Least room that a file, directory or link takes."""
+    """Smallest amount of disk that a file, directory or link takes."""
     room_bytes: int
-    """Room on the disk that is granted from the start, for all entries together."""
+    """Disk space that is granted from the start, for all entries together."""
 
     def encode(self) -> str:
         """Return the bounds as an argument of a command line."""
@@ -57,10 +57,10 @@ class UnpackBounds(NamedTuple):
 
 
 class RoomRequest(NamedTuple):
-    """Request for room on the disk, before it is used."""
+    """Request for disk space, sent before the space is used."""
 
     room_bytes: int
-    """Total room, including what was granted before."""
+    """Total space, including what was granted before."""
 
     def encode(self) -> bytes:
         """Return the request as a line."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that a zygote leaves to its successor: which worker is which process. Workers outlive their zygote.
+"""Records that a zygote leaves to its successor: the process of each worker. Workers outlive their zygote.
 
-Each worker has a file. If a zygote is killed between a fork and its record, no front has heard of that worker, and it
-ends by itself, because the other end of its socket died with the zygote.
+Each worker has a file. If a zygote is killed after a fork and before it records the worker, no front knows that worker.
+The worker then ends by itself, because the other end of its socket died with the zygote.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Survivor(NamedTuple):
     worker: str
     pid: int
     pidfd: int
-    """The receiver closes it."""
+    """Descriptor of the process, which the receiver closes."""
 
 
 class WorkerRecords:
@@ -35,9 +35,10 @@ class WorkerRecords:
 
     def add(self, worker: str, pid: int) -> None:
         """Record a child that has just been forked; raises OSError."""
-        # Tools that tidy temporary directories may have removed it.
+        # Tools that tidy temporary directories may have removed the directory.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # Make the record appear in one step: this zygote may die, or others may read the directory, at any moment.
+        # Make the record appear in one step. At any moment, this zygote may die, or another process may read the
+        # directory.
         unfinished = self._directory / f"{_UNFINISHED}{worker}"
         unfinished.write_text(f"{pid} {start_ticks(pid)}")
         unfinished.rename(self._directory / worker)
@@ -48,9 +49,9 @@ class WorkerRecords:
             (self._directory / worker).unlink()
 
     def living(self) -> set[int]:
-        """Return the process ids of living workers. Only their parent, which reaps them, may act on these."""
+        """Return the process ids of living workers. Only the workers' parent, which reaps them, may act on the ids."""
         pids = set()
-        # Workers may write to the directory: nothing that they put there, or in its place, may make a reader fail.
+        # Workers may write to the directory, or replace it. Nothing that they do there may make a reader fail.
         with contextlib.suppress(OSError):
             for survivor in self.survivors():
                 os.close(survivor.pidfd)
@@ -58,15 +59,15 @@ class WorkerRecords:
         return pids
 
     def go_on(self) -> None:
-        """Continue workers that an earlier zygote has stopped, because no front can until a new zygote serves."""
+        """Continue workers that an earlier zygote has stopped. No front can do that until a new zygote serves."""
         for survivor in self.survivors():
-            # The worker may have ended meanwhile.
+            # The worker may have ended in the meantime.
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(survivor.pidfd, signal.SIGCONT)
             os.close(survivor.pidfd)
 
     def survivors(self) -> Iterator[Survivor]:
-        """Yield the living workers of earlier zygotes, and remove the records of the others."""
+        """Yield the living workers of earlier zygotes, and remove the records of workers that have ended."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
             if record.name.startswith(_UNFINISHED):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of workers: the zygote gets them as JSON (`updraft_server.zygote.process`); workers inherit them."""
+"""Settings of workers. The zygote gets them as JSON (`updraft_server.zygote.process`), and workers inherit them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,18 +12,19 @@ class WorkerSettings:
     allow_session_functions: bool = False
     """Whether to run functions that clients ship (cloudpickle), not only deployed ones."""
     signed_functions_alone: bool = False
-    """Whether clients may send rows but no code: pickled rows are then read without running any."""
+    """Whether clients may send rows but no code. Workers then read pickled rows without running code in them."""
     restricted_functions: Sequence[str] = ()
     """Registered functions that run without network and subprocesses.
 
-    The front restricts each of their exchanges; the zygote restricts the model processes of the batched ones.
+    The front restricts exchanges with these functions. The zygote restricts the model processes of those that are
+    batched.
     """
     load_timeout_seconds: float = 0.0
-    """Time limit of an import, and of the load of a function whose author has set none; 0 means no limit."""
+    """Time limit of an import, and of loading a function whose author has not set a limit; 0 means no limit."""
     max_message_bytes: int = 64 * 1024 * 1024
     """Largest header and body of one message, which is a batch or a part of one."""
     max_batch_rows: int = 16 * 1024 * 1024
-    """Most rows of one request batch: columns without buffers can claim any number of them."""
+    """Most rows of one request batch. Columns without buffers could otherwise claim any number of rows."""
     max_command_bytes: int = 64 * 1024 * 1024
     """Largest command of an exchange, pickled functions included."""
     max_reply_batch_bytes: int = 64 * 1024 * 1024
@@ -37,6 +38,6 @@ class WorkerSettings:
     hidden_paths: Sequence[str] = ()
     """Files and directories that session functions cannot read: the pool's secrets and its own state."""
     readable_paths: Sequence[str] = ()
-    """Paths beneath hidden ones that session functions can read all the same."""
+    """Paths beneath hidden paths that session functions can read anyway."""
     writable_paths: Sequence[str] = ()
     """Paths where session functions may write, in addition to the worker's own scratch directory."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage of a worker or model process with every process that it has started, and the limits of all but its memory.
+"""Usage of a worker or model process with everything that it has started, and limits for all of this but memory.
 
-The zygote measures; the front judges workers, and the zygote model processes.
+The zygote measures both kinds of process. The front checks the limits of workers, and the zygote those of model
+processes.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple, Self
 LONGEST_WORK_SECONDS = 86_400.0
 """Time limit of work that has no other limit.
 
-It is longer than honest work takes, and short enough that a worker is not lost for ever.
+The limit is longer than honest work takes. It is there so that a worker that hangs is not lost for ever.
 """
 
 
@@ -19,18 +20,18 @@ class WorkerUsage(NamedTuple):
     """One measurement of a worker or model process."""
 
     memory_bytes: int
-    """Resident memory of its processes; a page that several share counts in each."""
+    """Resident memory of its processes; a page that several processes share counts in each."""
     processor_mark: str
     """Mark that differs from the previous one if a process began, ended or used CPU time in between."""
     own_bytes: int = 0
     """Anonymous and shared memory of its processes, above that of the image.
 
-    This is an upper bound, since a page that a process shares with those that it forked counts in each.
+    This is an upper bound, since a page that a process shares with its forked children counts in each of them.
     """
     processes: int = 1
-    """Number of processes: the process itself, and what it has started."""
+    """Number of processes: the process itself, and those that it has started."""
     processor_seconds: float = 0.0
-    """CPU time of the living processes, and of ended ones that they have waited for."""
+    """CPU time of the living processes, and of ended children that they have waited for."""
     threads: int = 1
     """Threads of all its processes together."""
     container_bytes: int | None = None
@@ -38,7 +39,7 @@ class WorkerUsage(NamedTuple):
     scratch_bytes: int = 0
     """Size of its scratch directory on the disk at the last measurement."""
     scratch_files: int = 0
-    """Number of entries of all kinds in it."""
+    """Number of entries of all kinds in the scratch directory."""
     scratch_room_bytes: int | None = None
     """Free bytes on the volume of all scratch directories; None if unknown."""
 
@@ -50,11 +51,11 @@ class Excess(NamedTuple):
     """What the process has done, as a verb phrase."""
     limit: int
     remedy: str
-    """What to do about it, ending with the setting of the pool to raise."""
+    """What to do about the excess, ending with the setting of the pool to raise."""
 
 
-# OpenMP, BLAS and Arrow each start a thread for each CPU. A process near its limit of processes needs far fewer than
-# sixteen threads per process on average.
+# OpenMP, BLAS and Arrow each start a thread for each CPU. A worker that runs nearly as many processes as it may needs
+# far fewer than sixteen threads per process on average.
 _THREADS_OF_A_PROCESS = 16
 # Files are limited too, because each takes an inode and a directory entry however small it is. Library caches have
 # files of a few KiB, so even a small scratch directory may have 10,000. With more than a million, measuring would take
@@ -65,7 +66,7 @@ _LEAST_FILES, _MOST_FILES = 10_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """Limits, other than memory, of a worker or model process and all that it has started."""
+    """Limits, other than memory, of a worker or model process with everything that it has started."""
 
     processes: int
     """Limit of `WorkerUsage.processes`."""
@@ -78,7 +79,7 @@ class ProcessLimits:
 
     @classmethod
     def of(cls, processes: int, scratch_bytes: int, **others: float) -> Self:
-        """Return limits whose threads follow from processes, and files from bytes; `others` are further fields."""
+        """Return limits, with threads derived from processes, and files from bytes. `others` are further fields."""
         files = min(max(scratch_bytes // _BYTES_OF_A_FILE, _LEAST_FILES), _MOST_FILES)
         return cls(processes, _THREADS_OF_A_PROCESS * processes, scratch_bytes, files, **others)
 
@@ -109,8 +110,9 @@ class ProcessorTime:
     def measured(self, taken: int, processor_seconds: float) -> float:
         """Return the seconds so far, from the number of batches taken and the CPU time since the process was forked.
 
-        That total falls for good if a process ends and its parent does not wait for it; the time counted before stays
-        counted. If a process ends during a measurement, the total falls only until the next one.
+        The CPU time since the fork falls for good if a process ends and its parent does not wait for it. Time that was
+        counted before that stays counted. If a process ends during a measurement, the CPU time falls only until the
+        next measurement.
         """
         before, self._measured_seconds = self._measured_seconds, processor_seconds
         before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf

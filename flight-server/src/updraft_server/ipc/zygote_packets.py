@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets between the front and the zygote, over a Unix socket of whole packets.
+"""Packets between the front and the zygote, over a Unix socket that keeps packets whole.
 
 The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over three
 descriptors (the front's end of the worker's socketpair, and the read ends of its output and its stacks) and reports
 exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces.
 
-When a connection closes, its workers end. When a zygote dies, they live on: its successor takes them over, and the
-front claims those that it still holds. The successor of a dead zygote continues all workers before it loads anything,
-so that the front's next exchange does not wait for the load. A retiring zygote continues its own workers.
+When a front's connection closes, its workers end. When a zygote dies, its workers live on: the next zygote takes them
+over, and the front claims those that it still holds. The successor of a dead zygote continues all stopped workers
+before it loads anything, so that the front's next exchange does not wait for the load. A retiring zygote continues its
+own workers.
 """
 
 import dataclasses
@@ -22,17 +23,18 @@ from updraft_server.ipc.packet_codec import PacketCodec
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 STACK_SIGNAL = signal.SIGRTMAX - 3
-"""Signal on which a worker writes its stacks to a pipe of its own; a worker that does not know it yet ignores it.
+"""Signal on which a worker writes its stacks to a pipe of its own. A new worker ignores it until its handler is set.
 
-A debugger cannot attach to a worker, whose memory is hidden, and a worker that is stuck in C answers nothing else.
+A debugger cannot attach to a worker, because the worker's memory is hidden. A worker that is stuck in C reacts to
+nothing else.
 """
 MAX_STACK_BYTES = 256 * 1024
-"""More than faulthandler writes: a hundred threads with a hundred frames each at most."""
+"""More than faulthandler writes, which is at most a hundred threads with a hundred frames each."""
 
 
 MAX_PACKET_BYTES = 64 * 1024
 MAX_WORKERS_PER_PACKET = 256
-"""Most workers that one packet may name, so that it and its answer fit."""
+"""Most workers that one packet may name, so that the packet and its answer stay within MAX_PACKET_BYTES."""
 FORKED_DESCRIPTORS = 3
 
 ZYGOTE_SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
@@ -40,7 +42,7 @@ SUPERVISOR_VARIABLE = "UPDRAFT_ZYGOTE_SUPERVISOR"
 LIFELINE_VARIABLE = "UPDRAFT_ZYGOTE_LIFELINE"
 
 EXIT_IMAGE_BROKEN = 78
-"""Exit code of a zygote that cannot load what it was told to: starting it again would not help."""
+"""Exit code of a zygote that cannot load the workers' image: starting it again would not help."""
 EXIT_LAYER_MISSING = 79
 """Exit code of a zygote without a required layer of the sandbox: starting it again would not help."""
 
@@ -54,24 +56,24 @@ class ZygoteSettings:
     files_directory: str = "/nonexistent"
     """Empty directory that replaces Spark's directory of distributed files."""
     workers_directory: str = "/nonexistent"
-    """Directory where a zygote records its workers, for the zygote that follows it."""
+    """Directory where a zygote records its workers for the next zygote."""
     scratch_directory: str = "/nonexistent"
-    """Directory where each worker has a directory of its own, as long as it lives."""
+    """Directory where each worker has a directory of its own until it ends."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
     shared_memory: str = "own"
-    """The /dev/shm that workers have: a worker's own if possible, the pool's alone, or the machine's."""
+    """The /dev/shm that workers use: each its own if possible, one that only this pool uses, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which the zygote does not start."""
     model_memory_bytes: int = 0
     """Memory that all model processes may hold together; 0 sets no limit."""
     generation: int = 0
-    """Number of times that functions had been reloaded before."""
+    """Number of earlier reloads of the functions."""
     is_successor: bool = False
-    """Whether it takes over from a living zygote."""
+    """Whether the zygote takes over from a living one."""
     broken_loads: Sequence[tuple[Load, str]] = dataclasses.field(default_factory=list)
-    """Loads that it leaves out, with the reasons to give to callers of the functions."""
+    """Loads that the zygote skips, with the reasons to give to callers of the functions."""
 
     def encode(self) -> str:
         """Return the settings as JSON, for the zygote's environment."""
@@ -96,7 +98,7 @@ class Hello:
     python_version: str
     pyspark_version: str
     functions: Sequence[str]
-    """Registered functions, as `encode_functions` writes them; those that do not fit follow in MoreFunctions."""
+    """Registered functions, as `encode_functions` writes them. Functions that do not fit follow in MoreFunctions."""
     sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
     """Fields of `SandboxLayer` for each layer."""
     memory_limit_bytes: int = 0
@@ -116,7 +118,7 @@ class MoreFunctions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of the front on workers of an earlier zygote. The zygote answers with Exited for each that is gone."""
+    """Claim of the front on workers of an earlier zygote. The zygote sends Exited for each worker that is gone."""
 
     workers: Sequence[str]
 
@@ -134,7 +136,7 @@ class Forked:
 
     request: int
     worker: str
-    """Id of the worker, which no other worker of this or a later zygote has."""
+    """Id of the worker, unique among the workers of this zygote and of all later ones."""
     pid: int
     """Process id on the zygote's side: for people to read, never to act on."""
 
@@ -170,7 +172,7 @@ class Continue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShowStack:
-    """Request of the front that a worker write its stacks to its pipe (STACK_SIGNAL); has no other answer."""
+    """Request of the front that a worker write its stacks to its pipe (STACK_SIGNAL). The zygote does not answer."""
 
     worker: str
 
@@ -190,7 +192,7 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """Answer to Measure, for the workers that live."""
+    """Answer to Measure, for those of its workers that still live."""
 
     request: int
     usage: Mapping[str, tuple[Any, ...]]
@@ -203,21 +205,21 @@ class Exited:
 
     worker: str
     status: int | None
-    """Exit code, or minus the signal that ended it; None if an earlier zygote forked the worker."""
+    """Exit code, or the negative number of the signal that ended the worker; None if an earlier zygote forked it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retired:
-    """Notice that the zygote has a successor, to which it leaves its workers; it forks nothing more.
+    """Notice that the zygote forks nothing more and leaves its workers to a successor.
 
-    The front connects to the successor next. This zygote reports on model processes as long as it has workers that may
-    use them.
+    The front connects to the successor next. This zygote keeps reporting on model processes while it has workers that
+    may use them.
     """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReloadRefused:
-    """Notice that the supervisor refused a reload; the code that this zygote has loaded stays in use."""
+    """Notice that the supervisor refused a reload. The code that this zygote has loaded stays in use."""
 
     fault: str
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities, the parts of root's power: which ones this process holds, and how it gives them up for good."""
+"""Capabilities, the parts of root's power: which of them this process holds, and how it gives them up for good."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ DAC_READ_SEARCH = 2
 """Capability to read files of other users."""
 SYS_ADMIN = 21
 """Capability to mount, among much else."""
-# Effective, permitted and inheritable: the lower halves, then the upper ones.
+# Effective, permitted and inheritable: first the three lower halves, then the three upper halves.
 _SETS = "=6I"
 _WORD = 0xFFFFFFFF
 _ALL = range(64)
@@ -34,12 +34,12 @@ def holds_capability(capability: int) -> bool:
 
 
 def close_bounding_set() -> None:
-    """Keep programs that are started from here on from gaining capabilities, if this process may decide that.
+    """Keep programs that are started from now on from gaining capabilities, if this process has the right to.
 
     The process keeps the capabilities that it holds itself.
     """
     if not holds_capability(_SETPCAP):
-        # A process that may not drop them cannot use them either, once new privileges are forbidden.
+        # A process that may not drop capabilities cannot gain any either, once new privileges are forbidden.
         return
     for capability in _ALL:
         if libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:
@@ -50,8 +50,8 @@ def close_bounding_set() -> None:
 def give_up_capabilities(*, but: int | None = None) -> None:
     """Give up every capability for good, or every one except `but`; raises OSError.
 
-    The process must have given up new privileges. An ordinary user holds capabilities only if they were given on
-    purpose, as ambient ones; it keeps those.
+    The process must have given up new privileges. The process of an ordinary user keeps its ambient capabilities,
+    because somebody has given it those on purpose.
     """
     if not held_capabilities():
         return

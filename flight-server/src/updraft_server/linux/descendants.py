@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of this process, adopted ones included: how to list, kill and reap them.
+"""Children of this process, including adopted ones: how to list, kill and reap them.
 
-A child keeps its number until it is reaped, so only code that reaps may act on the numbers given here.
+A child keeps its process id until it is reaped. So only the code that reaps children may act on the ids given here.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from updraft_server.linux.process_trees import parents
 
 
 def children() -> list[int]:
-    """Return the children of this process, zombies included, whichever of its threads has started them."""
+    """Return the children that any thread of this process has started or adopted, including zombies."""
     try:
         lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
         return [int(pid) for pid in " ".join(lists).split()]
     except OSError:
-        # The kernel was built without that file.
+        # The kernel was built without the file `children`.
         own = os.getpid()
         return [pid for pid, parent in parents().items() if parent == own]
 
 
 def kill_child(pid: int) -> None:
-    """Send SIGKILL to a child that has not been reaped; ignored if the child runs as another user."""
+    """Send SIGKILL to a child that has not been reaped. Do nothing if the child runs as another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
@@ -42,8 +42,12 @@ def has_ended(pid: int) -> bool:
 
 
 def reap(pid: int) -> int:
-    """End the group of a child that has ended, and reap the child; returns its exit code, or minus its signal."""
-    # The child is not reaped yet, so its number still names its own group.
+    """End the process group of a child that has ended, and reap the child.
+
+    Returns:
+        The child's exit code, or the negative number of the signal that ended it.
+    """
+    # The child is not reaped yet, so its process id still names its own group.
     kill_group(pid)
     _, wait_status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(wait_status)

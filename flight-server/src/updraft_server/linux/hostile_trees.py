@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directory trees of user code, whatever their shape: their removal, and their size on disk.
+"""Directory trees that user code made, in any shape: their removal, and their size on disk.
 
-No link is followed, no path is longer than two names, and one or two descriptors are open at a time, so that neither
-depth nor modes nor names can stop a walk. To remove a tree, directories are moved up one after the other and removed
-there, which needs the memory of one directory entry. To measure one, which may change meanwhile, takes memory in
-proportion to the entries that are counted.
+The code follows no link, uses no path longer than two names, and has one or two descriptors open at a time. So neither
+depth nor modes nor names can stop it. To remove a tree, it moves one directory after the other up and removes it there,
+which needs memory for only one directory entry. The tree may change while its size is measured. Measuring needs memory
+in proportion to the number of entries.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def move_into(trash: str, directory: str, name: str) -> None:
 
 
 def empty_directory(path: str, *, within_seconds: float) -> bool:
-    """Remove everything in `path`; returns False if something is left because of the time limit or an error."""
+    """Remove everything in `path`. Return False if the time limit or an error left something behind."""
     deadline_seconds = time.monotonic() + within_seconds
     root = os.open(path, _OPEN_DIRECTORY)
     try:
@@ -46,9 +46,9 @@ def empty_directory(path: str, *, within_seconds: float) -> bool:
 
 
 def _remove_level(root: int, deadline_seconds: float) -> tuple[int, int]:
-    """Return how many entries were removed or moved up, and how many are left."""
+    """Return the number of entries that were removed or moved up, and the number of those that are left."""
     removed = left = 0
-    # Names that no existing entry has.
+    # Names for moved directories. They are random, so that no entry has them yet.
     names = map(f"{os.urandom(8).hex()}-{{}}".format, itertools.count())
     with os.scandir(root) as entries:
         for entry in entries:
@@ -89,11 +89,11 @@ def _raise_children(root: int, name: str, names: Iterator[str], deadline_seconds
 
 
 def _open_to_owner(name: str, parent: int) -> None:
-    """Let this user read and write a directory, whose rights a function may have removed to keep it or to hide it."""
+    """Let this user read and write a directory. A function may have removed these rights to protect or hide it."""
     with contextlib.suppress(OSError):
         entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            # Use the descriptor, because the name could refer to something else by now.
+            # Use the descriptor, because the name may refer to something else by now.
             Path(f"/proc/self/fd/{entry}").chmod(0o700)
         finally:
             os.close(entry)
@@ -109,7 +109,7 @@ class TreeSize(NamedTuple):
     """Size of a directory's contents, without the directory itself."""
 
     size_bytes: int = 0
-    """Size on the disk: holes count nothing, and a file with several names counts once."""
+    """Size on the disk. Holes do not count, and a file with several names counts once."""
     files: int = 0
     """Number of entries of all kinds."""
 
@@ -121,7 +121,7 @@ class _Level(NamedTuple):
 
 
 def tree_size(path: Path, *, most_files: int) -> TreeSize:
-    """Return the size of a tree; stops beyond `most_files` entries, and returns zeros if there is no such directory."""
+    """Return the size of a tree, or zeros if the directory does not exist. Stop counting after `most_files` entries."""
     # This descriptor refers to one directory after the other.
     current = os.open(path.parent, _OPEN_DIRECTORY)
     try:
@@ -161,15 +161,15 @@ def _walked(current: int, most_files: int) -> TreeSize:
                 look()
             continue
         levels.pop()
-        # A directory that was moved away meanwhile has another parent: this walk stops there, and the next one counts
-        # anew.
+        # If somebody has moved the directory in the meantime, it has another parent. This walk then stops, and the next
+        # one counts from the start.
         if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
             break
     return TreeSize(size_bytes, files)
 
 
 def _enter(current: int, name: str) -> bool:
-    """Make the descriptor refer to a directory in its current one; returns False if that is impossible."""
+    """Make the descriptor `current` refer to the entry `name` of its directory. Return False if that is impossible."""
     try:
         try:
             inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
@@ -189,10 +189,10 @@ def _identity(directory: int) -> _Identity:
 
 
 def remove_unused_files(directory: Path) -> None:
-    """Remove the plain files that no process uses from a /dev/shm that all workers of a pool share.
+    """Remove unused plain files from a /dev/shm that all workers of a pool share.
 
-    The kernel does not say who made a file. A file that no process has mapped or open for writing counts as left
-    behind, since processes that share memory have it mapped. So files stay while workers of registered functions, or
+    The kernel does not say who made a file. A file counts as unused if no process has it mapped or open for writing,
+    since processes that share memory have its file mapped. So files stay while workers of registered functions, or
     processes that function modules have started, use them.
     """
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -203,12 +203,12 @@ def remove_unused_files(directory: Path) -> None:
 
 
 def _remove_unused(path: str) -> None:
-    """Remove a file; raises OSError if a process has it open for writing, as mapped shared memory is."""
-    # O_NONBLOCK, so that a pipe in its place does not block.
+    """Remove a file; raises OSError if a process has it open for writing, or mapped as shared memory."""
+    # O_NONBLOCK keeps a pipe with this name from blocking the call.
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # The kernel grants a read lease only if no process has the file open for writing, and keeps new writers out
-        # while the lease is held.
+        # The kernel grants a read lease only if no process has the file open for writing. While the lease is held, the
+        # kernel keeps new writers out.
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         Path(path).unlink()
     finally:

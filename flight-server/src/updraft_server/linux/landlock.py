@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Landlock: a process allows itself some paths and loses all others for good; its children inherit that.
+"""Landlock: a process allows itself some paths and loses all others for good. Its children inherit these limits.
 
-Rules name what is allowed at and beneath a path. Rules cannot forbid, so a path that has to stay out of reach must not
-lie beneath an allowed one. Open descriptors stay usable. No version so far covers `stat`, `chmod`, `chown`, or
-connecting to a socket by its path.
+A rule allows rights at and beneath a path. Rules cannot forbid, so a path that has to stay out of reach must not be
+beneath an allowed path. Open descriptors stay usable. No version so far covers `stat`, `chmod`, `chown`, or connecting
+to a socket by its path.
 
-`confine_files` is for our own helper processes: files elsewhere cannot be opened, made, moved or removed.
+`confine_files` is for Updraft's own helper processes. They cannot open, make, move or remove files outside the paths
+that it allows.
 """
 
 import ctypes
@@ -25,7 +26,7 @@ TCP_RIGHTS = 0b11
 """Rights to bind and to connect TCP sockets; rules for single ports are not supported here."""
 
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
-"""Scopes that keep connections to abstract Unix sockets, and signals, among the process and its descendants."""
+"""Scopes: connections to abstract Unix sockets, and signals, reach only the process and its descendants."""
 
 LEAST_VERSION = 2
 """Oldest supported Landlock version. Version 1 forbids moves and links across directories, which honest code makes."""
@@ -34,8 +35,8 @@ SCOPES_SINCE = 6
 """First version of Landlock that covers signals and abstract sockets."""
 
 _TCP_SINCE = 4
-# Every right over files that the first versions know: 14 of them, then TRUNCATE. Commands to devices, a right since
-# version 5, stay allowed: a terminal is a device.
+# All rights over files that these versions know: 14 in version 2, and TRUNCATE since version 3. Version 5 added a right
+# for commands to devices. Such commands stay allowed, because a terminal is a device.
 _RIGHTS_OF_VERSION = {2: (1 << 14) - 1, 3: (1 << 15) - 1}
 _RIGHTS_OVER_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
@@ -54,12 +55,12 @@ class _PathRule(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock in this kernel; 0 without it. Needs no right and changes nothing."""
+    """Return the version of Landlock in this kernel; 0 without Landlock. Needs no right and changes nothing."""
     return max(int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)), 0)
 
 
 class Ruleset:
-    """Ruleset to be filled. Files need rules; TCP and scopes are closed as a whole, if the kernel can do that."""
+    """Ruleset to be filled. Rules allow files. TCP and scopes are closed as a whole, if the kernel can do that."""
 
     def __init__(self, *, tcp: int = 0, scopes: int = 0) -> None:
         """Create the ruleset; raises OSError on a kernel below LEAST_VERSION."""
@@ -68,7 +69,7 @@ class Ruleset:
         attributes = _Attributes(
             self._rights, tcp if version >= _TCP_SINCE else 0, scopes if version >= SCOPES_SINCE else 0
         )
-        # An older kernel knows fewer fields.
+        # Older kernels accept only the first one or two fields.
         fields = 1 + (version >= _TCP_SINCE) + (version >= SCOPES_SINCE)
         size = ctypes.c_size_t(fields * ctypes.sizeof(ctypes.c_uint64))
         self._descriptor = checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock")
@@ -80,7 +81,7 @@ class Ruleset:
         os.close(self._descriptor)
 
     def allow(self, path: str, rights: int) -> None:
-        """Allow `rights` at and beneath `path`, which is not followed if it is a link; raises OSError."""
+        """Allow `rights` at and beneath `path`, without following `path` if it is a link; raises OSError."""
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -108,11 +109,12 @@ def can_confine_files() -> bool:
 
 
 def confine_files(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Confine this process for good; returns False if the kernel cannot. New privileges must have been given up.
+    """Confine this process for good. Return False if the kernel cannot do that.
 
-    Links and plain files may be made in writable directories; devices, sockets and pipes nowhere. From version 4 of
-    Landlock the process cannot bind or connect TCP sockets either. From version 6 it signals only itself and what it
-    starts, and does not connect to abstract sockets of others. Open descriptors stay usable.
+    The process must have given up new privileges. It may then make links and plain files in writable directories, and
+    devices, sockets and pipes nowhere. From version 4 of Landlock, it cannot bind or connect TCP sockets. From version
+    6, it can signal only itself and processes that it starts, and cannot connect to abstract sockets of other
+    processes. Open descriptors stay usable.
     """
     if not can_confine_files():
         return False

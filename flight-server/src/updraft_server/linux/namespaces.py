@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User and mount namespaces: they give a process its own files in memory and its own terminals, and read-only files.
+"""User and mount namespaces: they give a process its own files in memory, its own terminals, and read-only files.
 
-The process that makes a directory in memory can measure from outside how much the directory holds. Those bytes count in
-no process until they are mapped.
+The process that makes a directory in memory can measure from outside how many bytes it holds. These bytes do not count
+in the memory of any process until the process maps them.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
 # Shared memory and semaphores are few, and an inode costs the kernel a KiB.
 _MOST_FILES = 65_536
-# All devpts mounts except the machine's own share some 3,000 terminals (`kernel.pty.max` less `kernel.pty.reserve`),
-# including those of other containers.
+# All devpts mounts except the machine's own, in all containers, share some 3,000 terminals (`kernel.pty.max` less
+# `kernel.pty.reserve`).
 _MOST_TERMINALS = 64
 
 
 def enter_user_namespace_to_mount() -> bool:
-    """Enter a user namespace, so that an ordinary user's process and its children may mount; returns whether they may.
+    """Enter a user namespace, so that an ordinary user's process and its children may mount. Return whether they may.
 
-    If the machine does not allow it, nothing changes. From then on, the ids of other users are shown as those of
-    nobody; access to their files stays as it was. The process must have one thread, and its memory must not be hidden
-    yet.
+    If the machine does not allow this, nothing changes. In the namespace, the ids of other users appear as those of
+    nobody, but access to the users' files stays as it was. The process must have one thread, and must not have hidden
+    its memory yet.
     """
     if holds_capability(SYS_ADMIN):
         return True
-    # A process with more rights over other users' files would lose them.
+    # A process with rights over other users' files would lose these rights.
     if os.geteuid() == 0 or held_capabilities() or not _works_in_a_child():
         return False
     _enter_user_namespace()
@@ -62,11 +62,11 @@ def mount_memory(memory: int, path: str) -> None:
 
 
 def mount_terminals(path: str) -> None:
-    """Mount new terminals over `path`, /dev/pts, for this process and its children; raises OSError.
+    """Mount new terminals over `path`, which is /dev/pts, for this process and its children; raises OSError.
 
-    The file /dev/ptmx makes terminals there from then on: the kernel looks for them in the directory beside it.
+    From then on, /dev/ptmx makes terminals in this mount, because the kernel uses the directory `pts` beside it.
     """
-    # Since Linux 4.7 every mount of devpts is an instance of its own.
+    # Since Linux 4.7, every mount of devpts has its own terminals.
     options = {"mode": "600", "ptmxmode": "666", "max": str(_MOST_TERMINALS)}
     terminals = _new_file_system("devpts", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NOEXEC)
     try:
@@ -78,13 +78,14 @@ def mount_terminals(path: str) -> None:
 def mount_read_only(writable: Iterable[str]) -> None:
     """Make all files read-only for this process and its children, except at and beneath the writable paths.
 
-    Rights, owners, times and extended attributes of read-only files cannot be changed either. Files that are open
-    already stay as they are. A path that does not exist is left out. Raises OSError; needs Linux 5.12.
+    The process cannot change rights, owners, times and extended attributes of read-only files either. Files that are
+    already open stay as they are. Paths that do not exist are ignored. Raises OSError; needs Linux 5.12.
     """
     with contextlib.ExitStack() as opened:
         _separate_mounts()
         mounts: list[tuple[str, int]] = []
-        # A path may lie beneath another one, which must not be mounted over it.
+        # If one writable path is beneath another, the outer one must be mounted first, so that it does not cover the
+        # inner one.
         for path in sorted({os.path.realpath(path) for path in writable}):
             with contextlib.suppress(FileNotFoundError):
                 flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
@@ -95,7 +96,7 @@ def mount_read_only(writable: Iterable[str]) -> None:
         _call("mount_setattr", _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, _MOUNT_ATTR.size)
         for path, mount in mounts:
             _move_mount(mount, path)
-    # The working directory may be at or beneath a writable path, and then still refers to the read-only mount below.
+    # If the working directory is at or beneath a writable path, it still refers to the read-only mount. Enter it again.
     with contextlib.suppress(OSError):
         os.chdir(Path.cwd())
 
@@ -134,7 +135,7 @@ def _move_mount(mount: int, path: str) -> None:
 
 def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    # A file system that is not mounted yet can be made only with the right to mount in the current mount namespace.
+    # Making a file system, even before it is mounted, takes the right to mount in the current mount namespace.
     checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
@@ -144,7 +145,8 @@ def _enter_user_namespace() -> None:
 def _works_in_a_child() -> bool:
     """Return whether a child can enter a user namespace and mount in it.
 
-    Some machines let every user make a user namespace but not mount in it, and a process cannot leave it again.
+    Some machines let every user make a user namespace, but not mount in it. A process that has entered a namespace
+    cannot leave it, so a child tries first.
     """
     child = os.fork()
     if child == 0:

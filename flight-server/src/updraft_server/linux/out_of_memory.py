@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Order in which the kernel kills processes when memory runs out: forks of this process before the process itself.
 
-Also the memory of this container or machine that is not backed by files: an upper bound for all processes in it. A page
-that a process shares with its forked children counts in each of them if processes are measured one by one, and the
-kernel does not show sharing to ordinary users. The bound counts each page once.
+This module also measures the memory of the container or machine that is not backed by files. This is an upper bound for
+all its processes together, and it counts each page once. If processes are measured one by one, a page that a process
+shares with its forked children counts in each of them, and the kernel does not show such sharing to ordinary users.
 """
 
 import contextlib
@@ -22,27 +22,31 @@ def die_first() -> None:
 
 
 class OutOfMemoryScore:
-    """Open descriptor of this process's oom_score_adj: once memory is hidden, an ordinary user cannot open it any more.
+    """Open descriptor of this process's oom_score_adj.
 
-    A fork starts with the score of its parent and could not open its own either.
+    Once a process has hidden its memory, an ordinary user cannot open this file any more. A fork starts with the score
+    of its parent, and cannot open its own file either.
     """
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._own = 0
-        # Some kernels and container runtimes do not have it.
+        # Some kernels and container runtimes do not have this file.
         with contextlib.suppress(OSError, ValueError):
             self._descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
             self._own = int(os.read(self._descriptor, 16))
 
     @contextlib.contextmanager
     def raised(self) -> Iterator[None]:
-        """Make the kernel kill processes forked in the block before this one; the forks may leave the block too."""
+        """Raise the score of processes forked in the block, so that the kernel kills them before this process.
+
+        A fork may leave the block too. It keeps the raised score.
+        """
         self._write(min(self._own + _FORKS_ABOVE, _MOST))
         try:
             yield
         finally:
-            # In a forked child too, this writes to the parent's file, which is the open one.
+            # In a forked child too, this writes to the parent's file, because the descriptor is the parent's.
             self._write(self._own)
 
     def _write(self, score: int) -> None:
@@ -61,7 +65,7 @@ _PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 def held_bytes(root: Path = Path("/")) -> int | None:
     """Return the bytes of anonymous and shared memory, swapped out or not, and of page tables; None if unknown.
 
-    The sum covers the machine or a cgroup that this user's processes cannot leave, whichever holds less.
+    The sum is that of the machine, or of a cgroup that this user's processes cannot leave, whichever is less.
     """
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
@@ -79,20 +83,23 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
         elif "memory" in controllers.split(","):
             groups.append((mounts / "memory" / relative, _OLD_GROUP))
     for group, names in groups:
-        # Outside of containers, users may have cgroups of their own, to which a process could move to escape this
-        # count.
+        # Outside of containers, users may have cgroups of their own. A process could move to another one and so escape
+        # this count.
         if not os.access(group / "cgroup.procs", os.W_OK):
             yield group / "memory.stat", names
 
 
 def _sum(path: Path, names: tuple[str, ...]) -> int | None:
-    """Return the sum of these names, page tables and swap; None if a name is missing, as it could be the largest."""
+    """Return the sum of the values with these names, of page tables and of swap.
+
+    If a name is missing, return None, because its value could be the largest one.
+    """
     lines = [words for line in _text(path).splitlines() if (words := line.split())]
     values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines}
     if not values.keys() >= set(names):
         return None
     held = sum(value for name, value in values.items() if name in _PAGE_TABLES.union(names))
-    # Swap of the machine, of an old cgroup, and of a new one (which has a file for it), as far as they exist.
+    # Add the swap of the machine, of a cgroup of version 1, or of one of version 2, which has a file for it.
     swapped = values.get("SwapTotal:", 0) - values.get("SwapFree:", 0) + values.get("total_swap", 0)
     return held + swapped + int(_text(path.with_name("memory.swap.current")) or 0)
 

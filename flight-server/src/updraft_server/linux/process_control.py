@@ -25,15 +25,18 @@ def end_with_parent() -> None:
 
 
 def outlive_parent() -> None:
-    """Undo `end_with_parent`; if this process is stopped when its parent dies, it goes on, so that it can notice."""
+    """Undo `end_with_parent`.
+
+    If this process is stopped when its parent dies, the kernel continues it, so that it can notice.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def end_group_with(pipe: int) -> int:
-    """Let the kernel kill this process's group when `pipe` has lost its last writer; returns a descriptor to keep.
+    """Let the kernel kill this process's group when `pipe` has lost its last writer. Return a descriptor to keep open.
 
-    This needs no thread and no turn of the interpreter, so it also ends a process that is busy in a function. The pipe
-    is opened anew because the receiver of the signal is stored in the open file, which forked processes share.
+    This needs no thread and no Python code, so it also ends a process that is busy in a function. The kernel stores the
+    receiver of the signal in the open file, which forked processes share, so this opens the pipe again.
     """
     own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
     fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
@@ -48,12 +51,12 @@ def adopt_orphans() -> None:
 
 
 def hide_memory() -> None:
-    """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
+    """Hide this process's memory and environment from other processes of the same user. An exec undoes this."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def is_memory_hidden() -> bool:
-    """Return whether other processes of the same user are kept from reading this one's memory."""
+    """Return whether this process's memory is hidden from other processes of the same user."""
     return bool(libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
 
 
@@ -63,7 +66,7 @@ def forbid_new_privileges() -> None:
 
 
 def name_process(name: str) -> None:
-    """Name this process in process lists; 15 characters are kept."""
+    """Set the name of this process in process lists. The kernel keeps the first 15 characters."""
     libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 

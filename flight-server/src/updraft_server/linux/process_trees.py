@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time, memory, threads and number of processes, including everything they have started, read from /proc."""
+"""CPU time, memory, threads and number of processes, read from /proc and including everything they have started."""
 
 import contextlib
 import functools
@@ -18,10 +18,10 @@ _THREADS = 17
 _STARTED = 19
 _RESIDENT_PAGES = 21
 
-# Fields of /proc/PID/status, which stays readable, unlike smaps, for processes that hide their memory.
+# Fields of /proc/PID/status. Unlike smaps, this file stays readable if a process hides its memory.
 _COUNTED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
 
-# The kernel lists the children of a process by thread: with more threads it is cheaper to read all of /proc once.
+# The kernel lists children by thread. For a process with more threads than this, reading all of /proc once is cheaper.
 _MOST_THREADS = 64
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -57,7 +57,7 @@ class _Stat(NamedTuple):
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
-    """Return the tree of each process. Reads files of each process in the trees; on old kernels, of all processes."""
+    """Return the tree of each process. Read files of the processes in the trees, or of all processes on old kernels."""
     children = _Children()
     return {root: _tree(root, children) for root in roots}
 
@@ -73,7 +73,10 @@ def parents() -> Mapping[int, int]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it is gone. Pid and start identify it."""
+    """Return when a process started, in clock ticks since boot; None if it is gone.
+
+    The process id and this time together identify a process.
+    """
     stat = _read(Path(f"/proc/{pid}"))
     return stat.started_ticks if stat is not None else None
 
@@ -99,12 +102,12 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
 def _private_and_shared(process: Path) -> tuple[int, int]:
     """Return private and shared memory in bytes; zero for a process that has ended.
 
-    Page tables and swapped-out memory count as private: reading memory that was never written takes page tables and
-    nothing else, and a process can have its memory swapped out itself (MADV_PAGEOUT).
+    Page tables and swapped-out memory count as private. A process that reads memory that it has never written takes
+    page tables only, and a process can swap its own memory out (MADV_PAGEOUT).
     """
     found = _memory_of(process)
     if not found:
-        # The first thread may have ended alone: the kernel shows the memory of the others in their own files.
+        # The first thread may have ended while others run. The files of the other threads still show the memory.
         with contextlib.suppress(OSError):
             found = next(filter(None, map(_memory_of, (process / "task").iterdir())), found)
     anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in _COUNTED)
@@ -121,7 +124,7 @@ def _memory_of(task: Path) -> Mapping[str, str]:
 
 
 class _Children:
-    """Children of processes, for one reading."""
+    """Children of processes, for one measurement."""
 
     def __init__(self) -> None:
         self._of_all: Mapping[int, Iterable[int]] | None = None

@@ -2,33 +2,33 @@
 """Limits that the kernel enforces on a process and everything it starts: descriptors, files, address space.
 
 A descriptor that was sent over a Unix socket and not received yet is in flight. The kernel counts all of a user's
-descriptors in flight together, and does not let a process send another one if that count exceeds the process's own
-limit of open files. A function that leaves many in sockets would thus keep the zygote from handing workers over. Root
-is exempt from this.
+descriptors in flight together. If that count exceeds a process's own limit of open files, the process cannot send
+another descriptor. So a function that leaves many descriptors in sockets could keep the zygote from handing workers
+over. Root is exempt from this.
 
 A worker's memory is not among these limits. RLIMIT_DATA counts reserved private memory, used or not. Measured: 143 MiB
 (49 in use) after importing pandas, 1192 (295 in use) after freeing a table of ten million rows, 2797 (298 in use) with
-200 threads, and 5288 (295 in use) with an untouched `np.zeros` of 4 GiB. A limit that lets these pass exceeds the
-memory of a container. It also applies to each process by itself and does not count shared memory (`mmap`,
+200 threads, and 5288 (295 in use) with an untouched `np.zeros` of 4 GiB. A limit that allows all of these would exceed
+the memory of a container. RLIMIT_DATA also applies to each process by itself and does not count shared memory (`mmap`,
 `memfd_create`), so it cannot limit a worker.
 
-Data that waits in sockets has no limit either. The kernel reports what all sockets of a network namespace hold
-(NETLINK_SOCK_DIAG) and what they take of a container (`sock` in memory.stat), but not whose a socket is. The
-descriptors of a hidden process cannot be listed, and a descriptor in flight is in no process's table, so the sizes of
-these tables (`FDSize`) are no bound. If each worker were charged for what its table could hold, one function could get
-its neighbours killed.
+Data that waits in sockets has no limit either. The kernel reports the bytes in all sockets of a network namespace
+(NETLINK_SOCK_DIAG) and the memory that sockets take of a container (`sock` in memory.stat), but not to which process a
+socket belongs. Other processes cannot list the descriptors of a hidden process. The sizes of descriptor tables
+(`FDSize`) are not a bound, because a descriptor in flight is in no table. If each worker were charged for what its
+table could hold, one function could get its neighbours killed.
 """
 
 import contextlib
 import resource
 from collections.abc import Iterator
 
-# Room above the limit for processes that send at the same time, some 250 descriptors each.
+# Reserve above the workers' limit for processes that send descriptors at the same time, some 250 each.
 _RESERVE = 2048
 
 
 def allow_more_than(descriptors_of_workers: int) -> None:
-    """Raise this process's limit of open files, which its children inherit, above the workers' limit if allowed."""
+    """Raise the limit of open files of this process and its later children above the workers' limit, if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors_of_workers + _RESERVE
     if hard != resource.RLIM_INFINITY:
@@ -38,15 +38,15 @@ def allow_more_than(descriptors_of_workers: int) -> None:
 
 
 def limit_of_workers(descriptors: int) -> int:
-    """Return a limit of open files for workers that leaves a reserve to the caller, their parent process."""
+    """Return a limit of open files for workers. It leaves a reserve to the calling process, the workers' parent."""
     own, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return descriptors if own == resource.RLIM_INFINITY else min(descriptors, own - min(_RESERVE, own // 2))
 
 
 def limit_resources(*, file_bytes: int, descriptors: int) -> None:
-    """Set the limits in this process for good; tighter ones stay.
+    """Set the limits in this process for good. Tighter limits that the process already has stay.
 
-    Raising a hard limit takes CAP_SYS_RESOURCE, which a worker gives up.
+    Raising a hard limit takes CAP_SYS_RESOURCE, which workers give up.
     """
     descriptors = limit_of_workers(descriptors)
     for which, limit in ((resource.RLIMIT_FSIZE, file_bytes), (resource.RLIMIT_NOFILE, descriptors)):
@@ -60,9 +60,9 @@ def _smaller(inherited: int, limit: int) -> int:
 
 @contextlib.contextmanager
 def address_space(limit_bytes: int) -> Iterator[None]:
-    """Limit the address space in the block: beyond it, allocations raise MemoryError; 0 means no limit.
+    """Limit the address space in the block. Allocations beyond the limit raise MemoryError; 0 means no limit.
 
-    The hard limit stays, so the next exchange may have another.
+    The hard limit does not change, so the next exchange may have another limit.
     """
     soft, hard = before = resource.getrlimit(resource.RLIMIT_AS)
     tighter = soft == resource.RLIM_INFINITY or limit_bytes < soft

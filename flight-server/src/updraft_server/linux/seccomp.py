@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """seccomp filters: system calls that the kernel refuses to this process and its descendants, for good.
 
-A filter compares numbers. It sees a call's arguments, but neither the memory that they point to nor the owner of a
-process id.
+A filter compares numbers. It sees a call's arguments, but not the memory that they point to. It sees a process id, but
+not whose process that is.
 """
 
 import ctypes
@@ -28,11 +28,11 @@ _CALL_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _ALL_BITS = 0xFFFFFFFF
 
 Value: TypeAlias = int | str
-"""Number, or the name of one that is known only when the filter is installed."""
+"""Number, or the name of a number that is known only when the filter is installed."""
 
 
 class Test(NamedTuple):
-    """Test of 32 bits of an argument. Both architectures keep the lower half of an argument first."""
+    """Test of 32 bits of an argument. On both architectures, the lower half of an argument comes first."""
 
     argument: int
     kind: int
@@ -63,12 +63,12 @@ def lacks_bits(argument: int, bits: int) -> Test:
 
 
 def is_pointer(argument: int) -> tuple["Refused", ...]:
-    """Return alternative tests, one for each half of the argument, that this half is not zero."""
+    """Return two alternatives that together test that the argument is not zero: one for each half of it."""
     return tuple((Test(argument, _EQUAL, 0, half=half, expected=False),) for half in (0, 1))
 
 
 Refused: TypeAlias = Sequence[Test]
-"""Tests that all have to hold for a call to be refused; without tests, it is refused whatever its arguments are."""
+"""Tests of a call's arguments. The kernel refuses the call if all of them hold, or always if there are none."""
 
 
 class Rule(NamedTuple):
@@ -80,10 +80,10 @@ class Rule(NamedTuple):
 
 
 class Filter:
-    """Filter, assembled once and then filled in with what differs from process to process."""
+    """Filter that is assembled once, and then filled in with the values that differ from process to process."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """Assemble the rules, except for calls that this architecture lacks; raises KeyError for unknown calls."""
+        """Assemble the rules. Skip calls that this architecture lacks; raise KeyError for unknown calls."""
         foreign = _ERRNO | errno.ENOSYS
         self._program = bytearray()
         self._blanks: list[tuple[int, str]] = []
@@ -100,7 +100,7 @@ class Filter:
         self._add(_RETURN, _ALLOW)
 
     def filled(self, **values: int) -> bytes:
-        """Return the program, with the values that rules name."""
+        """Return the program with `values` in place of the names that rules use."""
         program = bytearray(self._program)
         for offset, name in self._blanks:
             struct.pack_into("=I", program, offset, values[name] & _ALL_BITS)
@@ -141,7 +141,7 @@ class Filter:
 
 
 def install(program: bytes) -> None:
-    """Install a filled filter in the calling thread, before the process starts others; raises OSError.
+    """Install a filled filter in the calling thread, before the process starts other threads; raises OSError.
 
     The process must have given up new privileges.
     """

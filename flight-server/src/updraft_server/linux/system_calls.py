@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls: through the C library, and by their numbers on each architecture whose filters can be assembled."""
+"""System calls through the C library, and their numbers on the architectures for which filters can be assembled."""
 
 import ctypes
 import os
@@ -136,12 +136,16 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
 
 
 def call_number(name: str) -> int | None:
-    """Return the number of a call on this machine, or None if it has none; raises KeyError for unknown calls."""
+    """Return the number of a call on this machine, or None if its architecture lacks the call.
+
+    Raises:
+        KeyError: The call is unknown.
+    """
     return _NUMBERS[name][ARCHITECTURES.index(os.uname().machine)]
 
 
 def checked(result: int, what: str) -> int:
-    """Return what a function of the C library returned; raise OSError that names `what` if it failed."""
+    """Return `result`, which a function of the C library returned. If it failed, raise OSError that names `what`."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

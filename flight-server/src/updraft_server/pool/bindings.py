@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding of workers to owners, and choice of the idle worker that ends if none may serve a new owner.
+"""Binding of workers to owners, and choice of the idle worker that ends if no worker may serve a new owner.
 
-Policy alone. What an exchange leaves in a process (modules, memory, patched libraries) cannot be taken out again, so a
-worker serves one owner until it ends. Registered functions count as an owner of their own: rows of every client pass
-through their workers, and session code must not find them there.
+This module holds only policy. What an exchange leaves in a process (modules, memory, patched libraries) cannot be taken
+out again, so a worker serves one owner until it ends. Registered functions count as an owner of their own: rows of
+every client pass through their workers, and session code must not find these rows there.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Binding(NamedTuple):
     def is_lasting(self) -> bool:
         """Whether a later exchange may have the same worker.
 
-        A client that names no application cannot prove that it is the one that came before.
+        A client that names no application cannot prove that it is the same client as before.
         """
         return self.owner is None or self.owner.application_id != ""
 
@@ -42,12 +42,12 @@ REGISTERED = Binding(None)
 
 
 class Bound(NamedTuple):
-    """Idle worker, as seen by the choice between several."""
+    """Idle worker, as seen by the functions that choose between several."""
 
     binding: Binding | None
     """None if the worker has not served yet."""
     used: int
-    """Number that grows with each use of any worker; 0 if this one has not served yet."""
+    """Number that grows with each use of any worker; 0 if this worker has not served yet."""
 
 
 Key = TypeVar("Key")
@@ -61,16 +61,16 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
     fitting = [(key, bound) for key, bound in idle if bound.binding is None or bound.binding.can_serve(wanted)]
     if not fitting:
         return None
-    # Among equals the last one wins: it has started last.
+    # `max` returns the first of several equals, so put the worker that started last first.
     fitting.reverse()
     return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].used))[0]
 
 
 def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
-    """Return the worker to give up, or None if none is idle.
+    """Return the idle worker to end, or None if no worker is idle.
 
-    This is the least recently used one of the owner with most idle workers. An owner with one idle worker keeps it as
-    long as another has two, so owners that take turns keep their workers.
+    This is the least recently used worker of the owner with the most idle workers. An owner with one idle worker keeps
+    it as long as another owner has two. So owners that take turns keep their workers.
     """
     owned = Counter(_owner(bound) for _, bound in idle)
     return min(idle, key=lambda each: (-owned[_owner(each[1])], each[1].used))[0] if idle else None

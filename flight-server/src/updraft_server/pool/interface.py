@@ -23,9 +23,9 @@ class WorkerPool(Protocol):
     starting: int
     """Workers being started, which will be idle or go to a waiting exchange."""
     fresh: int
-    """Unused workers beyond the configured number; the counts above leave them out."""
+    """Unused workers beyond the configured number; `idle`, `busy` and `starting` leave them out."""
     functions: Sequence[FunctionDescription]
-    """Empty, like the versions, until the zygote has reported."""
+    """Listed functions. They and the versions are empty until the zygote has reported."""
     unlisted: Sequence[FunctionDescription]
     """Functions that can be called but are not listed."""
     generation: int
@@ -41,11 +41,11 @@ class WorkerPool(Protocol):
     exits: dict[str, int]
     """Numbers of workers that ended, by cause."""
     resting: RestingWorkers[Any]
-    """Workers between two exchanges; judges each measurement."""
+    """Workers between two exchanges. This object judges each measurement of them."""
 
     @property
     def reload_fault(self) -> str:
-        """Why the pool refused the last reload, while the older functions serve on; empty otherwise."""
+        """Why the pool refused the last reload and still runs the older functions; empty otherwise."""
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:
@@ -66,13 +66,13 @@ class WorkerPool(Protocol):
         """Return a worker at once; raises NoIdleWorker if the caller has to wait for one, and PoolError."""
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """Return what each of these workers uses now, without those that cannot be measured."""
+        """Return what each of these workers uses now; workers that cannot be measured are left out."""
 
     async def stack(self, worker: str) -> str | None:
         """Return the Python stacks of all threads of a worker; empty if it does not answer, None if it has ended."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change of idle, busy or starting; the returned function ends that."""
+        """Call `callback` after every change of idle, busy or starting, until the returned function is called."""
 
     async def close(self, grace_seconds: float) -> None:
         """Start nothing more, wait for leases to end, then kill the remaining workers."""

@@ -39,7 +39,7 @@ class TaskKey:
     stage_id: int
     task_attempt_id: int
     tenant: str = ""
-    """Tenant of the task, so that exchanges of another tenant cannot pass for this task's."""
+    """Tenant of the task. It keeps exchanges of another tenant from passing for exchanges of this task."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class WorkerInfo:
     """Process id on the workers' side: for people to read, never to act on."""
     state: str
     memory_bytes: int | None
-    """Memory of all its processes at the last measurement; None before the first."""
+    """Memory of all its processes at the last measurement; None before the first measurement."""
     scratch_bytes: int | None = None
-    """Size of its temporary files at the last measurement; None before the first."""
+    """Size of its temporary files at the last measurement; None before the first measurement."""
 
 
 class LeaseOutcome(enum.Enum):
@@ -76,14 +76,14 @@ class PoolSettings:
     fork_timeout_seconds: float = 10.0
     """Longest time until a new worker is ready."""
     fresh_workers: int = 0
-    """Unused workers beyond `workers`, for a new owner who finds only other owners' workers."""
+    """Unused workers beyond `workers`, for a new owner if all idle workers belong to other owners."""
     workers_per_task: int = 8
     extra_workers: int | None = None
     """Workers beyond `workers` for tasks that need several; None means as many as all tasks together may need."""
     idle_seconds: float = 600.0
-    """Time for which a session's worker, or an extra one of a task that has ended, is kept for the next exchange."""
+    """Time for which a session's worker, or an extra worker of an ended task, is kept for the next exchange."""
     output_lines_per_second: float = 100.0
-    """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
+    """Lines per second that a worker may print for one exchange, in the long run. Twice as many may come at once."""
     model_limits: LimitModels | None = None
     """Limits of each model process other than memory; None sets no limit."""
 

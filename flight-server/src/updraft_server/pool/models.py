@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes of a pool as the front knows them: those of the current zygote, and of retired ones.
+"""Model processes of a pool as the front knows them: those of the current zygote, and those of retired zygotes.
 
-A retired zygote has a successor, but its model processes still answer exchanges that have begun with them. The zygotes
-start, measure and end the processes; here are their output, their usage, and which functions are at fault.
+A retired zygote has a successor, but its model processes still answer exchanges that began with them. Zygotes start,
+measure and end the processes. This module holds the output and usage of the processes, and the faults of functions.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class ZygoteModels:
 
 
 class RetiredZygote:
-    """Front's end of the connection. It ends with the zygote, which ends with its last worker."""
+    """Front's end of the connection to a retired zygote. Both end when the zygote's last worker has ended."""
 
     def __init__(
         self, connection: socket.socket, models: ZygoteModels, on_end: Callable[["RetiredZygote"], None]
@@ -143,7 +143,7 @@ class RetiredZygote:
         self._loop.add_reader(connection.fileno(), self._readable)
 
     def measure(self) -> None:
-        """Ask what the processes use; their usage is the answer once the zygote has sent it."""
+        """Ask what the processes use; `models.usage` holds the answer once the zygote has sent it."""
         self._measured = []
         self._send(model_packets.MeasureModels(_UNASKED))
 
@@ -179,7 +179,7 @@ class RetiredZygote:
                 self._take_usage(packet)
             case None:
                 self.close()
-        # Faults of its functions are ignored: new exchanges get newer code.
+        # Faults that a retired zygote reports are ignored, because new exchanges get newer code.
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -225,14 +225,14 @@ class PooledModels:
         self._current.take(packet, descriptors)
 
     async def keep_measuring(self, measure: Callable[[], Awaitable[object]]) -> None:
-        """Have the processes measured again and again, as long as the pool has batched functions."""
+        """Call `measure` again and again, as long as the pool has batched functions."""
         while True:
             await asyncio.sleep(_MEASUREMENT_SECONDS)
             if self.are_there:
                 await measure()
 
     def measured(self, usage: Sequence[model_packets.ModelUsage]) -> None:
-        """Record the zygote's measurement, and ask retired zygotes for theirs, which `usage` shows the next time."""
+        """Record the zygote's measurement, and ask retired zygotes for theirs; the next `usage` shows their answers."""
         self._current.usage = usage
         for zygote in self._retired:
             zygote.measure()
@@ -242,7 +242,7 @@ class PooledModels:
         self._current.lost()
 
     def retire(self, zygote: socket.socket) -> None:
-        """Keep the processes of a zygote that serves only exchanges that have begun; `zygote` is a connection to it."""
+        """Keep the processes of a retired zygote for exchanges that have begun; `zygote` is a connection to it."""
         self._retired.append(RetiredZygote(zygote, self._current, self._retired.remove))
         self._current = self._make()
 
@@ -263,7 +263,7 @@ class PooledModels:
 def _together(
     current: Sequence[model_packets.ModelUsage], retired: Iterable[model_packets.ModelUsage]
 ) -> Sequence[model_packets.ModelUsage]:
-    """Add the processes of retired zygotes to those of the current one, all as retiring."""
+    """Add the processes of retired zygotes, shown as retiring, to those of the current zygote."""
     found = {(each.name, each.version): each for each in current}
     for each in retired:
         leaving = [replica._replace(state="retiring") for replica in each.replicas]

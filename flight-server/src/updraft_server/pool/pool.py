@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool as the front sees it: workers that are leased to one exchange each, and replaced by the zygote.
 
-`updraft_server.front.queue` queues in front of it; `updraft_server.zygote.process` forks its workers; `worker` is
-one of them. Nothing here knows gRPC or Arrow.
+Exchanges wait for a pool in `updraft_server.front.queue`. `updraft_server.zygote.process` forks the pool's workers, and
+`worker` is the front's record of one worker. Nothing in this package knows gRPC or Arrow.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Pool:
         wanted, limit_seconds = self._settings.workers, self._settings.start_timeout_seconds
         left_seconds = limit_seconds
         while not await self._are_there_within(left_seconds):
-            # A zygote may take any time to load: the supervisor ends one that hangs.
+            # A zygote may take any time to load: the supervisor ends a zygote that hangs.
             left_seconds = limit_seconds - self._zygote.seconds_since_loading
             if left_seconds <= 0:
                 reason = self._zygote.trouble or self._starts.last_failure or "the rest is still starting"
@@ -92,7 +92,7 @@ class Pool:
             raise leases.PoolError(f"workers do not start: {self._starts.last_failure}")
 
     async def _are_there_within(self, seconds: float) -> bool:
-        """Wait for the configured number of workers, or until there is no hope for them; returns False on a timeout."""
+        """Wait until all configured workers run, or cannot be started; returns False on a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await until(self, lambda: self.idle + self.busy >= self._settings.workers or self._starts.are_hopeless)
@@ -101,7 +101,7 @@ class Pool:
 
     @property
     def reload_fault(self) -> str:
-        """Return why the pool refused the last reload, while the older functions serve on; empty otherwise."""
+        """Return why the pool refused the last reload and still runs the older functions; empty otherwise."""
         return self._zygote.reload_fault
 
     @property
@@ -124,7 +124,7 @@ class Pool:
     async def stack(self, worker: str) -> str | None:
         """Return the Python stacks of all threads of a worker or model process.
 
-        The text is empty if it does not answer; None means that it has ended.
+        The text is empty if the process does not answer. None means that the process has ended.
         """
         found = self._workers.by_id.get(worker)
         if found is None:
@@ -137,8 +137,8 @@ class Pool:
     ) -> leases.Lease:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
-        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
-        not served an exchange are left for others, but at most one fewer than the pool keeps.
+        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). The call takes a fresh worker
+        only if there are more than `leave_fresh`, or as many as the pool keeps.
         """
         if self._closing:
             raise leases.PoolError("the pool is closing")
@@ -161,7 +161,7 @@ class Pool:
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
         except ZygoteLostError as error:
-            # The lost zygote's successor may start one.
+            # The lost zygote's successor may start a worker.
             raise leases.NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
@@ -169,9 +169,9 @@ class Pool:
             self._extra_of_tasks += Counter()
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
-        """Return a fresh worker and end another owner's idle one; raises NoIdleWorker if either is missing.
+        """Return a fresh worker and end another owner's idle worker; raises NoIdleWorker if either is missing.
 
-        If no fresh worker is there or on its way, the idle one is replaced, and waiters are notified when the
+        If the pool has no fresh worker and starts none, this ends the idle worker. Waiters are notified when its
         replacement is ready.
         """
         if other is None:
@@ -221,7 +221,7 @@ class Pool:
         self._models.close()
 
     async def _keep(self) -> None:
-        """Keep the configured number of workers alive; nothing else starts workers unasked."""
+        """Keep the configured number of workers alive; only this loop starts workers without a request."""
         while not self._closing:
             self._wake.clear()
             if self._zygote.hello is None:
@@ -229,7 +229,7 @@ class Pool:
             while self._workers.missing(self._starts.unasked):
                 await self._starts.pace()
                 if self._zygote.hello is None:
-                    # Connect to a successor first: it ends the workers that this front does not claim in time.
+                    # Connect to the next zygote first: it ends the workers that this front does not claim in time.
                     break
                 if self._workers.missing(self._starts.unasked):
                     self._starts.begin()
@@ -254,11 +254,12 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
-        # A retiring zygote continues its stopped workers; those of a dead zygote are continued by its successor.
+        # A retiring zygote continues its own stopped workers. The successor of a dead zygote continues the dead one's
+        # workers.
         self.resting.all_go_on()
         if any(function.batched for function in self._zygote.functions):
-            # These workers cannot reach models any more. The pool ends them, because an exchange may be on its way to
-            # one before the worker notices by itself.
+            # These workers cannot reach models any more. The pool ends them at once. Otherwise such a worker might get
+            # an exchange before it notices.
             self._workers.discard_all(worker for worker in self._workers.waiting if worker.may_call_models)
         self._wake.set()
         self._changed()
@@ -283,7 +284,7 @@ class Pool:
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
         if hello.generation != self.generation:
-            # End the workers that have older functions; busy ones end after their exchange.
+            # End the workers that have older functions; busy workers end after their exchange.
             self.generation = self._workers.generation = hello.generation
             self._workers.discard_all(self._workers.waiting)
         self._zygote.send(Sweep())
@@ -346,7 +347,7 @@ class Pool:
             self._workers.discard(worker)
 
     def _ended(self, worker: PooledWorker) -> None:
-        """Start a replacement for a worker that has ended; its exit status follows."""
+        """Start a replacement for a worker that has ended; the worker's exit status follows."""
         self.resting.forget(worker)
         if not any(lease.held is worker for lease in self._workers.leases):
             worker.close_socket()

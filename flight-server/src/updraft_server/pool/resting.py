@@ -2,8 +2,8 @@
 """Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
 A thread that a function leaves behind escapes every time limit, fair scheduling and the audit. A stopped worker uses no
-CPU, and its next exchange continues it. Policy alone, with a clock handed in: the front measures
-(`updraft_server.front.limits`), and the zygote stops and continues workers.
+CPU, and its next exchange continues it. This module holds only policy; its caller provides the clock. The front
+measures workers (`updraft_server.front.limits`), and the zygote stops and continues them.
 """
 
 import enum
@@ -16,9 +16,10 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 # A worker is quiet if it uses at most this much CPU time between two looks, or in total while it is stopped. Threads
 # that are ending, and timers, use less.
 _QUIET_SECONDS = 0.05
-# Libraries that compute with several threads let them spin for some 0.2 seconds before they sleep.
+# Libraries that compute with several threads let idle threads spin for some 0.2 seconds before they sleep.
 _MOST_BUSY_LOOKS = 4
-# Looks at a stopped worker before it is at rest: its scratch directory is measured about once a second.
+# Number of looks at a stopped worker before it counts as at rest. A single look is too few: a scratch directory is
+# measured only about once a second.
 _LOOKS_WHEN_STOPPED = 8
 
 
@@ -36,7 +37,7 @@ Worker = TypeVar("Worker", bound=_Worker)
 class Phase(enum.Enum):
     """Phases of a rest: AWAKE -> STOPPED -> AT_REST; AWAKE again whenever the worker is continued."""
 
-    AWAKE = "awake"  # it may compute: measured at each look, and stopped once it does not
+    AWAKE = "awake"  # may compute: measured at each look, and stopped once it is quiet
     STOPPED = "stopped"  # measured for a while longer
     AT_REST = "at rest"  # measured as rarely as the whole pool is
 
@@ -49,7 +50,7 @@ class _Rest(Generic[Worker]):
     looks: int = 0
     """Looks in this phase."""
     busy_looks: int = 0
-    """Number of looks in a row that found that it had used CPU."""
+    """Number of consecutive looks that found use of CPU."""
     processor_seconds: float = 0.0
     """CPU time at the previous look; for a stopped worker, at its first look in this phase."""
 
@@ -78,8 +79,8 @@ class RestingWorkers(Generic[Worker]):
             go_on: Continues a stopped worker.
             replace: Ends a worker because of what its exchanges have left behind, which the text describes.
             expire: Ends a worker that has been idle for too long.
-            is_kept: Returns whether a worker stays however long it is idle.
-            idle_seconds: How long other workers stay.
+            is_kept: Returns whether a worker stays, however long it is idle.
+            idle_seconds: How long all other workers stay.
             clock: Returns the machine's time in seconds.
         """
         self._stop = stop
@@ -103,7 +104,7 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def usage(self) -> Mapping[str, WorkerUsage]:
-        """Last measurement of each worker that has one."""
+        """Last measurement of each worker that has been measured."""
         return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
 
     @property
@@ -112,7 +113,7 @@ class RestingWorkers(Generic[Worker]):
         return sum(rest.busy_looks > 0 for rest in self._rests.values())
 
     def state(self, worker: str) -> str | None:
-        """Return `busy` or `stopped` for a worker between exchanges; None for one that only waits."""
+        """Return `busy` or `stopped` for a worker between exchanges; None for a worker that only waits."""
         rest = self._rests.get(worker)
         if rest is None:
             return None
@@ -133,7 +134,7 @@ class RestingWorkers(Generic[Worker]):
         self.forget(worker)
 
     def forget(self, worker: Worker) -> None:
-        """Forget a worker that is gone or about to be killed; it is not continued first. Idempotent."""
+        """Forget a worker that is gone or about to be killed, without continuing it. Idempotent."""
         self._rests.pop(worker.id, None)
 
     def wake(self, worker: Worker) -> None:

@@ -35,7 +35,8 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# What ended a worker: a signal, its own exit, the pool, or the pool because of what an exchange left behind.
+# What ended a worker: a signal, its own exit, or the pool. "leftover" is the pool too, because of what an exchange left
+# behind.
 EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 
@@ -106,7 +107,7 @@ class PooledWorker:
 
     @property
     def is_the_operators(self) -> bool:
-        """Whether it is kept however long it is idle: it serves no session and belongs to the configured number."""
+        """Whether it stays even if it is idle for long: it serves no session and belongs to the configured number."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
     def works_for(self, context: dict[str, str]) -> None:
@@ -125,12 +126,12 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
+        """Send SIGKILL. When the worker is reaped, the processes that it has started are ended."""
         self.was_killed = True
         self._send(Kill(self.id))
 
     async def stack(self) -> str:
-        """Return the Python stacks of all its threads; empty if it does not answer, as when it is stopped."""
+        """Return the Python stacks of all its threads; empty if it does not answer, for example while stopped."""
         return await self._stack.read(lambda: self._send(ShowStack(self.id)))
 
     def reason_of(self, death: WorkerDeath) -> str:

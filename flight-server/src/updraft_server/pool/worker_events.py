@@ -6,7 +6,7 @@ import re
 
 from updraft.service.child import describe_exit
 
-# One frame in the output of `faulthandler`, which writes the innermost first.
+# One frame in the output of `faulthandler`, which writes the innermost frame first.
 _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,9}) in (?P<function>.{1,100})$', re.MULTILINE
 )
@@ -24,7 +24,7 @@ class WorkerDeath:
 
     @property
     def signal(self) -> int | None:
-        """Signal that ended it; None if there was none, or if it is unknown."""
+        """Signal that ended the worker; None if no signal did, or if the end is unknown."""
         return -self.status if self.status is not None and self.status < 0 else None
 
     @property

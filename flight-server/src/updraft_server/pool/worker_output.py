@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of a worker's pipes: its output, so that printing never blocks for long, and its Python stacks.
+"""Readers of a worker's two pipes: one for its output, one for its Python stacks.
 
-One read of the output takes 64 KiB at most and passes on no more lines than the budget holds. The rest is searched for
-a crash report, counted and dropped. A worker writes its stacks when the zygote asks.
+The front reads the output so that printing never blocks for long. One read takes 64 KiB at most and passes on no more
+lines than the budget holds. Further lines are searched for a crash report, counted and dropped. A worker writes its
+stacks when the zygote asks for them.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 
 
 class Outputs(NamedTuple):
-    """Where the output of a pool's processes goes."""
+    """Receivers of the output of a pool's processes, and its limit."""
 
     lines_per_second: float
     """Lines that each process may print for one exchange, in the long run."""
@@ -58,7 +59,7 @@ MAX_LINE_BYTES = 8 * 1024
 _READ_BYTES = 64 * 1024
 _BYTES_PER_TOKEN = 1024
 _BURST_SECONDS = 2.0
-# Otherwise the longest line would never be passed on.
+# With a smaller burst, the longest line would never be passed on.
 _MIN_BURST_LINES = 2 * MAX_LINE_BYTES / _BYTES_PER_TOKEN
 _REPORT_SECONDS = 10.0
 _CRASH_START = b"Fatal Python error: "
@@ -77,7 +78,7 @@ class CrashReport:
         return "\n".join(self._lines)
 
     def take(self, lines: bytes) -> None:
-        """Keep the lines that belong to a report, of which only the last counts. `lines` holds whole lines."""
+        """Keep the lines that belong to a report; only the last report counts. `lines` holds whole lines."""
         start = (b"\n" + lines).rfind(b"\n" + _CRASH_START)
         if start >= 0:
             self._lines = []
@@ -88,10 +89,10 @@ class CrashReport:
 
 
 class OutputReader:
-    """Owner of the reading end of a worker's output pipe, which it closes when the output ends.
+    """Owner of the read end of a worker's output pipe. It closes the pipe when the output ends.
 
-    It calls `on_line` with each line that is passed on, and `on_drop` with the numbers of dropped lines and bytes:
-    every ten seconds, and when `report_drops` is called.
+    It calls `on_line` with each line that it passes on. It calls `on_drop` with the numbers of dropped lines and bytes,
+    every ten seconds and when `report_drops` is called.
     """
 
     def __init__(
@@ -114,10 +115,9 @@ class OutputReader:
         self._loop.add_reader(descriptor, self._read_some)
 
     def next_exchange(self) -> None:
-        """Pass on and report what the pipe holds now; later output has a budget of its own.
+        """Pass on and report what the pipe holds now; later output gets a new budget.
 
-        This reads only what the pipe holds now, however large a function has made its pipe and however fast the worker
-        writes on.
+        This reads no more than the pipe holds now, even if a function has enlarged the pipe and goes on writing.
         """
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():
@@ -156,7 +156,7 @@ class OutputReader:
             self._close()
             return False
         self._take(data)
-        # A worker that prints faster than this reads must not keep the front from its other work.
+        # A worker that prints faster than the front reads must not keep the front from its other work.
         return len(data) == _READ_BYTES
 
     def _take(self, data: bytes) -> None:
@@ -213,7 +213,7 @@ _NEXT_SECONDS = 0.1
 
 
 class StackReader:
-    """Front's end of the pipe. A function that writes to it falsifies its own stacks only."""
+    """Front's end of the pipe for stacks. A function that writes to the pipe falsifies only its own stacks."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -224,7 +224,7 @@ class StackReader:
         """Return the stacks of all threads, the innermost call first; empty if the worker does not answer.
 
         Args:
-            ask: Makes the worker write them.
+            ask: Makes the worker write its stacks.
         """
         async with self._turn:
             self._read_what_is_there()
@@ -261,7 +261,7 @@ class StackReader:
         return True
 
     def _read_what_is_there(self) -> bytes:
-        """Read at most MAX_STACK_BYTES, however fast a function writes on."""
+        """Read at most MAX_STACK_BYTES, even if a function goes on writing."""
         if self._descriptor < 0:
             return b""
         try:

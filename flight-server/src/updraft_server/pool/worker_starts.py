@@ -14,12 +14,12 @@ from updraft_server.pool.zygote_client import ZygoteLostError
 FIRST_RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 2.0
 MAX_FAILURES = 5
-# A pool may lose all its workers twice in a second, and a few more, without being slowed down.
+# Within a second, a pool may start all its workers twice, and a few more, before it slows down.
 _SPARE_STARTS_PER_SECOND = 20
 
 
 class StartPace:
-    """Starts of one pool; policy alone, with the time handed in."""
+    """Pace of one pool's starts. It is only policy; the caller provides the time."""
 
     def __init__(self, workers: int) -> None:
         self._recent_starts: deque[float] = deque(maxlen=2 * workers + _SPARE_STARTS_PER_SECOND)
@@ -27,7 +27,7 @@ class StartPace:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether so many starts in a row have failed that a pool that is starting gives up."""
+        """Whether so many starts in a row have failed that the pool gives up its own start."""
         return self._failures >= MAX_FAILURES
 
     def succeeded(self) -> None:
@@ -39,7 +39,7 @@ class StartPace:
         self._failures += 1
 
     def next_start_after(self, now_seconds: float) -> float:
-        """Record one more start and return the seconds that it has to wait."""
+        """Record one more start and return the seconds that this start has to wait."""
         delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS) if self._failures else 0.0
         if len(self._recent_starts) == self._recent_starts.maxlen:
             delay = max(delay, self._recent_starts[0] + 1.0 - now_seconds)
@@ -51,7 +51,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WorkerStarts:
-    """Worker starts: calls `start` for each, and `changed` when one begins or ends. A started worker is fresh."""
+    """Worker starts: calls `start` for each, and `changed` when a start begins or ends. New workers are fresh."""
 
     def __init__(
         self, workers: int, start: Callable[[], Coroutine[Any, Any, PooledWorker]], changed: Callable[[], None]

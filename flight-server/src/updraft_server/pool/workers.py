@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of a pool by their states, and the leases on them: who gets which, who is extra, missing or left behind.
+"""Workers of a pool and their leases: which worker an exchange gets, and how many workers are extra or missing.
 
-The pool starts workers and waits for them. Owners may leave files in a /dev/shm that all workers share, so an owner who
-works there alone waits for the ends of other owners' workers. The zygote removes unused files
-(`updraft_server.linux.hostile_trees`).
+The pool starts workers and waits for them. If all workers share one /dev/shm, owners may leave files there. So unless
+another owner's exchange runs, a new exchange first waits until ending workers of other owners are gone. The zygote
+removes unused files (`updraft_server.linux.hostile_trees`).
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class PooledWorkers:
     def __init__(
         self, settings: PoolSettings, send: Callable[[Stop | Continue], None], heal: Callable[[], None]
     ) -> None:
-        """Hold no worker yet.
+        """Create the collection without any worker.
 
         Args:
             settings: Settings of the pool.
@@ -105,12 +105,12 @@ class PooledWorkers:
 
     @property
     def surplus(self) -> int:
-        """Number of workers (extra ones of tasks) beyond the configured one; negative if some are missing."""
+        """Number of workers beyond the configured number (extra workers of tasks); negative if some are missing."""
         living = self.in_state(WorkerState.IDLE, WorkerState.BUSY)
         return sum(worker.generation == self.generation for worker in living) - self._settings.workers
 
     def missing(self, starting: int) -> int:
-        """Return the number of workers to start, fresh ones included, while `starting` are being started."""
+        """Return how many more workers to start, fresh ones included, if `starting` workers are being started."""
         wanted = max(0, -self.surplus) + self._settings.fresh_workers
         return max(0, wanted - self.count(WorkerState.FRESH) - starting)
 
@@ -119,11 +119,11 @@ class PooledWorkers:
         return sum(lease.task == task for lease in self.leases) if task is not None else 0
 
     def best(self, state: WorkerState, binding: Binding) -> PooledWorker | None:
-        """Return the worker in this state that serves an exchange of `binding` best; None if none can."""
+        """Return the worker in this state that serves an exchange of `binding` best; None if no worker can."""
         return best([(worker, worker.bound) for worker in self.in_state(state)], binding)
 
     def victim(self) -> PooledWorker | None:
-        """Return the idle worker that makes way for another owner's; None if no worker is idle."""
+        """Return the idle worker to end in favour of another owner; None if no worker is idle."""
         return victim([(worker, worker.bound) for worker in self.in_state(WorkerState.IDLE)])
 
     def bind(self, worker: PooledWorker, binding: Binding | None) -> None:
@@ -131,13 +131,13 @@ class PooledWorkers:
         worker.bound = Bound(binding, next(self._uses))
 
     def state_after_exchange(self) -> WorkerState | None:
-        """Return the state of a worker that is given back and kept; None if there are enough others."""
+        """Return the state of a worker that an exchange gives back; None if the pool has enough workers without it."""
         if not self._has_one_for_each_task():
             return WorkerState.IDLE
         return WorkerState.SPARE if self.count(WorkerState.SPARE) < self._settings.workers else None
 
     def fill_up(self) -> None:
-        """Let spare and fresh workers take the places of missing ones, as far as there are any."""
+        """Let spare and fresh workers take the places of missing workers, as far as they suffice."""
         while not self._has_one_for_each_task():
             fresh = next(self.in_state(WorkerState.FRESH), None) if self.surplus < 0 else None
             spare = max(self.in_state(WorkerState.SPARE), key=lambda worker: worker.bound.used, default=None)
@@ -175,7 +175,7 @@ class PooledWorkers:
         self._heal()
 
     def _replace(self, worker: PooledWorker, reason: str) -> None:
-        """End a worker between exchanges because of what one of them has left behind."""
+        """End a worker between exchanges because of what an exchange has left behind in it."""
         owner = worker.owner._asdict() if worker.owner is not None else {}
         _log.warning(
             "a worker was ended because of what an exchange has left behind in it",
@@ -195,9 +195,9 @@ class PooledWorkers:
         return all(other is None or other.owner != binding.owner for other in others)
 
     def leaving(self, lease: WorkerLease, binding: Binding) -> Sequence[PooledWorker]:
-        """Return the ending workers that an exchange of `binding` has to wait for, which has just got its lease.
+        """Return the ending workers that an exchange of `binding` with a new `lease` has to wait for.
 
-        There are none while another owner's exchange runs, because the two share that memory anyway.
+        The result is empty while another owner's exchange runs, because the two exchanges share /dev/shm anyway.
         """
         if any(_is_anothers(other.held, binding) for other in self.leases if other is not lease):
             return ()
@@ -210,6 +210,6 @@ def share_memory(sandbox: Iterable[SandboxLayer]) -> bool:
 
 
 def _is_anothers(worker: PooledWorker, binding: Binding) -> bool:
-    """Return whether a worker has served a session other than that of `binding`, or one that may be another."""
+    """Return whether a worker has served a session that is not, or may not be, that of `binding`."""
     own = worker.bound.binding
     return own is not None and own.owner is not None and (own.owner != binding.owner or not own.is_lasting)

@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
 # A front that cannot reach the workers' side logs this after _PATIENCE_SECONDS, and then every _COMPLAINT_SECONDS. If
-# the supervisor ends because it has no zygote, it has logged the reason by then.
+# the supervisor ends because it has no zygote, the supervisor has logged the reason by then.
 _PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
 # Request number of the zygote's hello, which comes unasked.
@@ -39,7 +39,7 @@ class ZygoteError(PoolError):
 
 
 class ZygoteLostError(ZygoteError):
-    """Raised when there is no zygote to answer, or it goes away before its answer."""
+    """Raised if there is no zygote, or if the zygote goes away before it answers."""
 
     def __init__(self) -> None:
         super().__init__("the zygote has gone away")
@@ -57,7 +57,7 @@ class ForkedWorker(NamedTuple):
 
 
 class ZygoteClient:
-    """Connection to the current zygote; zygotes follow one another. Used from one event loop."""
+    """Connection to the current zygote, and later to its successors. Used from one event loop."""
 
     def __init__(
         self,
@@ -74,8 +74,9 @@ class ZygoteClient:
             zygotes: Source of connections.
             on_exit: Called for each worker that has ended.
             on_lost: Called when the connection has ended.
-            on_model: Called for packets about model processes, with their descriptors to close.
-            on_retirement: Called when the zygote has a successor, with another connection to the zygote to close.
+            on_model: Called for packets about model processes, with the packets' descriptors; the callee closes these.
+            on_retirement: Called when the zygote has a successor, with another connection to the old zygote; the callee
+                closes it.
             on_refusal: Called when `reload_fault` has changed.
         """
         self.hello: packets.Hello | None = None
@@ -83,9 +84,9 @@ class ZygoteClient:
         self.functions: Sequence[FunctionDescription] = ()
         """Functions of the last zygote that has said hello."""
         self.reload_fault = ""
-        """Why the last reload was refused; empty after a good one."""
+        """Why the last reload was refused; empty after a successful reload."""
         self.trouble = ""
-        """Why there is no connection; empty while there is one."""
+        """Why there is no connection; empty while there is a connection."""
         self._greeting: packets.Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False
@@ -108,7 +109,7 @@ class ZygoteClient:
 
     @property
     def seconds_since_loading(self) -> float:
-        """Time since a zygote was last seen loading; 0 while one is."""
+        """Time since a zygote was last seen loading; 0 while a zygote loads."""
         is_loading = self.hello is None and _GREETING in self._answers
         return 0.0 if is_loading else self._loop.time() - self._loading_seconds
 
@@ -146,12 +147,13 @@ class ZygoteClient:
             connection.callback(self._loop.remove_reader, self._socket.fileno())
             connection.callback(self._loop.remove_writer, self._socket.fileno())
             while not (await asyncio.wait([greeting], timeout=_COMPLAINT_SECONDS))[0]:
-                # Keep the connection, because this zygote is handed over only once. The supervisor ends one that hangs.
+                # Keep the connection, because this zygote is handed over only once. The supervisor ends a zygote that
+                # hangs.
                 self.trouble = "the zygote is still loading what workers start with: see the log of the workers' side"
                 _log.warning("the workers' side is not ready: waiting", reason=self.trouble)
             hello: packets.Hello = greeting.result()
             if self._has_retired:
-                # Hello and retirement came at once, from a zygote that took longer to load than its successor.
+                # This zygote took longer to load than its successor, so its hello and its retirement came at once.
                 raise ZygoteLostError()
             self._greeting_ended()
             self._connection = connection.pop_all()
@@ -167,12 +169,12 @@ class ZygoteClient:
         return forked
 
     def claim(self, workers: Sequence[str]) -> None:
-        """Keep these workers of an earlier zygote; the zygote reports the exit of each that is gone."""
+        """Keep these workers of an earlier zygote; the zygote reports the exit of each worker that is gone."""
         for some in _parts(workers):
             self.send(packets.Claim(some))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """Return what these workers use, without ended ones; raises ZygoteError. The caller limits the wait."""
+        """Return what these workers use, without ended workers; raises ZygoteError. The caller limits the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
             measured: packets.Measured = await self._ask(packets.Measure(next(self._requests), some))
@@ -209,7 +211,8 @@ class ZygoteClient:
     def send(self, packet: packets.Packet) -> None:
         """Send a packet that has no answer; without a connection nothing happens.
 
-        Only the exit of a worker follows a Kill. The caller repeats Kill and Continue after the next `connect`.
+        The only reply to a Kill is the exit of the worker. The caller repeats Kill and Continue after the next
+        `connect`.
         """
         if self.hello is None:
             return
@@ -218,7 +221,7 @@ class ZygoteClient:
             self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send waiting packets. They stay here while the zygote does not read; the supervisor ends one that hangs."""
+        """Send waiting packets. They stay here while the zygote does not read; the supervisor ends it if it hangs."""
         while self._unsent:
             try:
                 self._socket.send(self._unsent[0])
@@ -280,7 +283,7 @@ class ZygoteClient:
                 self._retired()
 
     def _retired(self) -> None:
-        """Hand a duplicate of the connection to the handler of retired zygotes, and drop this one."""
+        """Hand a duplicate of the connection to the handler of retired zygotes, and close this connection."""
         self._has_retired = True
         self._loop.remove_reader(self._socket.fileno())
         try:
@@ -306,12 +309,12 @@ class ZygoteClient:
     def _forked(self, packet: packets.Forked, descriptors: list[int]) -> None:
         is_whole = len(descriptors) == packets.FORKED_DESCRIPTORS
         if not is_whole or not self._answered(packet.request, ForkedWorker(packet.worker, packet.pid, *descriptors)):
-            # The caller has given up: without its socket the worker ends by itself.
+            # The caller has given up. The worker ends by itself when its socket is closed.
             for descriptor in descriptors:
                 os.close(descriptor)
 
     def _answered(self, request: int, answer: Any) -> bool:
-        """Deliver an answer, or an error instead of one, to its waiter; returns False if it has no waiter."""
+        """Deliver an answer or an error to the waiter of a request; returns False if nothing waits for it."""
         waiting = self._answers.get(request)
         if waiting is None or waiting.done():
             return False

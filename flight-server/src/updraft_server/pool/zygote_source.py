@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source of the front's connections to zygotes: PID 1 of the workers' side hands over one for each zygote.
+"""Source of the front's connections to zygotes: PID 1 of the workers' side hands over one connection for each zygote.
 
-The front's side owns the address. It takes one control connection at a time; the first is made before any user code
-runs on the workers' side. The front refuses a second connection while it has one. A later connection, for example to
-the next front, must send the same secret as the first.
+The front's side owns the address and accepts one control connection at a time. The workers' side makes the first
+connection before it runs any user code. While the front has a connection, it refuses a second one. A later connection,
+for example to the next front, must send the same secret as the first.
 """
 
 import asyncio
@@ -20,23 +20,22 @@ _log = structlog.get_logger(__name__)
 _PATIENCE_SECONDS = 0.5
 _GREETING_SECONDS = 1.0
 _MOST_STRANGERS = 16
-# Many times as long as the workers' side needs to notice that its front is lost, to end what runs there, and to
-# connect.
+# Many times as long as the workers' side needs to notice a lost front, end all user code, and connect again.
 _KNOWN_SECONDS = 5.0
 
 
 class ZygoteSource(Protocol):
-    """Source of one connection after the other."""
+    """Source of connections to zygotes, one after the other."""
 
     async def next(self) -> socket.socket:
-        """Return the connection to the next zygote; raises OSError if none comes soon, and can then be called again."""
+        """Return the connection to the next zygote; raises OSError if none comes soon. The caller may then retry."""
 
 
 class ControlConnection:
     """Connection to PID 1 of the workers' side: an inherited one, or the one that a listener accepts.
 
-    The loop watches it all the time: when PID 1 ends, so does the zygote that it handed over, and a successor may
-    connect.
+    The event loop watches the connection all the time. When PID 1 ends, the zygote that it handed over ends too, and a
+    successor of PID 1 may connect.
     """
 
     def __init__(self, inherited: socket.socket, known: WorkersSecret | None = None) -> None:
@@ -57,7 +56,7 @@ class ControlConnection:
         self._strangers: dict[socket.socket, asyncio.TimerHandle] = {}
         """Peers that have connected but not yet sent a secret, with their timeouts."""
         self._believing: asyncio.TimerHandle | None = None
-        """Timer after which any peer is accepted if the known side does not come; None unless it is running."""
+        """Timer after which any peer is accepted if the known side does not connect; None while no timer runs."""
         self._is_listening = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
         if self._is_listening:
             self._loop.add_reader(inherited.fileno(), self._accept, inherited)
@@ -95,7 +94,7 @@ class ControlConnection:
 
     def _accept(self, listener: socket.socket) -> None:
         if self._control is not None:
-            # The previous connection may have ended too, in an event that the loop handles only after this one.
+            # The previous connection may have ended too, in an event that the loop handles only after this event.
             self._read()
         try:
             connection, _ = listener.accept()
@@ -137,7 +136,7 @@ class ControlConnection:
         stranger.close()
 
     def _wait_for_the_known(self) -> None:
-        """Accept any peer again once the known side has had time to end whatever ran beside it and to connect."""
+        """Accept any peer again once the known side has had time to end the user code that ran there and to connect."""
         if self._known is not None and not self._known.is_anybody:
             self._believing = self._loop.call_later(_KNOWN_SECONDS, self._known.forget)
 
@@ -147,14 +146,14 @@ class ControlConnection:
         self._loop.add_reader(control.fileno(), self._read)
 
     def _read(self) -> None:
-        """Take what has been handed over, up to the end of the connection if that has come."""
+        """Take everything that has been handed over; drop the control connection if it has ended."""
         while self._control is not None:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._control, MAX_HANDOVER_BYTES, 1)
             except BlockingIOError:
                 return
             except OSError:
-                # The workers' side may still live, and so may what runs beside it.
+                # The workers' side and its user code may still be alive.
                 data, descriptors = b"?", []
             if not data or not descriptors:
                 self._lose(self._control, has_ended=not data)

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a worker can use once it runs session code: Landlock rules, set once and for good.
 
-Everything stays readable except what the pool hides: models and data lie anywhere, and functions read them as in
-Spark's own worker. Functions can write to the scratch directory, which is also the working directory (like an
+Everything stays readable except the paths that the pool hides. Models and data may be anywhere, and functions read them
+as in Spark's own worker. Functions can write to the scratch directory, which is also the working directory (like an
 executor's directory for Spark's workers), to the operator's `writable_paths`, to /dev/shm and to devices. Unlike on
-stock Spark, /tmp is not writable: everybody uses it, so owners would meet there. An operator who accepts that can add
-it to `writable_paths`. A worker has its own terminals or none, because somebody may be typing at those of the pool's
-user.
+stock Spark, /tmp is not writable: everybody uses it, so owners could reach each other's files there. An operator who
+accepts that can add /tmp to `writable_paths`. A worker has its own terminals or none, because somebody may be typing at
+the terminals of the pool's user.
 
-Rules allow and never forbid, so everything around a hidden path is allowed piece by piece, as found when the worker is
-bound. The directories above a hidden path cannot be listed, and files put into them later cannot be read.
+Rules allow and never forbid. So the rules allow everything around a hidden path piece by piece, as it is when the
+worker gets its owner. Functions cannot list the directories above a hidden path, and cannot read files that are put
+into those directories later.
 """
 
 import contextlib
@@ -38,26 +39,27 @@ _WRITE = (
     | landlock.REFER
 )
 _DEVICE = landlock.READ_FILE | landlock.READ_DIRECTORY | landlock.WRITE_FILE | landlock.TRUNCATE
-# Semaphores and shared memory are plain files with unguessable names, and can be found by name only.
+# Semaphores and shared memory are plain files with unguessable names. These rights do not include listing the files.
 _SHARED_MEMORY = (
     landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.MAKE_FILE | landlock.REMOVE_FILE
 )
 
 _DEVICES = "/dev"
-# /dev/zero: a process that may write to it can map it as shared memory that counts in no process once it is unmapped.
+# /dev/zero. A process that may write to it can map it as shared memory, which counts in no process once it is unmapped.
 _ZEROS = os.makedev(1, 5)
-# Devices of the machine itself, by number: consoles, serial lines and their screens, keyboards and mice; memory, ports
-# and the kernel's log.
+# Device numbers of the machine itself: consoles, serial lines and their screens, keyboards and mice, memory, ports, and
+# the kernel's log.
 _REFUSED_MAJORS = frozenset({4, 7, 13})
 _REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
 # /dev/ptmx, which makes terminals.
 _NEW_TERMINALS = os.makedev(5, 2)
 # Major number of watchdogs (which restart the machine), simulated keyboards, page faults and virtual machines. Devices
-# that functions use, such as GPUs, have other major numbers. In a subdirectory of /dev (RDMA), this number is allowed.
+# that functions use, such as GPUs, have other major numbers. Subdirectories of /dev, such as that of RDMA, may contain
+# devices with this number.
 _MISCELLANEOUS_MAJOR = 10
 _PROJECTED = "..data"
-"""Link in each Kubernetes volume of a secret. Entries beside it also hold the secret, so the whole directory is
-hidden."""
+"""Link in each Kubernetes volume of a secret. Other entries of its directory also lead to the secret, so the whole
+directory is hidden."""
 
 
 class SharedMemoryUse(enum.Enum):
@@ -65,7 +67,7 @@ class SharedMemoryUse(enum.Enum):
 
     ALL = enum.auto()
     OF_NO_TENANT = enum.auto()
-    """Functions whose client names no tenant: files outlive their exchange and would reach the next tenant."""
+    """Functions whose client names no tenant. Files outlive their exchange, so the next tenant could reach them."""
     NONE = enum.auto()
 
 
@@ -95,12 +97,14 @@ class OwnerFiles:
         ]
 
     def confine(self, scratch: Path, artifacts: str = "", tenant: str = "") -> bool:
-        """Confine this process for good, with `scratch` as its working directory; returns False without Landlock.
+        """Confine this process for good, with `scratch` as its working directory. Return False without Landlock.
 
-        `artifacts` is readable although the pool hides it; a directory that replaces it later is not. This needs no
-        privilege. It raises OSError if the process has more than one thread, since the others would not be confined. If
-        the kernel can do it (version 6 of Landlock), the process's signals and abstract sockets reach only its own
-        descendants.
+        The directory `artifacts` is readable although the pool hides it. A directory that replaces it later is not
+        readable. Confining needs no privilege. With version 6 of Landlock, the process's signals and abstract sockets
+        reach only the process and its descendants.
+
+        Raises:
+            OSError: The process has several threads. The other threads would not be confined.
         """
         _keep_relative_imports()
         scratch = scratch.resolve()
@@ -138,13 +142,13 @@ def out_of_reach(paths: Iterable[str]) -> str | None:
         except PermissionError:
             return path
         except OSError:
-            # The code that reads this path reports the error better.
+            # The code that reads this path later reports the error better.
             continue
     return None
 
 
 def surroundings(hidden: Iterable[str]) -> Iterator[str]:
-    """Yield the fewest paths that cover the whole file system except for what lies at or beneath a hidden path."""
+    """Yield the fewest paths that cover the whole file system except the hidden paths and everything beneath them."""
     real = {os.path.realpath(_whole_secret(path)) for path in hidden}
     above = {str(parent) for path in real for parent in Path(path).parents}
     unseen = ["/"]
@@ -157,7 +161,7 @@ def surroundings(hidden: Iterable[str]) -> Iterator[str]:
         with entries:
             for entry in entries:
                 if entry.path in real or entry.is_symlink():
-                    # A link does not get around this, because its target has to be allowed too.
+                    # A link to a hidden path opens nothing, and needs no rule: what counts is the rule for its target.
                     continue
                 if entry.path in above:
                     unseen.append(entry.path)
@@ -171,7 +175,7 @@ def _whole_secret(path: str) -> str:
 
 
 def _usable_devices() -> Iterator[tuple[str, os.stat_result]]:
-    """Yield devices such as null, random numbers, terminals and GPUs, but no disks, which hold other users' files."""
+    """Yield devices such as null, random numbers, terminals and GPUs, but not disks, which hold other users' files."""
     for path, found in _found_in(_DEVICES):
         if path != SHARED_MEMORY_PATH and _is_usable(path, found):
             yield path, found
@@ -198,7 +202,7 @@ def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:
-    # The path may have gone since it was seen, be out of this user's reach anyway, or be a mount that does not answer.
+    # The path may have disappeared, be closed to this user anyway, or be a mount that does not answer.
     with contextlib.suppress(OSError):
         rules.allow(path, rights)
 

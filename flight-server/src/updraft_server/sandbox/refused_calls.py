@@ -2,15 +2,15 @@
 """System calls that the kernel refuses to workers and everything that functions start, with the reason for each group.
 
 Honest functions keep what they need: processes and threads of their own and signals to them, sockets to anywhere,
-shared memory and semaphores in /dev/shm (where `shared_mappings` lets `mmap.mmap` take it), their own priority and
+shared memory and semaphores in /dev/shm (`shared_mappings` makes `mmap.mmap` use it), and their own priority and
 limits. EPERM is the kernel's own answer to a process without privileges. ENOSYS makes libraries try an older call,
 EINVAL makes them copy instead, and EAFNOSUPPORT makes them do without a socket.
 
 A filter has limits: it sees a process id, but not whose process that is. It refuses signals to the processes of the
-pool that are known when a worker is forked. A worker could still signal other processes of the same user, a pool's
-front by the number of one of its threads, and other workers; Landlock's scopes (Linux 6.12) or separate containers
-prevent that. A filter cannot tell a worker's own threads from others either, so a worker can set processor affinity and
-scheduling only with the number 0 or its own.
+pool that are known when a worker is forked. A worker could still signal other workers, other processes of the same
+user, and the pool's front through the number of one of its threads. Landlock's scopes (Linux 6.12) or separate
+containers prevent that. A filter cannot tell a worker's own threads from other threads either. So a worker can set
+processor affinity and scheduling only with the number 0 or its own.
 """
 
 import errno
@@ -25,26 +25,27 @@ OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_p
 """Values that `updraft_server.linux.seccomp.Filter.filled` needs; the group is negative, as `kill` expects it."""
 
 _ALWAYS = {
-    # Memory and descriptors of other processes, however well those protect themselves.
+    # Memory and descriptors of other processes, whether or not those processes protect themselves.
     "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp": errno.EPERM,
-    # Files that a container's mount table hides. Handles open files by number, whatever directories they are in.
+    # Files that a container's mount table hides. Handles open files by number, in any directory.
     "mount umount2 pivot_root chroot open_by_handle_at quotactl quotactl_fd acct swapon swapoff": errno.EPERM,
     "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr": errno.EPERM,
-    # Namespaces of other processes. New ones are handled below.
+    # Namespaces of other processes. `_new_namespaces` refuses new ones.
     "setns": errno.EPERM,
     # Parts of the kernel that functions do not need and that have a history of security holes: programs in the kernel,
     # page faults handled in user space, and calls made past this filter.
     "bpf perf_event_open userfaultfd": errno.EPERM,
     "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
-    # Keys belong to the user: the next function would have this one's Kerberos ticket.
+    # Keys belong to the user, so the next function would have this function's Kerberos ticket.
     "add_key request_key keyctl": errno.EPERM,
-    # Files in memory without a name: data written to them counts in no process until it is mapped. Shared memory has
-    # names in /dev/shm.
+    # Files in memory without a name. Data written to them counts in no process until it is mapped. Shared memory is
+    # available as named files in /dev/shm.
     "memfd_create memfd_secret": errno.ENOSYS,
-    # Pages that pipes and sockets hold without a copy: they count in no process once the source is unmapped or
-    # truncated, and one byte of a huge page keeps all of it. Libraries copy instead when they get EINVAL.
+    # These calls let pipes and sockets hold pages without a copy. Once the source is unmapped or truncated, such pages
+    # count in no process, and one byte of a huge page keeps the whole page. Libraries copy instead when they get
+    # EINVAL.
     "sendfile splice tee vmsplice": errno.EINVAL,
-    # Events of other users' files, including their names: Landlock does not cover them.
+    # Events of other users' files, including the files' names. Landlock does not cover these calls.
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
     # Extended attributes and rights of other users' files, which Landlock does not cover. Copying a file works without
     # them.
@@ -61,32 +62,32 @@ _ALWAYS = {
     "clone3": errno.ENOSYS,
 }
 
-# CLONE_NEW* flags. The bit of CLONE_NEWTIME has that meaning only in unshare; in clone it is part of a signal number. A
-# child that clone makes with CLONE_PARENT would be the zygote's child.
+# CLONE_NEW* flags. In unshare, 0x80 is CLONE_NEWTIME; in clone, this bit is part of a signal number. A child that clone
+# makes with CLONE_PARENT would be the zygote's child.
 _NAMESPACES, _TIME_NAMESPACE, _CLONE_PARENT = 0x7E020000, 0x80, 0x8000
 
 _PRIO_PROCESS, _PRIO_PROCESS_GROUP = 0, 1
 _IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP = 1, 2
 
-# Same values as in the container runtimes' default profiles: Linux's own personality, 32 bits, and the query.
+# Values that the container runtimes' default profiles allow: Linux's own personality, 32 bits, and the query.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _F_SETOWN, _F_SETOWN_EX = fcntl.F_SETOWN, 15
 _F_SETLEASE, _F_NOTIFY, _F_SETDELEG = fcntl.F_SETLEASE, fcntl.F_NOTIFY, 1040
-# FIOSETOWN and SIOCSPGRP choose the process that gets signals; TIOCSTI and TIOCLINUX type into a terminal.
+# FIOSETOWN and SIOCSPGRP choose the process that gets signals. TIOCSTI and TIOCLINUX type into a terminal.
 _OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
 
-# FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION and ext4's variant of that, FS_IOC_ENABLE_VERITY and
-# FS_IOC_SET_ENCRYPTION_POLICY; the first and third also in the form of 32-bit programs.
+# FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, ext4's variant of FS_IOC_SETVERSION, FS_IOC_ENABLE_VERITY and
+# FS_IOC_SET_ENCRYPTION_POLICY. FS_IOC_SETFLAGS and FS_IOC_SETVERSION have another number in 32-bit programs.
 _FILE_IOCTLS = (
     *(0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602, 0x40086604),
     *(0x40806685, 0x800C6613),
 )
-# ioctls of btrfs change and remove subvolumes through a read-only directory. FICLONE, FICLONERANGE and FIDEDUPERANGE,
-# which copy files, have numbers of the same kind.
+# ioctls of btrfs can change and remove subvolumes through a read-only directory. FICLONE, FICLONERANGE and
+# FIDEDUPERANGE have numbers of the same kind, but copy files, and stay allowed.
 _BTRFS_IOCTLS, _IOCTL_KIND, _COPYING_IOCTLS = 0x9400, 0xFF00, (0x40049409, 0x4020940D, 0xC0189436)
-# TIOCGPTN, TIOCSPTLCK and TIOCGPTPEER: the way from /dev/ptmx to the terminal that it has made.
+# TIOCGPTN, TIOCSPTLCK and TIOCGPTPEER. A program that has opened /dev/ptmx needs these to use the new terminal.
 _NEW_TERMINAL_IOCTLS = (0x80045430, 0x40045431, 0x5441)
 
 _SOCKET_TYPE = 0xF
@@ -118,10 +119,10 @@ def refused_calls() -> Iterator[Rule]:
 
 
 def shared_mappings() -> Iterator[Rule]:
-    """Refuse shared memory without a file: it still exists after a process unmaps it, but counts for no process.
+    """Refuse shared memory without a file. Once unmapped, such memory may still exist, but counts in no process.
 
-    MAP_SHARED_VALIDATE has the bit of MAP_SHARED; other types of mapping do not. The error is not ENOMEM, which would
-    suggest a lack of memory.
+    MAP_SHARED_VALIDATE includes the bit of MAP_SHARED; other types of mapping do not. The error is not ENOMEM, because
+    that would suggest a lack of memory.
     """
     unnamed = _MAP_SHARED | _MAP_ANONYMOUS
     yield Rule("mmap", errno.EPERM, [equals(3, unnamed, mask=unnamed)])
@@ -130,18 +131,18 @@ def shared_mappings() -> Iterator[Rule]:
 def new_terminals() -> Iterator[Rule]:
     """Return the rules of workers that have no terminals of their own.
 
-    They refuse a new terminal's number, lock and other end. Landlock refuses /dev/ptmx itself, which takes one of the
-    machine's terminals as soon as it is opened.
+    The rules refuse the calls for a new terminal's number, lock and other end. Landlock refuses /dev/ptmx itself,
+    because opening it already takes one of the machine's terminals.
     """
     for number in _NEW_TERMINAL_IOCTLS:
         yield Rule("ioctl", errno.EPERM, [equals(1, number)])
 
 
 def restricted_calls() -> Iterator[Rule]:
-    """Yield the rules that the profile `restricted` adds: no sockets to others, no processes, no programs.
+    """Yield the rules that the profile `restricted` adds: no sockets to other processes, no new processes or programs.
 
-    Threads stay, and so do pairs of connected sockets, which event loops use. Pairs of datagram sockets are refused,
-    because such a socket can send to any address.
+    Threads stay allowed, and so do pairs of connected sockets, which event loops use. Pairs of datagram sockets are
+    refused, because a datagram socket can send to any address.
     """
     for call in ("socket", "connect", "bind", "listen", "accept", "accept4"):
         yield Rule(call, errno.EPERM)
@@ -162,13 +163,13 @@ def _others_priorities_and_limits() -> Iterator[Rule]:
     for call in (*scheduling, "move_pages"):
         yield Rule(call, errno.EPERM, _not_own(0))
     for new_limit in is_pointer(2):
-        # Without a new limit the call only asks.
+        # Without a new limit, the call only reads the current one.
         yield Rule("prlimit64", errno.EPERM, [*_not_own(0), *new_limit])
     for call, kinds in (
         ("setpriority", (_PRIO_PROCESS, _PRIO_PROCESS_GROUP)),
         ("ioprio_set", (_IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP)),
     ):
-        # Priorities of a user are refused, because all workers have the same user.
+        # Calls for all processes of a user are refused, because all workers run as the same user.
         yield Rule(call, errno.EPERM, [differs(0, kind) for kind in kinds])
         yield Rule(call, errno.EPERM, _not_own(1))
 
@@ -178,10 +179,10 @@ def _signals_to_the_pool() -> Iterator[Rule]:
     for call in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
         for pid in known:
             yield Rule(call, errno.EPERM, [equals(0, pid)])
-    # -1 means every process that may be signalled.
+    # -1 means every process that the caller may signal.
     for several in (-1, POOL_GROUP):
         yield Rule("kill", errno.EPERM, [equals(0, several)])
-    # A descriptor can also report readiness by a signal, to a process that its owner chooses.
+    # A descriptor can also report readiness with a signal, to a process that its holder chooses.
     for pid in (*known, POOL_GROUP):
         yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN), equals(2, pid)])
     yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN_EX)])
@@ -198,7 +199,7 @@ def _own_protection() -> Iterator[Rule]:
 
 
 def _claims_on_files() -> Iterator[Rule]:
-    """Refuse leases: each makes others wait 45 seconds to open a file, even a file that is only readable here."""
+    """Refuse leases. A lease, even on a file that is only readable here, makes other openers wait for 45 seconds."""
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
         yield Rule("fcntl", errno.EPERM, [equals(1, command)])
 
@@ -214,7 +215,7 @@ def _attributes_of_files() -> Iterator[Rule]:
 def _sockets() -> Iterator[Rule]:
     """Refuse raw packets, and socket families other than Unix and the internet.
 
-    Netlink's routing stays: through it the C library reads this machine's addresses.
+    Netlink's routing protocol stays allowed, because the C library reads this machine's addresses through it.
     """
     for call in ("socket", "socketpair"):
         yield Rule(call, errno.EAFNOSUPPORT, [differs(0, family) for family in _FAMILIES])
@@ -222,8 +223,8 @@ def _sockets() -> Iterator[Rule]:
     for family in _INTERNET:
         for kind in (socket.SOCK_RAW, _SOCK_PACKET):
             yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
-    # Data that waits in a socket counts in no process either. Ignoring the call is safe, because the kernel itself
-    # silently sets another size if one is too large.
+    # Data that waits in a socket counts in no process either, so functions cannot make a socket's buffers larger.
+    # Ignoring the call is safe: the kernel itself silently sets another size if the requested one is too large.
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         yield Rule("setsockopt", _IGNORED, [equals(1, socket.SOL_SOCKET), equals(2, option)])
     # Like `sendfile`: an unsent message would hold the sender's pages.
@@ -235,5 +236,5 @@ def _not_own(argument: int) -> Refused:
 
 
 def pool_processes() -> dict[str, int]:
-    """Return the values in the rules that a zygote knows; the numbers of front and worker come with a fork."""
+    """Return the values in the rules that a zygote knows. The process ids of front and worker are known at a fork."""
     return {ZYGOTE_PID: os.getpid(), SUPERVISOR_PID: os.getppid(), POOL_GROUP: -os.getpgrp()}

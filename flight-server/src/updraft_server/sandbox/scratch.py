@@ -13,10 +13,10 @@ _CACHES = {"NUMBA_CACHE_DIR": "numba", "TRITON_CACHE_DIR": "triton"}
 
 
 def use_scratch(scratch: Path) -> None:
-    """Put temporary files of this process and its children into `scratch`, and caches that have no other place.
+    """Redirect temporary files of this process and its children to `scratch`, and caches that have no other place.
 
-    HOME stays if it is a directory, so that models and settings which the operator has put there are found. Its cache
-    directory stays too if it exists.
+    HOME stays as it is if it is a directory, so that libraries find models and settings that the operator has put
+    there. The cache directory in HOME stays in use if it exists.
     """
     path = str(scratch)
     home = os.environ.get("HOME", "")
@@ -27,24 +27,24 @@ def use_scratch(scratch: Path) -> None:
     if not Path(home, ".cache").is_dir():
         changes["XDG_CACHE_HOME"] = f"{path}/cache"
     os.environ.update(changes)
-    # tempfile remembers the directory that it found first, perhaps in the zygote.
+    # tempfile remembers the directory that it found first, which may have been in the zygote.
     tempfile.tempdir = None
 
 
-# Directories of a home that several programs share; each program makes its own part when it needs it.
+# Directories of a home that several programs share. Each program makes its own entries there when it needs them.
 _SHARED_BY_PROGRAMS = ("", ".cache", ".config", ".local", ".local/share", ".local/state")
 # Hidden, so that a worker's directory looks empty to functions at the start.
 _OWN_HOME = ".home"
 _CACHE_HOME = "XDG_CACHE_HOME"
-# A link costs 25 microseconds, and one more file in the scratch directory.
+# Each link takes 25 microseconds to make, and is one more file in the scratch directory.
 _MOST_ENTRIES = 256
 
 
 def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
-    """Give this process and its children a home below `scratch`, for libraries that keep caches in one.
+    """Give this process and its children a home below `scratch`, for libraries that keep caches in the home directory.
 
-    Links in it lead to everything in the user's own home, which can be read. The user's home stays in place if it is
-    writable, has too many entries, or cannot be listed.
+    Links in the new home lead to everything in the user's home, which stays readable. HOME does not change if the
+    user's home is writable, has too many entries, or cannot be listed.
     """
     users = Path(os.environ.get("HOME", ""))
     is_writable = any(users.resolve().is_relative_to(os.path.realpath(path)) for path in writable_paths)
@@ -64,7 +64,7 @@ def use_own_home(scratch: Path, writable_paths: Sequence[str]) -> None:
         except OSError:
             if not name:
                 return
-            # The directory stays a link.
+            # A link to the whole directory stays in its place.
             continue
         directory = f"{own}/{name}".rstrip("/")
         if name and directory.rpartition("/")[0] not in directories:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacement for `mmap.mmap` that can share memory in workers, whose filter refuses shared memory without a file.
 
-After a process unmaps such memory, the memory stays and counts in no process. An unnamed file in /dev/shm serves a
-function and the children that it forks just as well, and is counted. Other programs, including children of
-multiprocessing's `spawn`, have Python's own class, which fails in workers unless it is given MAP_PRIVATE.
+The filter refuses such memory because it may stay after a process unmaps it, and then counts in no process. An unnamed
+file in /dev/shm serves a function and the children that it forks just as well, and its memory is counted. Other
+programs, including children of multiprocessing's `spawn`, have Python's own class, which fails in workers unless it is
+given MAP_PRIVATE.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ from typing import IO, Any
 
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
-# NVIDIA's driver library may map host memory this way, and the needs of a GPU come before a limit.
+# NVIDIA's driver library may map host memory without a file. Workers on machines with that driver may do so, because
+# the needs of a GPU come before a limit.
 _DRIVER_THAT_NEEDS_THEM = Path("/dev/nvidiactl")
 
 
@@ -28,11 +30,11 @@ class _Keeping(enum.Enum):
     BY_THE_KERNEL = enum.auto()
     IN_FILES = enum.auto()
     PRIVATELY = enum.auto()
-    """For a process that starts no others, and so has none to share memory with."""
+    """For a process that starts no other process, and so shares memory with none."""
 
 
 class SharedMapping(mmap.mmap):
-    """Same as `mmap.mmap`, except for shared memory without a file once this process is a worker."""
+    """Class `mmap.mmap`, except that in a worker `keeping` decides where shared memory without a file is kept."""
 
     __slots__ = ()
 
@@ -71,24 +73,24 @@ class SharedMapping(mmap.mmap):
 
 
 def are_shared_mappings_refused() -> bool:
-    """Return whether workers of this machine can do without shared memory that has no file."""
+    """Return whether the filters of workers on this machine refuse shared memory without a file."""
     return not _DRIVER_THAT_NEEDS_THEM.exists()
 
 
 def replace_mmap() -> None:
-    """Replace Python's own class before anything imports it by name; for now it behaves the same."""
+    """Replace Python's own class before any code imports it by name. The new class behaves the same for now."""
     SharedMapping.__name__ = SharedMapping.__qualname__ = "mmap"
     SharedMapping.__module__ = "mmap"
     vars(mmap)["mmap"] = SharedMapping
 
 
 def keep_in_files() -> None:
-    """Keep shared memory from here on in files without a name, in /dev/shm or in the directory of temporary files."""
+    """Keep shared memory from now on in files without a name, in /dev/shm or in the directory of temporary files."""
     SharedMapping.keeping = _Keeping.IN_FILES
 
 
 def keep_private() -> None:
-    """Make shared memory private in this process, which starts no others."""
+    """Make shared memory private in this process, which starts no other process."""
     SharedMapping.keeping = _Keeping.PRIVATELY
 
 
@@ -96,7 +98,7 @@ def keep_private() -> None:
 def _file_in(directory: str, length: int) -> Iterator[IO[bytes]]:
     room = os.statvfs(directory)
     if length > room.f_bavail * room.f_frsize:
-        # The process would die if a page had no room when it is touched.
+        # If the file system were full when the process touches a page, the process would die.
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         file.truncate(length)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandbox that every worker enters in its first moments: it gives up new privileges, capabilities, and system calls.
 
-The zygote makes it once and lets a child try it, since kernels, container runtimes and their own sandboxes differ in
-ways that no version number tells. A layer that worked in the trial is applied in every worker; if it fails there, the
-worker ends.
+The zygote makes the sandbox once and lets a child try it, since kernels, container runtimes and their own sandboxes
+differ in ways that no version number tells. Every worker applies the layers that worked in the trial. If one of them
+fails in a worker, the worker ends.
 """
 
 import ctypes
@@ -43,13 +43,13 @@ class WorkerSandbox:
 
         Args:
             restricted: Whether workers have neither network nor subprocesses.
-            shared_memory: The /dev/shm that workers have, as the setting of that name says.
-            writable_paths: Paths that workers may change, in addition to their own; None allows all.
+            shared_memory: Value of the setting --shared-memory: which /dev/shm workers use.
+            writable_paths: Paths where workers may write, in addition to their own; None allows all paths.
         """
         self._pool = calls.pool_processes()
         self._shared_memory = shared_memory
         self._writable_paths = writable_paths
-        # Half of the container's memory, as the kernel by default gives /dev/shm half of the machine's.
+        # Half of the container's memory. The kernel's default for /dev/shm is half of the machine's memory.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
         rules = [*calls.refused_calls(), *(calls.restricted_calls() if restricted else ())]
@@ -66,8 +66,8 @@ class WorkerSandbox:
     def shared_memory(self) -> SharedMemoryUse:
         """Session functions that may use /dev/shm.
 
-        A pool that alone uses the /dev/shm of its pod removes what functions leave there; that of a machine is full of
-        other users' files.
+        If only this pool uses the /dev/shm of its pod, the pool removes files that functions leave there. The /dev/shm
+        of a machine is full of other users' files.
         """
         if self.has_own_shared_memory or self._shared_memory == "machine":
             return SharedMemoryUse.ALL
@@ -82,7 +82,7 @@ class WorkerSandbox:
 
     @property
     def terminals(self) -> bool:
-        """Whether each worker has terminals of its own; functions may not use any others."""
+        """Whether each worker has terminals of its own. Functions may not use any other terminals."""
         return self._has(layers.TERMINALS)
 
     @property
@@ -93,7 +93,7 @@ class WorkerSandbox:
         )
 
     def new_shared_memory(self) -> int | None:
-        """Return the descriptor of one worker's future /dev/shm, or None if it has none of its own; raises OSError."""
+        """Return the descriptor of a new /dev/shm for one worker, or None if workers share one; raises OSError."""
         return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
 
     def enter(self, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
@@ -115,11 +115,12 @@ class WorkerSandbox:
                 keep_in_files()
 
     def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
-        """Apply one layer, except Landlock: a worker confines itself when it gets its owner (`owner_files`).
+        """Apply one layer. Landlock and the restricted profile need nothing here.
 
-        The restricted profile is a part of the filter.
+        A worker applies Landlock when it gets its owner (`owner_files`). The restricted profile is part of the filter.
         """
-        # Mounts come first, since mounting takes a capability. Among them, writable mounts go over read-only ones.
+        # Mounts come first, because mounting takes a capability. The read-only mount comes before the writable mounts
+        # that go over it.
         if layer == layers.READ_ONLY_FILES:
             writable = [*(self._writable_paths or ()), layers.SHARED_MEMORY_PATH]
             mount_read_only(writable if scratch is None else [*writable, str(scratch)])
@@ -145,7 +146,7 @@ class WorkerSandbox:
         seccomp.install(self._filter.filled(**self._pool, **own))
 
     def _try_layers(self) -> Mapping[str, str]:
-        """Try every layer in a child that exists only for this, and return what each one lacks."""
+        """Try every layer, and return what each one lacks. Called in a child that exists only for this."""
         forbid_new_privileges()
         return {layer.name: self._lack(layer.name) for layer in self.layers}
 
@@ -176,7 +177,7 @@ def _calls_problem() -> str:
         return "the kernel accepted the filter but does not use it"
     number = call_number("pidfd_send_signal")
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without a filter the error would be a bad descriptor, or a call that this kernel does not know.
+    # Without a filter, the call would fail with EBADF. A kernel that does not know the call also answers ENOSYS.
     libc.syscall(number, -1, 0, None, 0)
     return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel accepted the filter but does not enforce it"
 
@@ -230,7 +231,7 @@ _PROBLEMS: Mapping[str, Callable[[], str]] = {
 
 
 def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """Return what the trial returns in a child process; raises RuntimeError if the child does not answer."""
+    """Run the trial in a child process and return its result; raises RuntimeError if the child does not answer."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

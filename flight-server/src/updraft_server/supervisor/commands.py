@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands `updraft-server serve`, `front` and `workers`: they make this process a supervisor, with a directory."""
+"""Commands `updraft-server serve`, `front` and `workers`: each makes this process a supervisor with a directory."""
 
 import contextlib
 import secrets
@@ -51,9 +51,9 @@ def supervise_workers(settings: SeparateWorkersSettings) -> int:
 
 @contextlib.contextmanager
 def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
-    """Make this process a supervisor of these halves, with this directory; None makes a temporary one."""
+    """Make this process the supervisor of these halves, in this directory; None makes a temporary directory."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Do this before hiding the memory, which hides /proc/self too. Children inherit the descriptors.
+    # Protect the streams before hiding the memory, which hides /proc/self too. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()
@@ -67,7 +67,7 @@ def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_rea
 
 @contextlib.contextmanager
 def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path | None]:
-    """Make a file with the token that this machine's users need for metrics and status; None if they need none.
+    """Make a file with the token that this machine's users need for metrics and status; None if they need no token.
 
     No worker may see the directory.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection from PID 1 of the workers' side to the front of another supervisor, and to its successors."""
+"""Connection from PID 1 of the workers' side to the front of another supervisor, and to that front's successors."""
 
 import enum
 import fcntl
@@ -25,7 +25,7 @@ class News(enum.Enum):
 
 
 class FrontCall:
-    """Connection to the front that serves now. A supervisor looks at it now and then, and on every SIGIO."""
+    """Connection to the front that serves now. The supervisor checks it now and then, and on every SIGIO."""
 
     def __init__(self, path: Path) -> None:
         """Prepare to connect to the fronts that listen at `path`."""
@@ -65,7 +65,7 @@ class FrontCall:
         if self._calling is None:
             return
         self._next_complaint_seconds = max(self._next_complaint_seconds, time.monotonic() + _MOMENT_SECONDS)
-        # Have its events, including its end, signalled by SIGIO, so that user code, which could connect to the next
-        # front, is ended at once.
+        # SIGIO reports the events of this connection, including its end. The supervisor then ends user code at once,
+        # before that code can connect to the next front.
         fcntl.fcntl(self._calling, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._calling, fcntl.F_SETFL, fcntl.fcntl(self._calling, fcntl.F_GETFL) | os.O_ASYNC)

@@ -29,7 +29,7 @@ _START_UP_SECONDS = 10.0
 
 
 class FrontStarts:
-    """Starts of a front, and what the end of one means."""
+    """Starts of a front, and what the end of a front means for the program."""
 
     def __init__(self, settings: FrontSettings, directory: Path, neighbours_token_file: Path | None) -> None:
         """Prepare to start fronts.
@@ -46,7 +46,7 @@ class FrontStarts:
         self._started_seconds = 0.0
 
     def start(self, descriptors: dict[str, int]) -> Child:
-        """Start a front that inherits `descriptors`; each key is the environment variable for the number."""
+        """Start a front that inherits `descriptors`; each key names the environment variable with the number."""
         environment = {
             **os.environ,
             settings_handover.FRONT_SETTINGS_VARIABLE: settings_handover.hand_down(self._settings),
@@ -58,7 +58,7 @@ class FrontStarts:
         return Child("updraft_server.front.process", environment, list(descriptors.values()))
 
     def status_of_end(self, code: int, phase: Phase) -> int | None:
-        """Return the exit status with which the program follows its front's end, or None if the front crashed."""
+        """Return the program's exit status after its front has ended, or None if the front crashed."""
         # -SIGTERM in a drain: the front had not installed its handler yet, so it had not served a client.
         if code == 0 or (phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
@@ -69,7 +69,7 @@ class FrontStarts:
         return EXIT_REFUSED if code > 0 and is_young else None
 
     def starter_has_gone(self) -> bool:
-        """Return whether the program is set to end with its standard input, and that has ended."""
+        """Return whether standard input has ended and the program is set to end with it."""
         return self._settings.end_with_stdin and stdin_has_ended()
 
 
@@ -88,8 +88,8 @@ class FrontSupervisor(Supervisor):
         try:
             return super().run()
         finally:
-            # A successor of this program need not recognise the workers' side, which has ended or ends with this
-            # socket.
+            # The workers' side has ended, or ends with this socket. So the next run of this program need not recognise
+            # it.
             self._socket_path.unlink(missing_ok=True)
 
     def _start(self) -> None:
@@ -119,7 +119,7 @@ class FrontSupervisor(Supervisor):
 
 
 class _WithWorkers(Supervisor):
-    """Supervisor of zygotes and their workers, which meet a front that runs here or elsewhere."""
+    """Supervisor of zygotes and their workers. Their front runs here or elsewhere."""
 
     def __init__(self, settings: WorkersSettings, directory: Path, hidden: Sequence[Path]) -> None:
         """Prepare to start zygotes.
@@ -177,7 +177,8 @@ class _WithWorkers(Supervisor):
         if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING) and not self._zygotes.is_running_code:
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and FRONT not in self._children:
-            # It was told to end with its last front. -SIGTERM: it had not installed its handler yet.
+            # The zygote was asked to end after its last front. -SIGTERM means that it had not installed its handler
+            # yet.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if fault := self._zygotes.ended(code):
             # This does not count as a crash: the next zygote gets further.
@@ -189,8 +190,8 @@ class _WithWorkers(Supervisor):
         return None
 
     def _adopt_workers(self) -> None:
-        # Read the records once, when the workers have just become children of this process, because a record that
-        # appears later must not protect a process from being killed.
+        # Read the records only now, when the workers have just become children of this process. A record that appears
+        # later must not save a process from being killed.
         self._adopted_workers = WorkerRecords(Path(self._zygotes.settings.workers_directory)).living()
 
     def _abandon_workers(self) -> None:
@@ -203,7 +204,7 @@ class _WithWorkers(Supervisor):
         self._clearing_deadline_seconds = time.monotonic() + LAST_DEATHS_SECONDS
         self._zygotes.close_socket()
         self._zygotes.drop_successor()
-        # They did not crash, so reap them like any other leftover process.
+        # The zygotes did not crash, so reap them like any other leftover process.
         for name in self._children.keys() - {FRONT}:
             self._children.pop(name).forget()
         self._kill_leftovers()

@@ -19,7 +19,7 @@ _GROUP_MAY_READ = 0o750
 def claimed(directory: Path, halves: Iterable[str], *, group_may_read: bool = False) -> Iterator[None]:
     """Create the directory if it is missing, and lock it for these halves of a pool; raises OSError with a reason.
 
-    With `group_may_read` the workers' side may be another user of the same group.
+    With `group_may_read`, the workers' side may run as another user of the same group.
     """
     if len(os.fsencode(directory / FRONT_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
         longest = _MAX_SOCKET_PATH_BYTES - len(f"/{FRONT_SOCKET}")
@@ -40,7 +40,7 @@ def claimed(directory: Path, halves: Iterable[str], *, group_may_read: bool = Fa
 
 
 def _check_private(directory: Path) -> None:
-    """Raise OSError if others could write here or redirect a link, and so stand in for the pool's processes."""
+    """Raise OSError if another user could write here or redirect a link, and so impersonate the pool's processes."""
     for status in (directory.lstat(), directory.stat()):
         if status.st_uid not in (0, os.geteuid()):
             raise _error(

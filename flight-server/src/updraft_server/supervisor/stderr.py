@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of a supervisor to its operator: it has no log of its own, and rarely anything to say."""
+"""Messages of a supervisor to its operator. A supervisor has no log of its own, and rarely writes a message."""
 
 import sys
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Supervisor of an `updraft-server` process: it starts children, replaces those that die, and ends them all.
 
-`programs` has the three supervisors: of a front, of workers, of both. A supervisor imports neither gRPC nor pyarrow and
-does not use the network, so that only a signal can make it fail. Its children end with it. Workers whose zygote died
-become its children and are reaped here. So do processes that functions of those workers leave behind; it kills them.
+`programs` has the three supervisors: of a front, of workers, and of both. A supervisor imports neither gRPC nor pyarrow
+and does not use the network, so that only a signal can make it fail. When it ends, its children end too. If a zygote
+dies, its workers become children of the supervisor, which reaps them. Processes that functions of those workers leave
+behind also become children of the supervisor, which kills them.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ LAST_DEATHS_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
-    """RUNNING -> DRAINING, by a signal. The program ends with its front, or with its zygote where it has no front."""
+    """RUNNING -> DRAINING, by a signal. The program ends with its front, or with its zygote if it has no front."""
 
     RUNNING = "running"
     DRAINING = "draining"
@@ -47,7 +48,7 @@ class Supervisor(ABC):
         self._children: dict[str, Child] = {}
         """Children by name: FRONT, ZYGOTE, and the names of further zygotes (`Zygotes`)."""
         self._adopted_workers: set[int] = set()
-        """Workers whose zygote has died; its successor reports their ends."""
+        """Workers whose zygote has died; the successor of that zygote reports their ends."""
         self._phase = Phase.RUNNING
         self._drain_timeout_seconds = drain_timeout_seconds
         self._drain_deadline_seconds = math.inf
@@ -67,7 +68,7 @@ class Supervisor(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """Continue what was waiting for a front to come or for processes to end, if that has happened."""
+        """Continue work that waited for a front to connect or for processes to end, if that has happened."""
 
     def run(self) -> int:
         """Supervise until the program has drained or has to give up; returns its exit status."""
@@ -106,11 +107,11 @@ class Supervisor(ABC):
         self._advance()
 
     def _starter_has_gone(self) -> bool:
-        """Return whether the process that started this one, and wants it to end too, has ended."""
+        """Return whether this process is set to end with the process that started it, and that process has ended."""
         return False
 
     def _end_stuck_children(self) -> None:
-        """Kill each child whose loop does not turn; its end is then handled like any other."""
+        """Kill each child that is stuck. The supervisor then handles its end like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
                 self._kill_stuck(name, child)
@@ -123,7 +124,7 @@ class Supervisor(ABC):
     def _stop(self) -> int | None:
         """Ask the front to drain; a second request ends the program.
 
-        If the front runs elsewhere, ask the zygote to end after it.
+        If the front runs elsewhere, ask the zygote to end after that front.
         """
         if self._phase is Phase.DRAINING:
             say("stopping at once: running exchanges are lost")
@@ -159,7 +160,7 @@ class Supervisor(ABC):
         return None
 
     def _crashed(self, what: str) -> bool:
-        """Record a crash; returns True after too many to go on."""
+        """Record a crash; returns True if there were so many that the program has to give up."""
         if self._crashes.are_too_many():
             say(f"{what}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up")
             return True
@@ -167,10 +168,10 @@ class Supervisor(ABC):
         return False
 
     def _kill_leftovers(self) -> None:
-        """Kill what functions of adopted workers, or a dead zygote, have left behind.
+        """Kill processes that functions of adopted workers, or a dead zygote, have left behind.
 
-        The children of a killed process become children of this one, and its SIGCHLD makes the supervisor call this
-        again.
+        The children of a killed process become children of this process. The SIGCHLD of the killed process makes the
+        supervisor call this again.
         """
         wanted = self._adopted_workers | {child.pid for child in self._children.values()}
         found = [pid for pid in children() if pid not in wanted]
@@ -186,7 +187,7 @@ class Supervisor(ABC):
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + LAST_DEATHS_SECONDS
-        # Repeat this, because whatever a killed process had started becomes a child of this one.
+        # Repeat this, because whatever a killed process had started becomes a child of this process.
         while (left := children()) and time.monotonic() < give_up_seconds:
             kill(left)
             signal.sigwait(SIGNALS)

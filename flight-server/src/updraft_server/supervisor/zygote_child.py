@@ -16,7 +16,7 @@ from updraft_server.ipc.load import NOTE_VARIABLE, Load, LoadingNote
 from updraft_server.linux.process_trees import process_trees
 from updraft_server.linux.resource_limits import allow_more_than
 
-# Variables that a zygote and its workers inherit: none that could hold a secret.
+# Variables that a zygote and its workers inherit. Variables that could hold a secret are left out.
 _KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -35,12 +35,12 @@ _WORKER_VARIABLES = {
     # Otherwise importing pyarrow starts a thread, which forks would lose.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-# One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
+# One exchange is work for one core. A library that starts threads when it is imported would also break the zygote.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 # Share of all memory that a zygote may take. If it took all memory, the kernel might end the whole container.
 _MOST_MEMORY = 0.9
-# Number of loads that are remembered. They are the ones that took the most memory, one of which is at fault.
+# Number of loads to remember. These are the loads that took the most memory, and one of them is at fault.
 _MOST_LOADS = 100
 _FIRST_WORD_TURNS = 10
 _TURNS_BETWEEN_WORDS = 60
@@ -56,7 +56,7 @@ class Excess(NamedTuple):
 class LoadWatch:
     """Watch over the time and memory of a zygote's load; it looks every `heartbeat.INTERVAL_SECONDS`.
 
-    It counts looks and reads no clock, so time in which the supervisor itself stood still does not count.
+    The watch counts looks and reads no clock. So time in which the supervisor itself stood still does not count.
     """
 
     def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
@@ -73,11 +73,11 @@ class LoadWatch:
         self.load: Load | None = None
         """Load at the last look; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, according to the last look; None if it need not."""
+        """Why the zygote has to end, according to the last look; None if it may go on."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
-        """Growth of the memory during each load, for at most `_MOST_LOADS` of them."""
+        """Growth of the memory during each load, for at most `_MOST_LOADS` loads."""
 
     def look(self) -> None:
         """Check the load, its time and its memory once more."""
@@ -130,16 +130,16 @@ class ZygoteChild(Child):
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """Faults by the names of modules and functions; valid from when it has started until it ends."""
+        """Faults by the names of modules and functions; valid once the zygote has started, until it ends."""
         return self._note.read_faults()
 
     def is_stuck(self) -> bool:
-        """Return whether it is stuck; while it runs an author's code, only the limits of that load count."""
+        """Return whether the zygote is stuck; while it runs an author's code, only the limits of that load count."""
         self.watch.look()
         return super().is_stuck() if self.watch.load is None else self.watch.excess is not None
 
     def reaped(self, code: int) -> None:
-        """Record that it has ended, and during which load."""
+        """Record that the zygote has ended, and during which load."""
         super().reaped(code)
         self.watch.look()
         self._note.close()
@@ -158,11 +158,12 @@ def start_zygote(settings: packets.ZygoteSettings, zygote_socket: socket.socket)
 
 @functools.cache
 def _lifeline(directory: str) -> int:
-    """Return the read end of a pipe that is never written to. It ends with this process, and the workers end with it.
+    """Return the read end of a pipe that ends with this process. When the pipe ends, the workers end too.
 
-    Workers outlive the zygote, their parent, so its death must not end them. A process that could write to the pipe
-    would end all workers at once. Any holder of the read end of an unnamed pipe can open it for writing
-    (/proc/self/fd), past Landlock. That is impossible for a pipe made in a directory that is hidden from workers.
+    Nothing is ever written to the pipe. Workers outlive the zygote, their parent, so the zygote's death must not end
+    them. A process that could write to the pipe would end all workers at once. A process that holds the read end of an
+    unnamed pipe can open the pipe for writing too (/proc/self/fd), past Landlock. That is impossible for a pipe made in
+    a directory that is hidden from workers.
     """
     path = Path(directory, "lifeline")
     path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
 
     Args:
         settings: Settings of the workers' side.
-        directory: Directory in which the others are made.
+        directory: Directory in which the needed directories are made.
         own_directories: The pool's directories; workers see only their own parts of these.
     """
     directory = directory.absolute()
@@ -46,7 +46,8 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
             restricted_functions=settings.restricted_functions,
             load_timeout_seconds=settings.load_timeout_seconds,
             max_message_bytes=settings.max_message_bytes,
-            # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
+            # The front admits a payload and a schema of up to max_message_bytes each. What the front adds is bounded
+            # too.
             max_command_bytes=settings.max_message_bytes * 8,
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygotes of a supervisor: the one that serves, one that loads functions again, and those that have retired.
+"""Zygotes of a supervisor: the serving zygote, a zygote that loads functions again, and retired zygotes.
 
-They are among the supervisor's children, which it watches and reaps. A pool goes on without the modules and functions
-whose loads end or hang their process.
+All of them are children of the supervisor, which watches and reaps them. If loading a module or function ends or hangs
+the zygote, the pool goes on without that module or function.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ from updraft_server.ipc.zygote_packets import ZygoteSettings
 from updraft_server.supervisor.stderr import say
 from updraft_server.supervisor.zygote_child import ZygoteChild, start_zygote
 
-# A kill may come from outside, because memory ran out, although the zygote did nothing wrong; but not twice during the
-# same load.
+# One kill may come from outside, because memory ran out, although the zygote did nothing wrong. After a second kill
+# during the same load, that load counts as the cause.
 _OTHERS_KILL = -signal.SIGKILL
 # A zygote gets the faults in an environment variable, which holds at most 128 KiB. Beyond this size, a load that ends
-# the zygote is not left out, and its death counts like any other.
+# the zygote is not left out, and the zygote's death counts like any other.
 _MOST_BYTES = 64 * 1024
 
 
@@ -32,7 +32,7 @@ class BrokenLoads:
         self.faults: dict[Load, str] = {}
         self._size_bytes = 0
         self._ended: set[Load] = set()
-        """Broken loads that have ended a zygote. They can end another one only by falsifying its loading note."""
+        """Broken loads that have ended a zygote. Such a load can end another zygote only by falsifying its note."""
         self._suspect: Load | None = None
         """Load that ran when the last zygote was killed, perhaps from outside."""
 
@@ -79,7 +79,7 @@ _SUCCESSOR = "next zygote"
 
 
 class Zygotes:
-    """Zygotes, of which one serves; a successor takes its place once it has loaded the functions."""
+    """Zygotes, of which one serves until a successor has loaded the functions and takes its place."""
 
     def __init__(self, settings: ZygoteSettings, children: dict[str, Child]) -> None:
         """Prepare to start zygotes.
@@ -90,7 +90,7 @@ class Zygotes:
         """
         self.settings = settings
         self.zygote_socket: socket.socket | None = None
-        """Leads to the zygote that serves; None if no zygote can meet a front."""
+        """Socket to the zygote that serves; None if no zygote can be connected to a front."""
         self._children = children
         self._successors_socket: socket.socket | None = None
         self._generation = 0
@@ -109,18 +109,18 @@ class Zygotes:
             self._children[ZYGOTE] = start_zygote(self._as_now(is_successor=has_retired), zygotes_end)
 
     def reload(self) -> None:
-        """Start a zygote that loads the functions as they are now; the current one serves until that is done."""
+        """Start a zygote that loads the functions as they are now; the current zygote serves until then."""
         self.drop_successor()
         self._broken_loads.forget()
         self._generation += 1
         self._start_successor()
 
     def succeed(self) -> bool:
-        """Let a zygote that has reloaded the functions serve; returns True if there was one, which the front must meet.
+        """Let a zygote that has reloaded the functions serve; returns True if the front must connect to it.
 
-        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked. The
-        predecessor goes on serving if the new code has a fault that its own code lacks, so that a typo takes no
-        function away.
+        The previous zygote then retires: it forks nothing more, and ends with the last worker that it has forked. But
+        if the new code has a fault that the previous code lacks, the previous zygote goes on serving. So a typo takes
+        no function away.
         """
         successor = self._children.get(_SUCCESSOR)
         if successor is None or not successor.has_started:
@@ -139,7 +139,7 @@ class Zygotes:
         return True
 
     def kill_excessive(self, name: str, child: Child) -> bool:
-        """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns False for others."""
+        """Kill a zygote whose load exceeds a limit, and leave that load out from now on; returns whether it did."""
         excess = child.watch.excess if isinstance(child, ZygoteChild) else None
         if excess is None:
             return False
@@ -158,7 +158,7 @@ class Zygotes:
         return self._broken_loads.ended(_load_of(self._children[ZYGOTE]), code)
 
     def other_ended(self, name: str, code: int, *, is_wanted: bool) -> bool:
-        """Handle the end of a zygote that does not serve; returns whether it had workers, which live on.
+        """Handle the end of a zygote that does not serve; returns whether it leaves living workers behind.
 
         Args:
             name: Name of the zygote.
@@ -189,7 +189,7 @@ class Zygotes:
             successor.forget()
 
     def close_socket(self) -> None:
-        """Close the socket of the serving zygote: no further front comes to it."""
+        """Close the socket of the serving zygote, so that no further front is connected to it."""
         if self.zygote_socket is not None:
             self.zygote_socket.close()
             self.zygote_socket = None
@@ -222,5 +222,5 @@ def _new_faults(successor: Child, serving: Child) -> list[str]:
 
 
 def _load_of(zygote: Child) -> Load | None:
-    """Return the load at the last look, or when the zygote ended."""
+    """Return the load that ran at the last look, or when the zygote ended."""
     return zygote.watch.load if isinstance(zygote, ZygoteChild) else None

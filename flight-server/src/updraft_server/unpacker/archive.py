@@ -16,13 +16,13 @@ from typing import IO, Any
 from updraft_server.ipc.unpacking import UnpackBounds
 
 _MAX_DATA_READ_BYTES = 1024 * 1024
-# Errors that an archive's own names cause on any disk: another pool could not unpack it either.
+# Errors that an archive's own names cause on any disk. No other pool could unpack such an archive either.
 _FAULTS_OF_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
 )
 # Landlock's errors for a path that leads out, and the error of RLIMIT_FSIZE for a file that grows beyond the bound.
 _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
-# Readable for the workers' side too, which may be another user.
+# The workers' side, which may run as another user, must be able to read the files too.
 _READABLE = 0o444
 _EXECUTABLE = 0o555
 # Extra room in each request, as a fraction of what is needed, so that an archive of any size asks only a few dozen
@@ -30,7 +30,7 @@ _EXECUTABLE = 0o555
 _MORE_ROOM = 1 / 16
 
 AskForRoom = Callable[[int], None]
-"""Function that returns once this many bytes of the disk are granted in all."""
+"""Function that asks for this many bytes of the disk in all, and returns once they are granted."""
 
 
 class RefusedArchiveError(Exception):
@@ -84,7 +84,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) 
 
 
 def _make_read_only(directory: str) -> None:
-    """Make the files read-only, not the directories: the store has to be able to delete their contents."""
+    """Make the files read-only, but not the directories: the store has to be able to delete what they contain."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)
@@ -93,7 +93,7 @@ def _make_read_only(directory: str) -> None:
 
 
 class _Archive(tarfile.TarFile):
-    """tarfile's own class, which keeps every member until the end of the archive unless it is told to forget them."""
+    """The class of `tarfile`. It keeps every member until the end of the archive, unless `members` is cleared."""
 
     members: list[tarfile.TarInfo]
 
@@ -108,7 +108,7 @@ class _Counts:
         self._total_bytes = 0
 
     def add(self, member: tarfile.TarInfo) -> None:
-        """Count a member; raises RefusedArchiveError if it exceeds a bound, before anything of it is written."""
+        """Count a member before any of it is written; raises RefusedArchiveError if it exceeds a bound."""
         bounds = self._bounds
         self._members += 1
         if self._members > bounds.members:
@@ -138,8 +138,8 @@ class _Counts:
 class _Room:
     """Disk room of the entries, requested before they are made.
 
-    It counts the most that they can take: a hole counts as bytes, and a repeated name as another entry. The front
-    measures the tree afterwards.
+    The count is the most that the entries can take: a hole counts as if it were data, and a repeated name counts as
+    another entry. The front measures the tree afterwards.
     """
 
     def __init__(self, directory: str, bounds: UnpackBounds, ask: AskForRoom) -> None:
@@ -171,7 +171,7 @@ class _Room:
 
 
 class _BoundedFile:
-    """Archive as `tarfile` may read it."""
+    """Archive that `tarfile` reads, with a bound on the headers of each member."""
 
     def __init__(self, file: IO[bytes], header_bytes: int) -> None:
         self._file = file

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Program of an unpacker: gives up its rights, unpacks standard input into its working directory, reports the outcome.
 
-It starts with an empty environment and two descriptors: the archive, and as standard output the socket to the front.
+It starts with an empty environment and two descriptors: standard input is the archive, and standard output is the
+socket to the front.
 
-The kernel refuses it all system calls that reach beyond its archive and its directory. Landlock, if there is one,
-decides which files it opens. Landlock does not cover signals (before version 6), sockets other than TCP, and owners of
-files: without these rules, an archive that took over an unpacker could kill the front by its process id. Opening
-archives needs nothing of what functions need, so hardly any rule looks at an argument.
+The kernel refuses all system calls that reach beyond the archive and the directory. Landlock, if the kernel has it,
+decides which files the unpacker can open. But Landlock does not cover signals (before version 6), sockets other than
+TCP, and owners of files. Without these rules, an archive that took over an unpacker could kill the front by its process
+id. Opening archives needs none of these calls, so hardly any rule looks at an argument.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ _ALWAYS = {
     "ptrace process_vm_readv process_vm_writev process_madvise kcmp": errno.EPERM,
     "setpriority ioprio_set sched_setaffinity sched_setattr sched_setparam sched_setscheduler": errno.EPERM,
     "migrate_pages move_pages": errno.EPERM,
-    # It stays one thread of one program to its end.
+    # An unpacker stays one thread of one program until it ends.
     "fork vfork clone execve execveat": errno.EPERM,
     "clone3": errno.ENOSYS,
     # Communication with other processes.
@@ -50,8 +51,8 @@ _ALWAYS = {
     "io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret": errno.ENOSYS,
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
-    # Attributes of files: owners (the library sets them as they are; the call does nothing and reports success),
-    # extended attributes and watches.
+    # Attributes of files: owners, extended attributes and watches. The library sets owners to what they are anyway, so
+    # that call does nothing and reports success.
     "chown lchown fchown fchownat": _IGNORED,
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.EPERM,
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
@@ -65,8 +66,8 @@ _OWNING_IOCTLS = (0x8901, 0x8902)
 def refuse_calls() -> bool:
     """Refuse these calls to this process for good; returns False if this machine's call numbers are unknown.
 
-    Raises OSError. The process must have given up new privileges, and must have set its own limits: it can set none
-    afterwards.
+    Raises OSError. The process must have given up new privileges, and must have set its own limits, because it cannot
+    set limits afterwards.
     """
     if os.uname().machine not in ARCHITECTURES:
         return False
@@ -105,7 +106,7 @@ def _give_up(bounds: UnpackBounds) -> None:
     die_first()
     hide_memory()
     forbid_new_privileges()
-    # Python's library, which it still reads, may belong to another user.
+    # The unpacker still reads Python's library, which may belong to another user.
     give_up_capabilities(but=DAC_READ_SEARCH)
     for kind, limit in (
         (resource.RLIMIT_AS, bounds.memory_bytes),
@@ -118,7 +119,7 @@ def _give_up(bounds: UnpackBounds) -> None:
         hard = resource.getrlimit(kind)[1]
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (allowed, allowed))
-    # SIGXCPU comes at the lower of the two limits, and tells this end from others.
+    # SIGXCPU comes at the lower of the two limits. It shows that this limit ended the process.
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
     # Python's library imports a codec now and then.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))

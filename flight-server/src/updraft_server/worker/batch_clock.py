@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time limits of a function's work: one for each batch, and one for the time between taking or giving batches.
+"""Time limits of a function's work: one for each batch, and one for the time without taking or returning a batch.
 
-The kernel's timer ends the process through the default action of SIGALRM. This needs no thread and also ends a function
-that never returns from C code. The front (`updraft_server.front.relay`) tells the client what the death means.
+When a limit is exceeded, the kernel's timer ends the process through the default action of SIGALRM. This needs no
+thread, and also ends a function that never returns from C code. The front (`updraft_server.front.relay`) tells the
+client why the worker died.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ class BatchClock:
         self._armed_seconds = 0.0
 
     def limit(self, batch_seconds: float, idle_seconds: float = 0.0) -> None:
-        """Set the limits for each batch, and for the time between taking or giving batches; 0 means no limit."""
+        """Set the limits for each batch, and for the time without taking or returning a batch; 0 means no limit."""
         self._batch_seconds = batch_seconds or math.inf
         self._idle_seconds = idle_seconds or math.inf
 
@@ -39,11 +40,11 @@ class BatchClock:
             self._armed_seconds = 0.0
 
     def resume(self) -> None:
-        """Continue timing the current batch after the function has given a result."""
+        """Continue timing the current batch after the function has returned a result."""
         self._arm(min(self._left_seconds, self._idle_seconds))
 
     def allow_for(self, batches: int) -> None:
-        """Add the time for `batches` earlier batches, which the function has only stored so far."""
+        """Add the time limits of `batches` earlier batches, which the function has stored but not worked on yet."""
         if not batches:
             return
         self.pause()
@@ -58,7 +59,7 @@ class BatchClock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the timer during the block, in which the function waits for something other than its own work."""
+        """Stop the timer during the block, while the function waits for something other than its own work."""
         self.pause()
         try:
             yield

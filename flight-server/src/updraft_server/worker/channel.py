@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker's end of its socketpair: sends and receives whole frames, with blocking calls and no thread.
 
-A body is received straight into one buffer, laid out as an encapsulated IPC message with the body on a 64-byte
-boundary, so that Arrow reads it without a copy.
+The channel receives header and body straight into one buffer. The buffer is laid out as an encapsulated IPC message
+with the body on a 64-byte boundary, so that Arrow reads it without a copy.
 """
 
 import os
@@ -60,7 +60,7 @@ class Channel:
         return self._socket.fileno()
 
     def receive_header(self) -> FrameHeader:
-        """Wait for the next frame and return its header; `receive_fields` then takes its fields."""
+        """Wait for the next frame and return its header. Call `receive_fields` next, for the frame's fields."""
         self._fill([self._header_view])
         return decode_header(self._header_view)
 
@@ -71,7 +71,7 @@ class Channel:
         body_start = -(-(_IPC_PREFIX.size + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
         header_start = body_start - padded
         message = pa.allocate_buffer(body_start + header.body_bytes)
-        # Arrow's buffers have signed bytes, and a memoryview cannot be assigned to one of another format.
+        # Arrow's buffers have signed bytes, and Python does not assign unsigned bytes to a memoryview of signed bytes.
         view = memoryview(message).cast("B")
         _IPC_PREFIX.pack_into(view, header_start - _IPC_PREFIX.size, _IPC_CONTINUATION, padded)
         pieces = [memoryview(metadata)] if metadata else []
@@ -96,7 +96,7 @@ class Channel:
             self.leave()
 
     def discard_until_closed(self) -> None:
-        """Read and discard: after a failure the front may still be writing, and decides when this worker ends."""
+        """Read and discard. After a failure the front may still be writing, and it decides when this worker ends."""
         scratch = bytearray(1 << 16)
         try:
             while self._socket.recv_into(scratch):
@@ -105,7 +105,7 @@ class Channel:
             return
 
     def leave(self) -> NoReturn:
-        """End the process: without a front it has no work, and user code must not learn of the front's end."""
+        """End the process: it has no work without a front, and user code must not notice that the front is gone."""
         os._exit(EXIT_FRONT_GONE)
 
     def _fill(self, pieces: list[memoryview]) -> None:

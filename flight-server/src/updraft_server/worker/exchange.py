@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One exchange as its worker sees it: the state machine of proto/README.md over frames.
 
-Functions pull with `take` and push with `reply`. This module handles numbering, counting, credits and the order of
-messages.
+The code that runs a function gets batches with `take`, and sends results with `reply`. This module handles numbering,
+counting, credits and the order of messages.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class RequestBatch(NamedTuple):
     group_ends: Sequence[int] = ()
     """Row offsets before which a group ends, in order."""
     input: int = 0
-    """Side of a cogroup: 0 is the left one, 1 the right one."""
+    """Side of a cogroup: 0 is left, 1 is right."""
 
 
 def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
@@ -63,7 +63,7 @@ def checked_ends(metadata: exchange_pb2.RequestMetadata, rows: int, *, takes_gro
 
 
 _MAX_METADATA_BYTES = 64 * 1024
-# Below the 4 MiB that gRPC clients accept by default; old versions of RisingWave keep that default.
+# Below the 4 MiB that gRPC clients accept by default. Old versions of RisingWave use that default.
 _MAX_PLAIN_REPLY_BYTES = 4 * 1024 * 1024 - _MAX_METADATA_BYTES
 _IPC_PREFIX_BYTES = 8
 
@@ -89,7 +89,7 @@ class Exchange:
         self.state = InputState.OPEN
         self.plain = False
         self.failure: UpdraftError | None = None
-        """First error that the worker itself raised. It takes precedence over whatever the function made of it."""
+        """First error that the worker itself raised. It takes precedence over whatever the function raises after it."""
         self.consumed = 0
         """Number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
@@ -108,7 +108,7 @@ class Exchange:
         self._rows_replied = 0
 
     def open(self, assignment: Assignment, command: ReceivedFrame) -> None:
-        """Apply the front's decisions, the client's limits where they are tighter, and the schema.
+        """Apply the front's decisions, the schema, and those of the client's limits that are tighter.
 
         Raises ProtocolError.
         """
@@ -130,7 +130,7 @@ class Exchange:
             self._add_input(command.message, "the first message")
 
     def _plain_input(self, schema: pa.Buffer) -> DictionaryDecoder:
-        """Return the decoder for plain Flight, whose clients may send dictionaries; Spark never does."""
+        """Return the decoder for plain Flight, whose clients may send dictionaries. Spark never sends any."""
         limit = DecodedLimit(self._assignment.max_batch_bytes, self._assignment.max_batch_bytes_setting)
         return DictionaryDecoder.announced_by(
             schema, "the first message", limit=limit, max_batch_rows=self._settings.max_batch_rows, text=self._text
@@ -142,7 +142,7 @@ class Exchange:
 
     @property
     def _text(self) -> Text:
-        """Text check: UTF-8 for registered functions, which declare text to any client; any bytes for Spark."""
+        """Text check: UTF-8 for registered functions, which promise text to any client. Spark may send any bytes."""
         return Text.UTF_8 if self._assignment.function_name else Text.BYTES
 
     @property
@@ -157,13 +157,13 @@ class Exchange:
             self._add_input(pa.py_buffer(second_input_schema), "second_input_schema")
 
     def fail(self, error: UpdraftError) -> NoReturn:
-        """Record and raise an error of the worker. A function's errors, even of the same class, are not recorded."""
+        """Record and raise an error of the worker. Errors of functions, even of the same class, are not recorded."""
         self.failure = self.failure or error
         raise error
 
     @contextlib.contextmanager
     def loading(self, load: Load) -> Iterator[None]:
-        """Let the front limit the time of the block, which loads the function; batch limits do not count this time."""
+        """Let the front limit the time of the block, which loads the function. This does not count as batch time."""
         self._channel.send(FrameKind.LOADING, load.encode())
         try:
             with self.clock.paused():
@@ -175,7 +175,7 @@ class Exchange:
         """Return the next batch, checked and valid, or None once the client has finished. Raises UpdraftError."""
         self.clock.pause()
         batch = self._next()
-        # The function's work after its last batch has the same limits as a batch.
+        # The time limits of a batch also apply to the function's work after its last batch.
         self.clock.start()
         return batch
 
@@ -193,7 +193,7 @@ class Exchange:
             raise
 
     def announce(self, schema: pa.Schema) -> None:
-        """Send the schema of the replies, once and before any of them."""
+        """Send the schema of the replies, once, before the first reply."""
         try:
             check_reply_schema(schema)
         except UpdraftError as error:
@@ -205,7 +205,7 @@ class Exchange:
         self.clock.resume()
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
-        """Send one batch of results, and its schema before the first one. Only table functions have `row_ends`."""
+        """Send one batch of results, and before the first batch its schema. Only table functions have `row_ends`."""
         if self._reply_schema is None:
             self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
@@ -242,8 +242,8 @@ class Exchange:
         )
 
     def _send_parts(self, body: memoryview) -> memoryview:
-        """Send a large body except for its last part, and return that part, which travels with the batch's number."""
-        # The last part shares its message with Arrow's header.
+        """Send a large body except for its last part, and return that part. It is sent with the batch's number."""
+        # Leave room, because the last part shares its message with Arrow's header.
         part_bytes = min(PART_BYTES, max(1, self.max_reply_batch_bytes // 2))
         for part, data in parts_before_last(body, part_bytes):
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, part=part), b"", data)
@@ -254,7 +254,7 @@ class Exchange:
         self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, log_lines=lines))
 
     def finish(self, report: exchange_pb2.Report) -> None:
-        """Raise any input error, which the function may have hidden; otherwise send the counts of all replies."""
+        """Raise the worker's recorded error, which the function may have hidden, or else send the counts of replies."""
         self.clock.stop()
         if self.failure is not None:
             raise self.failure
@@ -306,10 +306,10 @@ class Exchange:
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1 and not self.plain:
-            # Acknowledge the first batch at once: if it kills the worker, the client must know that it was taken. Later
-            # batches follow a reply.
+            # Acknowledge the first batch at once: if it kills the worker, the client must know that the worker had
+            # taken it. Later batches need no acknowledgement of their own, because they follow a reply.
             self._send_credit()
-            # Send the credit again when the function asks for another batch, because the worker then waits for the
+            # Send this credit again when the function asks for the next batch, because the worker then waits for the
             # client.
             self._consumed_sent = 0
         self._rows_taken += batch.num_rows
@@ -329,7 +329,7 @@ class Exchange:
         return self._channel.receive_fields(header)
 
     def _metadata(self, frame: ReceivedFrame) -> exchange_pb2.RequestMetadata:
-        """Return the checked metadata of a message: the sequence number that is due, a part, or the client's Finish."""
+        """Return the checked metadata of a message: the expected sequence number, a part, or the client's Finish."""
         if self.state is InputState.FINISHED:
             raise ProtocolError("a message came after finish")
         expected = self.consumed + 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes on errors that occur only on a pool, in functions that worked on the driver.
 
-A module may be missing, or a file out of reach.
+On the pool, a module may be missing, or a file may be out of reach.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _WHERE_TO_WRITE = (
 
 
 def explain(error: BaseException) -> None:
-    """Add a note (PEP 678) if the error, or a cause of it, is a missing module or a file out of reach."""
+    """Add a note (PEP 678) if the error, or one of its causes, is a missing module or a file out of reach."""
     for cause in _causes(error):
         if isinstance(cause, ModuleNotFoundError):
             error.add_note(f"It ran on {_pool()}, where functions import from the Python in {sys.prefix} {_HOW_TO_ADD}")
@@ -44,7 +44,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in seen:
         yield cause
         seen.add(id(cause))
-        # An error that the function has handled explains nothing, so __context__ is left out.
+        # Skip __context__: it may be an error that the function has handled, which explains nothing.
         cause = cause.__cause__
 
 

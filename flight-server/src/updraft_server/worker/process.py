@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Main loop of a worker process after the zygote forked it: command, exchange, clean state, next command."""
+"""Main loop of a worker process after the zygote forked it: take a command, serve its exchange, restore the process."""
 
 import time
 from pathlib import Path
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Ownership:
-    """Owner of a worker, bound at its first exchange.
+    """Owner of a worker, set by the worker's first exchange.
 
-    The front sends a worker exchanges of only one owner. Without this check, a mistake of the front would show one
-    owner what another one has left in the process.
+    The front sends a worker exchanges of only one owner. If it made a mistake, this check keeps one owner from seeing
+    what another owner has left in the process.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Ownership:
         self.is_lasting = True
         """Whether the worker may serve another exchange.
 
-        After a client that names no application it may not, because nothing tells which other exchanges are that
-        client's.
+        If the client names no application, the worker may not, because nothing shows which other exchanges belong to
+        the same client.
         """
 
     def take(self, assignment: Assignment) -> None:
-        """Bind the worker to the owner of the exchange; raises InternalError if it belongs to another owner."""
+        """Make the exchange's owner the worker's owner; raises InternalError if the worker has another owner."""
         is_registered = bool(assignment.function_name)
         owner = _registered(assignment) if is_registered else tuple(assignment.owner)
         if not is_registered and len(owner) != 3:
@@ -57,7 +57,7 @@ class Ownership:
 
 
 def _registered(assignment: Assignment) -> tuple[str, ...]:
-    """Return the owner of all registered functions: no session code may run where their clients' rows have been."""
+    """Return the owner for registered functions. No session code may run in a process that has had their rows."""
     return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)
 
 
@@ -127,7 +127,7 @@ class Worker:
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _bind(self, assignment: Assignment) -> None:
-        """Drop, permanently, the rights that this exchange's function must not have; raises PoolUnavailableError."""
+        """Give up, for good, the rights that this exchange's function must not have; raises PoolUnavailableError."""
         if assignment.function_name:
             if assignment.restricted:
                 self._restrict(assignment)
@@ -135,14 +135,14 @@ class Worker:
         if not self._is_bound:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
-            # The directory was recreated after this worker was bound: its Landlock rules refer to the old one.
+            # The directory was recreated after this worker was confined. Its Landlock rules refer to the old directory.
             raise errors.PoolUnavailableError(
                 "the worker can no longer read the artifacts of its session: retry on another one"
             )
 
     def _restrict(self, assignment: Assignment) -> None:
         if assignment.function_name not in self._settings.restricted_functions:
-            # The model processes of a batched function have the pool's network and subprocess rights.
+            # The model processes of this function have the pool's network and subprocess rights.
             self._model_channel.close()
         if not self._is_bound:
             try:
@@ -152,7 +152,7 @@ class Worker:
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
-        # Models are registered functions, and session functions must not reach them.
+        # Models belong to registered functions, and session functions must not reach them.
         self._model_channel.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory, assignment.named_tenant)
@@ -174,7 +174,7 @@ class Worker:
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
-        # An error in the client's input explains any error that the function raised after it.
+        # An error in the client's input is the cause of errors that the function raised afterwards.
         failure = exchange.failure or error
         if not isinstance(failure, errors.UpdraftError):
             failure = errors.InternalError(f"the worker failed: {describe(error)}")
@@ -187,7 +187,7 @@ def _restored(before: ProcessState) -> bool:
     try:
         return before.restore()
     except Exception:
-        # A function may have broken anything that the restoration needs: replace the worker.
+        # A function may have broken anything that `restore` needs. Replace the worker.
         return False
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshot of the process-wide state that an exchange may change, restored before the next exchange.
+"""Snapshot of the process-wide state that an exchange may change. The worker restores it before the next exchange.
 
-Imported modules stay loaded. Processes that user code started are killed. If there were any, or if something cannot be
-restored (threads), the worker is replaced. A process that an author's code forks must not return from it into ours
-(`in_this_process`).
+Imported modules stay loaded. The worker kills processes that user code started. If there were such processes, or if
+something cannot be restored (threads), the pool replaces the worker. If an author's code forks a process, that process
+must not return from the author's code into Updraft's (`in_this_process`).
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from updraft_server.linux.descendants import children, kill_child
 
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
-    """End any child process that is forked in the block and leaves the block; only the parent goes on."""
+    """End child processes that are forked in the block when they leave it, so that only this process goes on."""
     pid = os.getpid()
     try:
         yield
@@ -40,7 +40,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signa
 
 
 class ProcessState:
-    """Process-wide settings at the moment when this object is made."""
+    """Process-wide settings, as they are when this object is made."""
 
     def __init__(self) -> None:
         root = logging.getLogger()
@@ -58,7 +58,7 @@ class ProcessState:
         self._threads = threading.active_count()
 
     def restore(self) -> bool:
-        """Restore what changed; return False if something is left that only the end of the process removes."""
+        """Restore what has changed. Return False if something is left that only the end of the process removes."""
         restore_environment(self._environment)
         sys.path[:] = self._path
         os.chdir(self._directory)
@@ -92,7 +92,7 @@ def restore_environment(environment: dict[str, str]) -> None:
 
 
 def reseed() -> None:
-    """Reseed the random generators: they hold the zygote's state, common to all workers, or a function's seed."""
+    """Reseed the random generators. They have the zygote's state, which all workers share, or a function's seed."""
     random.seed()
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
@@ -101,8 +101,8 @@ def reseed() -> None:
 def _end_children() -> bool:
     """Kill all live children of this process; return whether there were any.
 
-    A daemon whose parents have ended is a child of this process. If a child outlives this call, or a function hides it
-    from this call, the zygote kills it when the worker ends.
+    A daemon whose parents have ended is a child of this process. A child may outlive this call, or a function may hide
+    it. The zygote then kills it when the worker ends.
     """
     give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
     found = False

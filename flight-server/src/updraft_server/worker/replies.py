@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the batches that a function yields into replies, and slices of batches.
 
-A slice reveals nothing about the rows beside it. When pyarrow converts a map for pandas, the result depends on the
-whole array, including rows outside a slice: if a neighbouring row had a null, a function would see floats where stock
-PySpark shows it integers.
+Rows outside a slice must not affect what a function sees. When pyarrow converts a map for pandas, the result depends on
+the whole array, including rows outside the slice. If one of those rows had a null, a function would get floats where
+stock PySpark gives it integers. So slices of columns with maps are copies.
 """
 
 import math
@@ -18,7 +18,7 @@ from updraft.errors import UpdraftError, UserError
 
 
 def slicer(batch: pa.RecordBatch) -> Callable[[int, int], pa.RecordBatch]:
-    """Return a function that slices the batch by first row and number of rows; it copies if a column holds maps."""
+    """Return a function that slices the batch by first row and number of rows. It copies if a column holds maps."""
     if any(map(_holds_map, batch.schema.types)):
         return lambda start, rows: pa.concat_batches([batch.slice(start, rows)])
     return batch.slice  # type: ignore[no-any-return]
@@ -46,7 +46,7 @@ _JOINED_BATCHES = 4096
 
 
 class ReplyChannel(Protocol):
-    """Destination of replies: `updraft_server.worker.exchange.Exchange`."""
+    """Destination of replies, such as `updraft_server.worker.exchange.Exchange`."""
 
     max_records_per_reply: int
     """Most rows of one batch of a free-running function; 0 means no limit."""
@@ -61,7 +61,7 @@ class ReplyChannel(Protocol):
 
 
 class FreeRunningReplies:
-    """Replies of a free-running function: one per batch, which is split if it is larger than a reply may be."""
+    """Replies of a free-running function: one for each batch, or several if the batch is too large for a reply."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         self._exchange = exchange
@@ -71,7 +71,7 @@ class FreeRunningReplies:
         """Do nothing: a free-running function owes no reply for a request."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Send a batch that the function has yielded, in parts if need be; raises UpdraftError."""
+        """Send a batch that the function has yielded, in several replies if necessary; raises UpdraftError."""
         self._send(batch)
 
     def _send(self, batch: pa.RecordBatch) -> None:
@@ -94,7 +94,7 @@ class FreeRunningReplies:
 
 
 class JoinedReplies(FreeRunningReplies):
-    """Replies that join small batches: one message per small group would cost more than the group's work."""
+    """Replies that join small batches. A message for each small group would cost more than the group's work."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -105,7 +105,7 @@ class JoinedReplies(FreeRunningReplies):
         """Hold the batch until there are enough bytes to send."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
-        # A batch without rows says nothing but its schema.
+        # A batch without rows only tells its schema, which the held batches tell already.
         if self._held and not batch.num_rows:
             return
         self._held.append(batch)
@@ -127,7 +127,7 @@ class JoinedReplies(FreeRunningReplies):
 
 
 class OutputReplies(JoinedReplies):
-    """Replies for a function whose batches are each the output of one input row; the replies say where outputs end."""
+    """Replies of a function that yields one batch for each input row, with the place where each row's output ends."""
 
     def __init__(self, exchange: ReplyChannel) -> None:
         super().__init__(exchange)
@@ -149,7 +149,7 @@ class OutputReplies(JoinedReplies):
 
 
 class TableReplies(FreeRunningReplies):
-    """Replies whose batches hold the outputs of many input rows, with known row ends."""
+    """Replies of a function whose batches hold the outputs of many input rows, with known row ends."""
 
     def add_output(self, batch: pa.RecordBatch, row_ends: Sequence[int]) -> None:
         """Send a batch and the row ends in it; raises UpdraftError."""
@@ -158,11 +158,11 @@ class TableReplies(FreeRunningReplies):
 
 
 class OneToOneReplies:
-    """One reply for each request, with as many rows, however the function divides its results into batches.
+    """One reply for each request, with the same number of rows, however the function divides its results into batches.
 
-    The worker cuts requests into slices that a function may see at once, and an iterator function may yield batches of
-    any size and read ahead. Requests therefore wait in order until their rows are complete. Up to `ahead` rows may come
-    early: PySpark returns the value of a group even if the function has not read all its rows.
+    The worker cuts requests into slices that a function may see at once. An iterator function may yield batches of any
+    size, and may read ahead. So each request waits, in order, until its results are complete. Up to `ahead` results may
+    come before their request: PySpark returns the value of a group even if the function has not read all of its rows.
     """
 
     def __init__(self, exchange: ReplyChannel, *, ahead: int = 0) -> None:
@@ -174,11 +174,11 @@ class OneToOneReplies:
         self._schema: pa.Schema | None = None
 
     def requested(self, sequence: int, rows: int) -> None:
-        """Note that a reply of `rows` rows is owed."""
+        """Record that the function owes a reply of `rows` rows."""
         self._owed.append((sequence, rows))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Send every reply that is complete with these rows."""
+        """Add rows of results, and send every reply that is complete with them."""
         self._schema = batch.schema
         if batch.num_rows:
             self._ready.append(batch)
@@ -190,7 +190,7 @@ class OneToOneReplies:
             self._fail_of_more()
 
     def flush(self) -> None:
-        """Send replies that early rows complete."""
+        """Send replies that are complete because their rows came early."""
         self._send_complete()
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ Replies: TypeAlias = FreeRunningReplies | OneToOneReplies
 def _with_ends(
     parts: Iterable[pa.RecordBatch], row_ends: Iterable[int]
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-    """Yield each part of a batch with the row ends that fall into it, counted from the part's first row."""
+    """Yield each part of a batch with the row ends in that part, counted from the part's first row."""
     ends = deque(row_ends)
     start = 0
     for part in parts:
@@ -251,16 +251,16 @@ def _with_ends(
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a copy of a batch to hold: the function may own its memory and reuse it for other values.
+    """Return a copy of a batch that is held: the function may own the batch's memory and reuse it for other values.
 
     The copy has only the batch's own rows. Results are often slices of the arguments, and `copy_to` would copy the
-    argument buffers to their ends.
+    arguments' buffers to their ends.
     """
     return pa.concat_batches([batch])
 
 
 def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batch in slices of about `max_bytes` as sent; a single row is never split."""
+    """Yield the batch in slices of about `max_bytes` in the form in which they are sent. Never split a single row."""
     size_bytes = pa.ipc.get_record_batch_size(batch)
     if size_bytes <= max_bytes or batch.num_rows <= 1:
         yield batch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks of a zygote, and the child's first steps: of what it inherits from the zygote, it keeps only the memory."""
+"""Forks of a zygote, and the first steps of the child. The child keeps the zygote's memory, but not its descriptors."""
 
 import contextlib
 import faulthandler
@@ -36,14 +36,15 @@ class ForkedProcess(NamedTuple):
     pid: int
     pidfd: int
     shared_memory: int | None
-    """Descriptor of its own /dev/shm; None if it has none."""
+    """Descriptor of the process's own /dev/shm; None if it has none."""
     output: int
-    """Read end of its output, which the caller's ExitStack closes, like that of its stacks."""
+    """Read end of the pipe for the process's output. The caller's ExitStack closes this end and `stack`."""
     stack: int
+    """Read end of the pipe for the process's stacks."""
 
 
 class Forks:
-    """Forks with what each needs: a sandbox, a scratch directory, and pipes for its output and its stacks."""
+    """Maker of forked processes, each with a sandbox, a scratch directory, and pipes for its output and its stacks."""
 
     def __init__(
         self,
@@ -60,9 +61,9 @@ class Forks:
             sandbox: Entered in each process.
             score: Makes the kernel kill forked processes before the zygote when memory runs out.
             lifeline: Lifeline to the supervisor.
-            close_others: Closes Python objects whose descriptors a forked process must not have, not just the
-                descriptors: an object that is garbage-collected later would close a descriptor that user code has
-                opened under the same number.
+            close_others: Closes the Python objects whose descriptors a forked process must not have. Closing only the
+                descriptors is not enough: an object that is garbage-collected later would close a descriptor that user
+                code has opened under the same number.
         """
         self._scratch = scratch
         self._sandbox = sandbox
@@ -81,16 +82,17 @@ class Forks:
         title: str = "updraft-worker",
         model_channel: socket.socket | None = None,
     ) -> ForkedProcess:
-        """Fork a process that runs `run` with its scratch directory and `sock`; raises OSError and leaves nothing.
+        """Fork a process that calls `run` with its scratch directory and `sock`; on OSError, nothing is left behind.
 
         Args:
             name: Id of the process, which names its scratch directory.
             sock: Socket that the process keeps.
-            front_pid: Process id of its front; 0 if that is in another PID namespace.
-            run: Runs in the process.
-            descriptors: Closes the ends of pipes in this process.
-            title: Name of the process that the kernel shows.
-            model_channel: Leads to models, and becomes descriptor MODEL_CHANNEL; None without models.
+            front_pid: Process id of the process's front; 0 if the front is in another PID namespace.
+            run: Called in the forked process.
+            descriptors: Closes the ends of pipes in the calling process.
+            title: Name of the process in process lists.
+            model_channel: Worker's end of its model channel, which becomes descriptor MODEL_CHANNEL; None without
+                models.
         """
         with contextlib.ExitStack() as undo:
             scratch = self._scratch.make(name)
@@ -112,7 +114,7 @@ class Forks:
                     title,
                     model_channel,
                 )
-            # If this fails, the child is ended as an orphan.
+            # If this fails, the zygote ends the child as an orphan.
             pidfd = os.pidfd_open(pid)
             undo.pop_all()
         return ForkedProcess(pid, pidfd, shared_memory, output, stack)
@@ -127,12 +129,11 @@ class Forks:
         title: str,
         model_channel: socket.socket | None,
     ) -> NoReturn:
-        """Turn this freshly forked process into a worker that has these descriptors and no others."""
+        """Turn this freshly forked process into a worker that has only the given descriptors."""
         try:
             os.setsid()
             name_process(title)
-            # Daemons that functions start stay descendants of the worker, so that it finds them at the end of an
-            # exchange.
+            # Daemons that functions start become children of the worker, which finds them at the end of an exchange.
             adopt_orphans()
             no_core_dumps()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -156,10 +157,11 @@ class Forks:
             os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
             if model_channel_kept is not None:
                 os.dup2(model_channel_kept, MODEL_CHANNEL, inheritable=False)
-            # Register before session code runs. faulthandler writes stacks even while C code is stuck; Python's own
-            # signal handlers would wait for that code.
+            # Register before session code runs. faulthandler writes stacks even while C code is stuck. A signal handler
+            # in Python would wait for that code.
             faulthandler.register(STACK_SIGNAL, _WORKER_STACK)
-            # The sandbox refuses some of the calls above. A worker that cannot enter it runs nothing.
+            # Enter the sandbox only now, because it refuses some of the calls above. A worker that cannot enter it runs
+            # no function.
             enter_sandbox()
             os.closerange(
                 _WORKER_STACK + 1 if model_channel_kept is None else MODEL_CHANNEL + 1, os.sysconf("SC_OPEN_MAX")
@@ -181,7 +183,7 @@ def socketpair() -> tuple[socket.socket, socket.socket]:
 
 
 def enlarge_buffer(end: socket.socket, size_bytes: int) -> None:
-    """Let the socket buffer this much, so that neither side waits for the other in the middle of a batch."""
+    """Let the socket buffer `size_bytes`, so that neither side waits for the other side in the middle of a batch."""
     try:
         end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, size_bytes)
     except PermissionError:
@@ -189,9 +191,10 @@ def enlarge_buffer(end: socket.socket, size_bytes: int) -> None:
 
 
 def refuse_descriptors(end: socket.socket) -> None:
-    """Keep the other side from passing descriptors to this end, which might block when it closes the last copy of one.
+    """Keep the other side from passing descriptors to this end.
 
-    The copy might linger (SO_LINGER). This needs Linux 6.16.
+    This process might block when it closes the last copy of a socket that lingers (SO_LINGER). Refusing descriptors
+    needs Linux 6.16.
     """
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model processes of one batched function, and the workers that wait for one.
+"""Model processes of one batched function, and the workers that wait for a connection to one.
 
-Here is also the policy that `models` carries out: which processes end to make room for another, and when a dead one is
-restarted.
+This module also has the policy that `models` carries out: which processes end to make room for another process, and
+when a dead process is replaced.
 """
 
 import math
@@ -15,7 +15,7 @@ from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.zygote.model_replica import Replica, ReplicaState
 
-# A process with exchanges is left alone for this time after it has loaded, so that two functions that compete for
+# A process with exchanges may keep its memory for this time after it has loaded, so that two functions that compete for
 # memory take turns.
 RESIDENT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 1.0
@@ -37,9 +37,9 @@ class Resident(NamedTuple):
 
 
 def victims(residents: Sequence[Resident], excess_bytes: int, now_seconds: float) -> Sequence[str]:
-    """Return the processes to end so that at least `excess_bytes` become free, or as many bytes as possible.
+    """Return the processes to end, so that at least `excess_bytes` become free, or as many bytes as possible.
 
-    Processes without exchanges come first, then the least recently used.
+    Processes without exchanges end first. Among equals, the least recently used process ends first.
     """
     free_to_go = [
         resident
@@ -57,7 +57,7 @@ def victims(residents: Sequence[Resident], excess_bytes: int, now_seconds: float
 
 
 class Backoff:
-    """Pauses between the starts of a function's processes: none after the first death, then longer and longer."""
+    """Pauses between the starts of a function's processes: none after the first death, then longer with each death."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -70,11 +70,11 @@ class Backoff:
         return max(0.0, self._next_start_seconds - self._clock())
 
     def died(self, ready_seconds: float | None) -> None:
-        """Record the unexpected end of a process that loaded its function at `ready_seconds`; None means never."""
+        """Record the unexpected end of a process. It loaded its function at `ready_seconds`; None means never."""
         now = self._clock()
         if ready_seconds is not None and now - ready_seconds >= _FORGIVEN_SECONDS:
             self._deaths = 0
-        # A retry right after a failed load would probably fail too, so such a first death counts twice.
+        # A retry right after a failed load would probably fail too, so a first death without a load counts twice.
         self._deaths += 1 if ready_seconds is not None or self._deaths else 2
         pause_seconds = _FIRST_PAUSE_SECONDS * 2 ** (self._deaths - 2) if self._deaths > 1 else 0.0
         self._next_start_seconds = now + min(pause_seconds, _LONGEST_PAUSE_SECONDS)
@@ -89,16 +89,16 @@ class FunctionModels:
         self.replicas: dict[int, Replica] = {}
         """Living processes, by their numbers."""
         self.is_wanted = False
-        """Whether missing processes are started even if no worker waits for one."""
+        """Whether the zygote starts missing processes even if no worker waits for a connection."""
         self.waiting: dict[str, float] = {}
         """Workers that wait for a connection, in order of arrival, with their arrival times."""
         self.backoff = Backoff(clock)
         self.fault = ""
         """Why the function cannot be called; empty if it can."""
         self.cannot_load = False
-        """Whether the fault is that the function does not load, so that a retry will hardly succeed soon."""
+        """Whether the function does not load. A retry is then unlikely to succeed soon."""
         self.deaths_in_a_row = 0
-        """Deaths of processes that had loaded the function, counted since a process last finished a batch."""
+        """Deaths of processes that had loaded the function, since a process last finished a batch."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
         """Last measured memory of a process that has loaded the function; 0 before the first measurement."""
@@ -110,7 +110,7 @@ class FunctionModels:
         self.waiting.setdefault(worker, self._clock())
 
     def serve(self, serve: Callable[[str], bool]) -> None:
-        """Call `serve` for each waiting worker until it returns False; that worker goes on waiting."""
+        """Call `serve` for each waiting worker until it returns False. That worker and all later ones keep waiting."""
         for worker in list(self.waiting):
             if not serve(worker):
                 return
@@ -122,7 +122,7 @@ class FunctionModels:
 
     @property
     def waiting_since_seconds(self) -> float:
-        """Arrival time of the worker that has waited longest; infinite if none waits."""
+        """Arrival time of the worker that has waited longest; infinite if no worker waits."""
         return next(iter(self.waiting.values()), math.inf)
 
     @property
@@ -134,7 +134,7 @@ class FunctionModels:
 
     @property
     def ready(self) -> Sequence[Replica]:
-        """Processes that accept connections, the one with the fewest first."""
+        """Processes that accept connections. The process with the fewest connections comes first."""
         ready = [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
         return sorted(ready, key=lambda replica: replica.connections)
 
@@ -144,7 +144,7 @@ class FunctionModels:
         return any(replica.state is ReplicaState.LOADING for replica in self.replicas.values())
 
     def forget(self, replica: Replica) -> None:
-        """Remove a process that has ended; its batches still count."""
+        """Remove a process that has ended, and keep its batches in the record."""
         del self.replicas[replica.number]
         self._past.add(BatchRecord.from_plain(replica.told.record))
 

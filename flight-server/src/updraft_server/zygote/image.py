@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image that every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
+"""Image that every worker of a pool starts with. The zygote loads it once, and workers inherit it by fork."""
 
 import contextlib
 import faulthandler
@@ -35,7 +35,7 @@ from updraft_server.worker.registered.modules import registered_functions
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
 
-# pyarrow and PySpark import these on first use: importing them here once is cheaper than in every worker.
+# Modules that pyarrow and PySpark import on first use. One import in the zygote is cheaper than one in every worker.
 _PRELOADED = (
     "pyarrow.compute",
     "pyarrow.vendored.version",
@@ -48,7 +48,7 @@ _PRELOADED = (
 
 
 class Image:
-    """Functions, PySpark if the pool runs session functions, and settings."""
+    """Functions and settings, with PySpark if the pool runs session functions."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Image:
         broken_loads: Mapping[Load, str],
         note: LoadingNote,
     ) -> None:
-        """Load the image. Raises import errors, except those of function modules, which become the modules' faults.
+        """Load the image; raises import errors. Import errors of function modules are recorded as faults instead.
 
         Args:
             settings: Settings of every worker.
             files: Files that session functions can use.
             function_modules: Modules with the registered functions.
             files_directory: Directory of the artifacts.
-            broken_loads: Loads to leave out, with the reasons.
+            broken_loads: Loads to skip, with the reasons.
             note: Records which author's code is running.
         """
         self._settings = settings
@@ -88,7 +88,7 @@ class Image:
         return modules | {f"{each.name}@{each.version}": each.fault for each in self._functions if each.fault}
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
-        """Return the message that tells a front about this process and its workers."""
+        """Return the packet that tells a front about this process and its workers."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
@@ -101,7 +101,7 @@ class Image:
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
         """Run as a worker in this freshly forked process, with its own scratch directory; never returns.
 
-        If there are models, descriptor MODEL_CHANNEL leads to them.
+        If the pool has models, descriptor MODEL_CHANNEL is the worker's model channel.
         """
         self._begin(scratch)
         model_channel = ModelChannel(MODEL_CHANNEL if self.batched_functions else None)
@@ -123,7 +123,7 @@ class Image:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.worker_file_bytes, descriptors=self._settings.worker_descriptors)
-        # If C code crashes, this logs where. The pool reports the death itself.
+        # If C code crashes, faulthandler logs where. The pool reports the death itself.
         faulthandler.enable()
 
 
@@ -133,7 +133,7 @@ def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionR
 
     sessions = SessionRunner(files_directory, signed_functions_alone=settings.signed_functions_alone)
     for module in _PRELOADED:
-        # pandas is optional: functions that need it say so themselves.
+        # pandas is optional. A function that needs it reports that itself.
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     return sessions

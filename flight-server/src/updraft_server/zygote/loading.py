@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of a zygote, before its loop: it loads the image that every worker starts with."""
+"""Start of a zygote: it loads the image that every worker starts with, and then runs its loop."""
 
 import gc
 import os
@@ -27,7 +27,7 @@ from updraft_server.zygote.zygote import Zygote
 
 
 def load_and_serve(score: OutOfMemoryScore) -> None:
-    """Load the image and serve. If it cannot be loaded, or a required layer is off, print the reason and exit."""
+    """Load the image and serve. If the image cannot be loaded or a required layer is off, print the reason and exit."""
     # Function modules may print while they are imported.
     protect_standard_streams()
     settings = packets.ZygoteSettings.decode(os.environ.pop(packets.ZYGOTE_SETTINGS_VARIABLE))
@@ -40,21 +40,22 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     note = LoadingNote.inherited()
     records = WorkerRecords(Path(settings.workers_directory))
     if not settings.is_successor:
-        # Continue stopped workers now: loading the image may take minutes, and their exchanges must not wait that long.
+        # Continue stopped workers now. Loading the image may take minutes, and the workers' next exchanges must not
+        # wait that long.
         records.go_on()
-    # Ctrl-C in a terminal signals the whole group: the supervisor decides what it means.
+    # Ctrl-C in a terminal signals the whole process group. The supervisor decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # New workers inherit this, so they ignore the signal until they can answer it.
+    # New workers inherit this, so they ignore the signal until they can write their stacks.
     signal.signal(packets.STACK_SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
-    # Workers inherit the bounding set: closing it once is cheaper than in each of them.
+    # Workers inherit the bounding set. Closing it once here is cheaper than in each worker.
     close_bounding_set()
-    # Made before the image is loaded, because function modules may change how forked processes behave.
+    # Make the sandbox before loading the image, because function modules may change how forked processes behave.
     sandbox = WorkerSandbox(
         restricted=settings.restricted,
         shared_memory=settings.shared_memory,
-        # Deployed functions may do what the operator may. If session functions run too, all workers are confined,
-        # because the zygote cannot tell which kind a worker will run.
+        # Deployed functions may write wherever the pool's user may. If the pool also runs session functions, all
+        # workers are confined, because the zygote cannot tell which kind of function a worker will run.
         writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
     )
     _require(settings.required_layers, sandbox)
@@ -77,10 +78,12 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     note.close()
     _check_threads()
     gc.collect()
-    # Keep garbage collectors from writing to these objects, because workers share their pages only until one does.
+    # Keep garbage collectors from writing to these objects: workers share the objects' pages only until one of them
+    # writes to a page.
     gc.freeze()
     zygote = Zygote(settings, image, supervisor, lifeline, heartbeat, records, score, sandbox)
-    # Workers belong to a front, which finishes the running exchanges; the supervisor limits the time for that.
+    # On SIGTERM, go on until the fronts are gone: a front finishes the running exchanges of its workers. The supervisor
+    # limits the time for that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote's ends of the model channels. Each worker has one, over which it asks for connections to model processes.
+"""Zygote's ends of the model channels. Each worker has a channel, to ask for connections to model processes.
 
-Workers are not trusted. The zygote takes no descriptors from them and never waits for them. A worker that asks again
-before it has its answer loses its model channel.
+Workers are not trusted. The zygote takes no descriptors from them, and never waits for them. If a worker asks again
+before it has its answer, the zygote closes its model channel.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from updraft_server.zygote.model_replica import Replica
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
 Unwatch = Callable[[socket.socket | int], None]
 
-# How long a worker waits for the fate of a process: the connection may end a moment before the process does.
+# How long a worker waits to learn how a process ended. Its connection may end a moment before the process does.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
 _SOCKET_BUFFER_BYTES = 1024 * 1024
@@ -38,11 +38,11 @@ class ModelChannels:
         """Prepare to open model channels.
 
         Args:
-            on_connect: Called with the id of a worker and the name and version of the function that it wants to call;
-                `connect` or `refuse` answers.
+            on_connect: Called with the id of a worker, and the name and version of the function that it wants to call.
+                Answer with `connect` or `refuse`.
             on_close: Called with the id of a worker whose channel was closed.
-            watch: Makes the zygote's loop call a function whenever there is something to read.
-            unwatch: The inverse; idempotent.
+            watch: Makes the zygote's loop call a function whenever a socket or descriptor can be read.
+            unwatch: Undoes `watch`; idempotent.
         """
         self._on_connect = on_connect
         self._on_close = on_close
@@ -52,9 +52,9 @@ class ModelChannels:
         self._asking: set[str] = set()
         """Workers whose question has no answer yet."""
         self._fates: OrderedDict[str, str] = OrderedDict()
-        """How the most recently ended processes ended, by id."""
+        """Verb phrases that say how processes have ended, by id, for the processes that ended last."""
         self._curious: dict[str, tuple[str, float]] = {}
-        """Workers that have asked for the fate of a process, each with that process's id and the deadline for the
+        """Workers that have asked how a process ended, each with the id of that process and the deadline for the
         answer."""
 
     @property
@@ -67,15 +67,14 @@ class ModelChannels:
         """Open a model channel for a worker that is about to be forked, and return the worker's end; raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
-        # Keep the worker from passing descriptors: the zygote might block when it closes the last copy of one
-        # (SO_LINGER). This needs Linux 6.16.
+        # The zygote might block when it closes the last copy of a socket that a worker has passed (SO_LINGER).
         refuse_descriptors(ours)
         self._channels[worker] = ours
         self._watch(ours, lambda: self._answer(worker))
         return theirs
 
     def shut(self, worker: str) -> None:
-        """Close the model channel of a worker that has ended, or that loses it. Idempotent."""
+        """Close the model channel of a worker that has ended or must not use it any more. Idempotent."""
         ours = self._channels.pop(worker, None)
         if ours is not None:
             self._unwatch(ours)
@@ -85,12 +84,12 @@ class ModelChannels:
         self._on_close(worker)
 
     def close(self) -> None:
-        """Close a forked process's copies of the model channels; the zygote's stay open."""
+        """Close the model channels in a forked process. Those of the zygote stay open."""
         for ours in self._channels.values():
             ours.close()
 
     def connect(self, worker: str, replica: Replica) -> bool:
-        """Connect a worker to a process; returns False, without an answer, if the process accepts no connection now."""
+        """Connect a worker to a process. If the process accepts no connection now, return False and do not answer."""
         with contextlib.ExitStack() as ends:
             try:
                 workers_end, models_end = map(ends.enter_context, socket.socketpair())
@@ -105,11 +104,11 @@ class ModelChannels:
             return True
 
     def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
-        """Tell a worker why there is no connection; `reason` follows the function's name in a sentence."""
+        """Tell a worker why it gets no connection. `reason` follows the function's name in a sentence."""
         self._say(worker, packets.Refused(reason, may_retry))
 
     def tell_fate(self, model: str, how: str) -> None:
-        """Record how a process ended, and tell the workers that have asked."""
+        """Record how a process ended, and tell the workers that have asked for it."""
         self._fates[model] = how
         while len(self._fates) > _KNOWN_FATES:
             self._fates.popitem(last=False)
@@ -117,7 +116,7 @@ class ModelChannels:
             self._tell(worker, model)
 
     def turn(self) -> None:
-        """Answer the workers that have waited long enough."""
+        """Answer the workers whose wait for the end of a process has reached its deadline."""
         now = time.monotonic()
         for worker, (model, until_seconds) in list(self._curious.items()):
             if now >= until_seconds:

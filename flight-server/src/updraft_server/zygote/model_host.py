@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host of model processes: forks and buries them like workers, with their own sandboxes, directories and limits."""
+"""Host of model processes: forks and reaps them like workers, with their own sandboxes, directories and limits."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
 
 
 class ZygoteModelHost:
-    """Services that a zygote offers its models."""
+    """Services of a zygote for its models."""
 
     def __init__(
         self, image: Image, forks: Forks, scratch: ScratchDirectories, *, front_pid: Callable[[], int], tell: Tell
@@ -31,10 +31,10 @@ class ZygoteModelHost:
 
         Args:
             image: Image that the zygote has loaded.
-            forks: Forks each process.
-            scratch: Has the directory of each process.
-            front_pid: Returns the front's process id; 0 if it is in another PID namespace.
-            tell: Sends a packet to the fronts, with descriptors for the one that reads output.
+            forks: Forks the processes.
+            scratch: Has the scratch directories of the processes.
+            front_pid: Returns the front's process id; 0 if the front is in another PID namespace.
+            tell: Sends a packet to the fronts, with descriptors for the front that reads the processes' output.
         """
         self._image = image
         self._forks = forks
@@ -60,13 +60,13 @@ class ZygoteModelHost:
             return ForkedModel(forked.pid, forked.pidfd, ours, watchdog, forked.shared_memory)
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
-        """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
+        """Reap a process that has ended. Return its exit code, or the negative number of the signal that ended it."""
         status = reap(process.pid)
         self._scratch.discard(model)
         return status
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
-        """Return what each of these processes uses, including everything it has started."""
+        """Return the usage of each of these processes, including everything that it has started."""
         trees = process_trees(process.pid for process in models.values())
         return {
             model: usage(trees[process.pid], process.shared_memory, self._image_bytes, self._scratch.size(model))

@@ -24,14 +24,14 @@ class ReplicaState(enum.Enum):
 
 
 class ForkedModel(NamedTuple):
-    """New model process; the receiver closes the descriptors."""
+    """New model process. The receiver closes the descriptors."""
 
     pid: int
     pidfd: int
     control: socket.socket
     watchdog: Watchdog
     shared_memory: int | None = None
-    """Descriptor of its own /dev/shm; None if it has none."""
+    """Descriptor of the process's own /dev/shm; None if it has none."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -46,20 +46,19 @@ class Replica:
     load_deadline_seconds: float
     state: ReplicaState = ReplicaState.LOADING
     ready_seconds: float | None = None
-    """Time when it had loaded its function; None before."""
+    """Time when the process had loaded its function; None before that."""
     attached: int = 0
-    """Connections that the zygote has sent to it."""
+    """Connections that the zygote has sent to the process."""
     told: State = State(0, 0, 0.0, BatchRecord().to_plain())  # noqa: RUF009 - a frozen value
-    """Its last report."""
+    """Last report of the process."""
     has_suspect: bool = False
-    """Whether its function is working on suspect rows, which may have killed another process and therefore run
-    alone."""
+    """Whether the function is working on suspect rows. These may have killed another process, and so run alone."""
     memory_bytes: int = 0
     """Memory at the last measurement."""
     processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)
     """CPU time since the last batch."""
     reason: str = ""
-    """Why it ended, if that is known before it is reaped; worded like `ModelEnded.how`. Empty otherwise."""
+    """Why the process ends, worded like `ModelEnded.how`; empty if that is unknown before it is reaped."""
 
     def __post_init__(self) -> None:
         """Make the control socket non-blocking: the zygote must not wait for a process that works on a batch."""
@@ -67,18 +66,18 @@ class Replica:
 
     @property
     def connections(self) -> int:
-        """Number of open connections, including those that it has not reported yet."""
+        """Number of open connections, including those that the process has not reported yet."""
         return self.told.connections + self.attached - self.told.attached
 
     @property
     def batches(self) -> int:
-        """Number of batches that its function has finished, as far as reported."""
+        """Number of batches that the function has finished, according to the last report."""
         return sum(BatchRecord.from_plain(self.told.record).batches.counts)
 
     def batch_processor_seconds(self, processor_seconds: float) -> float:
         """Return the CPU time used for the current batch, given the CPU time used since the process was forked.
 
-        There is no batch while the process loads the function or has no connection, whatever its threads do.
+        While the process loads the function or has no connection, it has no batch, and its CPU time does not count.
         """
         if self.state is ReplicaState.LOADING or not self.connections:
             self.processor = ProcessorTime()
@@ -86,7 +85,7 @@ class Replica:
         return self.processor.measured(self.batches, processor_seconds)
 
     def attach(self, connection: socket.socket) -> bool:
-        """Send it a connection; returns False if it cannot take one now because it has too much unread."""
+        """Send a connection to the process. Return False if it has too much unread to take one now."""
         try:
             socket.send_fds(self.process.control, [encode(Attach())], [connection.fileno()])
         except OSError:
@@ -95,7 +94,7 @@ class Replica:
         return True
 
     def retire(self) -> bool:
-        """Tell it to answer what it has read and then end; returns False if it cannot be told now."""
+        """Tell the process to answer the requests that it has read, and then end. Return False if that fails now."""
         try:
             self.process.control.send(encode(Retire()))
         except OSError:
@@ -104,12 +103,12 @@ class Replica:
         return True
 
     def kill(self, reason: str) -> None:
-        """Kill the process. Only the first reason is kept."""
+        """Kill the process, and record the reason unless it has one already."""
         self.reason = self.reason or reason
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process; ignored if it has ended."""
+        """Send a signal to the process. Do nothing if it has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.process.pidfd, number)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model processes of a pool, which its zygote starts, limits and replaces.
 
-A function's processes run as long as there is a front. If all functions share a memory budget, they run from the
-function's first call until other functions need the memory. A process that dies is replaced. If a function's processes
-die again and again, or cannot load it, there are pauses between the starts, in which only this function cannot be
-called.
+A function's processes run as long as there is a front. If all functions share a memory budget, a function's processes
+start at its first call, and end when other functions need the memory. The zygote replaces a process that dies. If a
+function's processes die again and again, or cannot load the function, the zygote pauses before it starts the next
+process. During such a pause, only this function cannot be called.
 """
 
 import secrets
@@ -34,23 +34,23 @@ _SHORT_PAUSE_SECONDS = 4.0
 
 
 class ModelHost(Protocol):
-    """Services that the zygote offers its models."""
+    """Services of the zygote for its models."""
 
     def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
         """Fork a process that loads the function, and tell the fronts about it; raises OSError."""
 
     def bury_model(self, model: str, process: ForkedModel) -> int:
-        """Reap a process that has ended; returns its exit code, or minus the signal that ended it."""
+        """Reap a process that has ended. Return its exit code, or the negative number of the signal that ended it."""
 
     def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, WorkerUsage]:
-        """Return what each of these processes uses, including everything it has started."""
+        """Return the usage of each of these processes, including everything that it has started."""
 
     def tell_of_models(self, packet: model_packets.ModelEnded | model_packets.ModelFault) -> None:
         """Send the packet to every front."""
 
 
 class Models:
-    """All model processes of a zygote; used only from the zygote's loop."""
+    """All model processes of a zygote. Only the zygote's loop may use this object."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Models:
         budget_bytes: int,
         most_bytes: int,
     ) -> None:
-        """Prepare the models; `start` starts the first processes.
+        """Prepare the models. Call `start` to start the first processes.
 
         Args:
             functions: All batched functions.
-            host: The zygote's services.
-            watch: Makes the zygote's loop call a function whenever there is something to read.
-            unwatch: The inverse; idempotent.
+            host: Services of the zygote.
+            watch: Makes the zygote's loop call a function whenever a socket or descriptor can be read.
+            unwatch: Undoes `watch`; idempotent.
             budget_bytes: Memory that all processes may hold together; 0 sets no limit.
             most_bytes: Memory that one process may hold.
         """
@@ -79,7 +79,7 @@ class Models:
         self._budget_bytes = budget_bytes
         self._most_bytes = most_bytes
         self.limits: model_packets.LimitModels | None = None
-        """Limits of each process other than memory; None until a front has sent them."""
+        """Limits of each process other than memory; None until a front has sent the limits."""
         self.model_channels = ModelChannels(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
         self._next_look_seconds = 0.0
@@ -105,12 +105,12 @@ class Models:
         return max(0.0, min([*pauses, *look, *self.model_channels.wait_seconds], default=_IDLE_LOOKS_SECONDS))
 
     def start(self) -> None:
-        """Load functions for a new front, unless they share a budget and wait for their first call."""
+        """Load functions for a new front. With a shared memory budget, load each function at its first call instead."""
         self._is_running = True
         for each in self._functions.values():
-            # With a shared budget, other functions need not make room for one that is not called.
+            # With a shared budget, functions need not make room for a function that nobody calls.
             each.is_wanted = not self._budget_bytes
-            # Processes of an earlier front may have survived batches without reporting them.
+            # A process of an earlier front may have finished a batch without reporting it.
             each.deaths_in_a_row = 0
         self._start_missing()
 
@@ -122,7 +122,7 @@ class Models:
             replica.kill(how)
 
     def turn(self) -> None:
-        """Do whatever is due: measure, answer workers, start missing processes, serve waiting workers."""
+        """Do what is due: measure processes, answer workers, start missing processes, connect waiting workers."""
         now = time.monotonic()
         if now >= self._next_look_seconds:
             self._look(now)
@@ -132,13 +132,13 @@ class Models:
             self._serve_waiting(each)
 
     def close(self) -> None:
-        """Close a forked process's copies of the sockets; the zygote's stay open."""
+        """Close the sockets in a forked process. Those of the zygote stay open."""
         self.model_channels.close()
         for _, replica in self._living():
             replica.process.control.close()
 
     def measured(self, packet: model_packets.MeasureModels) -> model_packets.MeasuredModels:
-        """Return what the processes use and have done."""
+        """Return what the model processes use and have done."""
         end = packet.first + model_packets.FUNCTIONS_PER_PACKET
         usage = [each.usage() for each in list(self._functions.values())[packet.first : end]]
         return model_packets.MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
@@ -150,7 +150,7 @@ class Models:
                 yield model_packets.ModelFault(each.function.name, each.function.version, each.fault)
 
     def show_stack(self, model: str) -> None:
-        """Make a process write its stacks; ignored if it has ended."""
+        """Make a process write its stacks. Do nothing if it has ended."""
         for _, replica in self._living():
             if replica.id == model:
                 replica.signal(STACK_SIGNAL)
@@ -166,7 +166,7 @@ class Models:
         self._serve_waiting(each)
 
     def forget_worker(self, worker: str) -> None:
-        """Stop keeping a place for a waiting worker that has ended."""
+        """Remove a worker that has ended from the workers that wait for a connection."""
         for each in self._functions.values():
             each.wait_no_longer(worker)
 
@@ -176,7 +176,7 @@ class Models:
                 yield each, replica
 
     def _serve_waiting(self, each: FunctionModels) -> None:
-        # A process that works on a batch reads nothing meanwhile, so this is tried again on each turn.
+        # A process reads nothing while it works on a batch, so each turn tries again.
         each.serve(lambda worker: any(self.model_channels.connect(worker, replica) for replica in each.ready))
         if (
             each.ready
@@ -192,7 +192,7 @@ class Models:
         return True
 
     def _start_missing(self) -> None:
-        """Start missing processes; if memory is short, reserve it for the function that has waited longest."""
+        """Start missing processes. If memory is short, reserve it for the function with the longest-waiting worker."""
         if not self._is_running:
             return
         promised_bytes: int | None = None
@@ -220,12 +220,12 @@ class Models:
         self._watch(process.control, lambda: self._listen(each, replica))
 
     def _listen(self, each: FunctionModels, replica: Replica) -> None:
-        """Read all packets of a process; one that was reaped in the same turn has none left."""
+        """Read all packets of a process. If the process was reaped in the same turn, no packets are left."""
         while replica.process.control.fileno() >= 0 and self._hear(each, replica):
             pass
 
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
-        """Read one packet of a process; returns False if there is none now."""
+        """Read one packet of a process. Return False if there is no packet now."""
         try:
             data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
@@ -247,7 +247,7 @@ class Models:
                 replica.state = ReplicaState.READY
                 replica.ready_seconds = time.monotonic()
                 each.loads += 1
-                # Measure at once: its memory decides how much is left for other functions.
+                # Measure at once: the memory of this process decides how much is left for other functions.
                 self._next_look_seconds = 0.0
                 each.cannot_load = False
                 if each.deaths_in_a_row < DEATHS_IN_A_ROW:
@@ -267,7 +267,7 @@ class Models:
     def _reap(self, each: FunctionModels, replica: Replica) -> None:
         if each.replicas.get(replica.number) is not replica:
             return
-        # Its last packets may explain its end.
+        # The last packets of the process may explain its end.
         self._listen(each, replica)
         self._unwatch(replica.process.pidfd)
         self._unwatch(replica.process.control)
@@ -281,7 +281,7 @@ class Models:
         if not is_expected:
             each.deaths += 1
             if not replica.has_suspect:
-                # Deaths caused by suspect rows add no pause, because other callers would have to wait.
+                # A death that suspect rows caused does not add a pause, because other callers would have to wait.
                 each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
             each.deaths_in_a_row += replica.state is ReplicaState.READY
@@ -330,10 +330,10 @@ class Models:
             self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
 
     def _has_room_for(self, each: FunctionModels, promised_bytes: int | None) -> bool:
-        """Return whether another process of this function fits into the budget now; if not, tell others to end.
+        """Return whether another process of this function fits into the budget now. If not, retire other processes.
 
-        If memory is promised to functions that come first, no process is told to end, and the promised memory counts as
-        used.
+        If memory is promised to functions that come first, the promised memory counts as used, and this call retires no
+        process.
         """
         if not self._budget_bytes or not any(self._living()):
             return True
@@ -345,7 +345,7 @@ class Models:
         return excess_bytes <= 0 or not any(self._living())
 
     def _held_bytes(self) -> int:
-        """Return the memory of all processes; a loading one counts at least as much as its function's last one."""
+        """Return the memory of all processes. A loading process counts at least as much as its function used before."""
         return sum(
             max(replica.memory_bytes, each.last_memory_bytes if replica.state is ReplicaState.LOADING else 0)
             for each, replica in self._living()
@@ -356,7 +356,7 @@ class Models:
         return sum(replica.memory_bytes for _, replica in self._living() if replica.state is ReplicaState.RETIRING)
 
     def _evict(self, excess_bytes: int, now_seconds: float) -> None:
-        """Retire processes until this many bytes are being freed."""
+        """Retire processes until `excess_bytes` are being freed, by these and by processes that retire already."""
         ready = {r.id: (each, r) for each, r in self._living() if r.state is ReplicaState.READY}
         residents = [
             Resident(r.id, r.memory_bytes, r.connections, r.ready_seconds or 0.0, r.told.last_used_seconds)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote process, from which workers are forked: it has loaded what they need, and uses neither threads nor gRPC.
+"""Zygote process, from which workers are forked. It has loaded what workers need, and uses neither threads nor gRPC.
 
 `updraft_server.supervisor.supervisor` starts it as `python -m updraft_server.zygote.process`. It serves any number of
-fronts, in practice one after the other, and ends the workers of a front that goes away. It takes over the workers of a
-zygote that died, and keeps them for the front that claims them.
+fronts, in practice one after the other. When a front goes away, the zygote ends that front's workers. If an earlier
+zygote has died, the new one takes over its workers, and keeps them for the front that claims them.
 """
 
 from updraft.service.parent import follow_parent
@@ -16,13 +16,13 @@ def main() -> None:
     """Isolate this process from its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
-    # Do this before hiding the memory, because it opens files in /proc/self.
+    # Enter the namespace before hiding the memory, because this opens files in /proc/self.
     enter_user_namespace_to_mount()
-    # Hide it from workers of an earlier zygote, which run user code at the same time. Processes forked here are hidden
-    # from their first instruction.
+    # Hide the memory from workers of an earlier zygote, which run user code at the same time. The memory of processes
+    # that are forked later is hidden from the start.
     hide_memory()
     adopt_orphans()
-    # Import this only now, because it is slow.
+    # Import this only now, because the import is slow.
     from updraft_server.zygote.loading import load_and_serve
 
     load_and_serve(score)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scratch directory for each worker, in which its functions may write; it is measured, and removed with the worker.
+"""Scratch directories, one for each worker. Functions may write there; the zygote measures and removes the directories.
 
-Its contents are hostile and may be millions of files, so the zygote's loop never walks a directory and waits for no
-walk. One process measures the directories as long as there are any files in them, and reports to the zygote.
-Directories of ended workers are moved out of the way in one step, and another process removes them.
+A directory's contents are hostile and may be millions of files, so the zygote's loop never walks a directory, and never
+waits for a walk. One helper process measures the directories while there are any files in them, and reports to the
+zygote. When a worker has ended, the zygote moves its directory out of the way in one step, and another helper process
+removes it.
 """
 
 import contextlib
@@ -22,21 +23,22 @@ from updraft_server.linux.landlock import confine_files
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
 
 MOST_FILES = 4_000_000
-"""Counting stops at this many files in one scratch directory."""
+"""Number of files in one scratch directory at which counting stops."""
 
 _Watch = Callable[[int, Callable[[], None]], None]
 _REMOVAL_SECONDS = 3600.0
-# The meter rests after each walk for _REST_FACTOR times as long as the walk took, and for at least _REST_SECONDS.
+# After each walk, the meter rests for at least _REST_SECONDS, and for at least _REST_FACTOR times as long as the walk
+# took.
 _REST_SECONDS = 1.0
 _REST_FACTOR = 9.0
 _NICENESS = 10
 _MAX_REPORT_BYTES = 4096
-# Descriptor that a helper process keeps.
+# Number under which a helper process keeps one descriptor.
 _KEPT = 3
 
 
 class ScratchDirectories:
-    """Scratch directories of a pool's workers, and the process that removes those of ended workers."""
+    """Scratch directories of a pool's workers, and the process that removes directories of ended workers."""
 
     def __init__(
         self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
@@ -54,7 +56,7 @@ class ScratchDirectories:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process ids of the remover and the meter, if they run; neither is an orphan."""
+        """Process ids of the remover and the meter, if they run. These processes are not orphans."""
         return self._meter.processes.union(() if self._remover is None else self._remover[:1])
 
     def size(self, worker: str) -> TreeSize:
@@ -78,7 +80,7 @@ class ScratchDirectories:
         return path
 
     def discard(self, worker: str) -> None:
-        """Start to remove the directory of a worker that has ended."""
+        """Start the removal of the directory of a worker that has ended."""
         self._meter.forget(worker)
         path = self._directory / worker
         with contextlib.suppress(OSError):
@@ -96,7 +98,7 @@ class ScratchDirectories:
         self._remove()
 
     def discard_all_but(self, workers: Collection[str]) -> None:
-        """Remove directories of workers that ended unseen, and those that an earlier zygote did not finish removing."""
+        """Remove directories of all other workers, and directories that an earlier zygote did not finish removing."""
         with contextlib.suppress(OSError):
             for path in self._directory.iterdir():
                 if path != self._trash and path.name not in workers:
@@ -105,7 +107,7 @@ class ScratchDirectories:
                 self._remove()
 
     def stop(self) -> None:
-        """End the remover and the meter for good; the zygote reaps both, and the supervisor removes what is left."""
+        """End the remover and the meter for good. The zygote reaps both, and the supervisor removes what is left."""
         self._is_stopped = True
         self._meter.stop()
         if self._remover is not None:
@@ -156,7 +158,7 @@ class ScratchDirectories:
 
 
 class ScratchMeter:
-    """Last size of each scratch directory, and the process that measures them."""
+    """Last known size of each scratch directory, and the process that measures the directories."""
 
     def __init__(
         self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
@@ -172,11 +174,11 @@ class ScratchMeter:
 
     @property
     def processes(self) -> frozenset[int]:
-        """Process id of the meter, if it runs; it is not an orphan."""
+        """Process id of the meter, if it runs. This process is not an orphan."""
         return frozenset() if self._process is None else frozenset(self._process[:1])
 
     def size(self, worker: str) -> TreeSize:
-        """Return the last size of a worker's directory; if there are files in it, have it measured from now on."""
+        """Return the last known size of a worker's directory. If it has files, start the meter."""
         if self._process is None and not self._is_stopped and _has_files(self._directory / worker):
             self._start()
         return self._sizes.get(worker, TreeSize())
@@ -186,7 +188,7 @@ class ScratchMeter:
         self._sizes.pop(worker, None)
 
     def stop(self) -> None:
-        """End the process for good; the zygote reaps it as an orphan."""
+        """End the meter process for good. The zygote reaps it as an orphan."""
         self._is_stopped = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -217,7 +219,7 @@ class ScratchMeter:
         if report:
             sizes: Mapping[str, tuple[int, int]] = json.loads(report)
             for worker, size in sizes.items():
-                # Ignore a worker that has ended meanwhile.
+                # Ignore a worker that has ended in the meantime.
                 if (self._directory / worker).exists():
                     self._sizes[worker] = TreeSize(*size)
             return
@@ -252,16 +254,16 @@ def _be_helper(
     readable: Iterable[str] = (),
     writable: Iterable[str] = (),
 ) -> NoReturn:
-    """Turn this freshly forked process into one that does this work and no more, then ends.
+    """Turn this freshly forked process into a helper that calls `work` and then ends.
 
-    Of the zygote's descriptors it has `kept` alone, as descriptor _KEPT.
+    The helper keeps only one of the zygote's descriptors: `kept`, under the number _KEPT.
     """
     zygote = os.getppid()
     try:
         end_with_parent()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         name_process(name)
-        # Keep no copy of a front's connection: the front must see it close when the zygote dies.
+        # Keep no copy of a front's connection: the front must see the connection close when the zygote dies.
         close_others()
         if kept >= 0:
             os.dup2(kept, _KEPT, inheritable=False)
@@ -275,7 +277,7 @@ def _be_helper(
 
 
 def _measure(directory: Path, reports: socket.socket) -> None:
-    """Report the sizes again and again until there are no files."""
+    """Report the sizes of all directories again and again, until there are no files."""
     os.nice(_NICENESS)
     has_files = True
     while has_files:
@@ -295,5 +297,5 @@ def _has_files(path: Path) -> bool:
         with os.scandir(path) as entries:
             return next(entries, None) is not None
     except OSError:
-        # A function has made its directory unreadable.
+        # A function may have made its directory unreadable.
         return True

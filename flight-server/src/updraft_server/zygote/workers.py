@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of a zygote: held ones, ended ones that fronts have not heard of, and the orphans that they leave.
+"""Workers of a zygote: held workers, worker exits not yet reported to a front, and orphans that workers leave behind.
 
-A front gives the place of an ended worker to another exchange, which must not meet processes of the previous one: those
-have to end before the front is told.
+When a worker has ended, its front gives its place to another exchange. That exchange must not run next to processes of
+the previous one. So these processes have to end before the zygote reports the worker's exit to the front.
 """
 
 import contextlib
@@ -26,33 +26,33 @@ from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_t
 from updraft_server.zygote.scratch import ScratchDirectories
 
 _Watch = Callable[[int, Callable[[], None]], None]
-# A living front claims its workers at once; workers unclaimed after this time belong to a front that is gone.
+# A living front claims its workers at once. If nobody has claimed a worker after this time, its front is gone.
 _CLAIM_SECONDS = 10.0
-# Killed processes normally end within milliseconds. Processes that keep forking, or that wait for a disk, delay the
-# report by at most this time.
+# Killed processes normally end within milliseconds. Processes that keep forking or that wait for a disk may delay the
+# report of a worker's exit, but at most for this time.
 _MOST_SECONDS = 0.5
 
 
 @dataclass(eq=False, slots=True)
 class HeldWorker:
-    """One worker process, until it is buried."""
+    """One worker process, until the zygote has reaped it."""
 
     id: str
     pid: int
     pidfd: int
     front: socket.socket | None
-    """Front that the worker belongs to; None while it waits to be claimed."""
+    """Front that the worker belongs to; None until a front claims it."""
     is_child: bool
-    """Whether this zygote forked and reaps the worker; False for one of an earlier zygote."""
+    """Whether this zygote forked and reaps the worker; False for a worker of an earlier zygote."""
     shared_memory: int | None = None
-    """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote made it."""
+    """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote forked the worker."""
 
     def kill(self) -> None:
-        """Send SIGKILL. Processes that the worker has started are ended when it is reaped."""
+        """Send SIGKILL. When the zygote reaps the worker, it ends processes that the worker has started."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the worker; ignored if it has ended."""
+        """Send a signal to the worker. Do nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
@@ -65,20 +65,20 @@ def usage(
     container_bytes: int | None = None,
     scratch_room_bytes: int | None = None,
 ) -> WorkerUsage:
-    """Return what a worker or model process uses, including everything it has started.
+    """Return the usage of a worker or model process, including everything that it has started.
 
     Args:
-        tree: Its processes, as just measured.
-        shared_memory: Descriptor of its own /dev/shm; None if it has none.
+        tree: The process and its descendants, as just measured.
+        shared_memory: Descriptor of the process's own /dev/shm; None if it has none.
         image_bytes: Memory that every forked process starts with.
-        scratch: Size of its scratch directory.
+        scratch: Size of the process's scratch directory.
         container_bytes: Memory that the whole container holds; None if unknown.
-        scratch_room_bytes: Free bytes on the volume of that directory.
+        scratch_room_bytes: Free bytes on the volume of the scratch directory; None if unknown.
     """
-    # A hash, because fronts only compare two measurements and need not see process ids.
+    # Use a hash, because fronts only compare two measurements and need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     shared_files_bytes = 0 if shared_memory is None else memory_used_bytes(shared_memory)
-    # The tree's own bytes already include mapped files in /dev/shm, so add only the unmapped ones.
+    # The tree's own bytes already include mapped files in /dev/shm, so add only files that are not mapped.
     own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
     if container_bytes is not None:
         own_bytes = min(own_bytes, container_bytes)
@@ -96,7 +96,7 @@ def usage(
 
 
 class HeldWorkers:
-    """Workers that a zygote has forked, or has taken over from an earlier one until their front claims them."""
+    """Workers that a zygote has forked, and workers that it has taken over from an earlier zygote."""
 
     def __init__(
         self,
@@ -109,10 +109,10 @@ class HeldWorkers:
         """Hold no worker yet.
 
         Args:
-            records: Lists the workers for the zygote that follows.
-            scratch: Has the workers' directories.
+            records: Records the workers for the next zygote.
+            scratch: Has the workers' scratch directories.
             watch: Makes the zygote's loop call a function when a pidfd can be read.
-            unwatch: The inverse; idempotent.
+            unwatch: Undoes `watch`; idempotent.
             on_burial: Called with the id of each worker that has ended.
         """
         self.ends = WorkerEnds()
@@ -123,7 +123,7 @@ class HeldWorkers:
         self._on_burial = on_burial
         self._held: dict[str, HeldWorker] = {}
         self._claims_end_seconds = math.inf
-        # Memory that every worker starts with, and shares until it writes to it.
+        # Memory that every worker starts with. A worker shares it with the zygote until it writes to it.
         self._image_bytes = own_bytes()
 
     def __bool__(self) -> bool:
@@ -140,7 +140,7 @@ class HeldWorkers:
         return worker if worker is not None and worker.front is front else None
 
     def add(self, worker: HeldWorker) -> None:
-        """Hold and record a worker that has just been forked; raises OSError and kills it if it cannot be recorded."""
+        """Hold and record a worker that has just been forked. If it cannot be recorded, kill it and raise OSError."""
         self._hold(worker)
         try:
             self._records.add(worker.id, worker.pid)
@@ -149,15 +149,15 @@ class HeldWorkers:
             raise
 
     def take_over(self) -> None:
-        """Take over the workers of a dead zygote, and remove the scratch directories of all others."""
+        """Take over the workers of a dead zygote, and remove the scratch directories of all other workers."""
         self._adopt()
         self._scratch.discard_all_but(self._held)
 
     def claim(self, front: socket.socket, names: Sequence[str], *, is_successor: bool) -> Sequence[str]:
-        """Give workers that wait for their front to this one; returns the ids of those that are gone."""
+        """Give these workers to the front if no front has them yet. Return the ids of workers that are gone."""
         if is_successor and not self._held.keys() >= set(names):
-            # The predecessor retired before the front came here, so it forks no more workers: adopt all that it has
-            # left.
+            # The predecessor retired before the front came here, so it forks no more workers. Adopt all workers that it
+            # has left.
             self._adopt()
         known = [self._held[name] for name in names if name in self._held]
         for worker in known:
@@ -175,10 +175,11 @@ class HeldWorkers:
                 worker.kill()
 
     def retire(self) -> None:
-        """Leave the workers to the zygote that follows, but wait for the ends of those that this one has forked."""
+        """Leave the workers to the next zygote, but keep track of those that this zygote has forked, to reap them."""
         self._claims_end_seconds = math.inf
         for worker in list(self._held.values()):
-            # Continue stopped workers: if their front died before it claims them, they would not notice.
+            # Continue stopped workers. A worker that stays stopped would not notice if its front died before claiming
+            # it.
             worker.signal(signal.SIGCONT)
             worker.front = None
             if not worker.is_child:
@@ -196,7 +197,7 @@ class HeldWorkers:
             worker.kill()
 
     def measured(self, front: socket.socket, names: Sequence[str]) -> Mapping[str, WorkerUsage]:
-        """Return what those of these workers use that belong to this front."""
+        """Return the usage of the named workers that belong to this front."""
         workers = [worker for name in names if (worker := self.of(front, name)) is not None]
         trees = process_trees(worker.pid for worker in workers)
         held, room = held_bytes(), self._scratch.room_bytes()
@@ -225,7 +226,7 @@ class HeldWorkers:
             self.ends.add(worker.front, worker.id, status)
 
     def _bury(self, worker: HeldWorker) -> int | None:
-        """Forget a worker that has ended or is being killed; returns its exit status, or None if unknown."""
+        """Reap and forget a worker that has ended or is being killed. Return its exit status; None if unknown."""
         self._forget(worker)
         if worker.shared_memory is not None:
             os.close(worker.shared_memory)
@@ -236,7 +237,7 @@ class HeldWorkers:
         return status
 
     def _forget(self, worker: HeldWorker) -> None:
-        """Stop tracking a worker; if it is alive, it goes on running."""
+        """Stop tracking a worker. If it is alive, it keeps running."""
         del self._held[worker.id]
         self._unwatch(worker.pidfd)
         os.close(worker.pidfd)
@@ -246,12 +247,12 @@ class WorkerEnd(NamedTuple):
     """Worker exit to report."""
 
     front: socket.socket | None
-    """Front to tell; None if there is none."""
+    """Front to report to; None if the worker had no front."""
     worker: str
     status: int | None
-    """Exit code, or minus the signal that ended the worker; None if unknown."""
+    """Exit code, or the negative number of the signal that ended the worker; None if unknown."""
     tell_seconds: float
-    """Monotonic time at which the front is told even if processes are left."""
+    """Monotonic time at which the zygote reports the exit even if processes are left behind."""
 
 
 class WorkerEnds:
@@ -274,9 +275,9 @@ class WorkerEnds:
         self._untold.append(WorkerEnd(front, worker, status, time.monotonic() + _MOST_SECONDS))
 
     def take(self, *, is_anything_left: bool) -> list[WorkerEnd]:
-        """Return and drop the exits to report now.
+        """Return the exits to report now, and drop them.
 
-        While processes are left behind (`is_anything_left`), return only the exits that can wait no longer.
+        While processes are left behind (`is_anything_left`), return only the exits that cannot wait any longer.
         """
         now = time.monotonic()
         count = sum(end.tell_seconds <= now for end in self._untold) if is_anything_left else len(self._untold)
@@ -288,7 +289,7 @@ class Orphans:
     """Children of this process that it did not fork.
 
     When an orphan ends, its own children become children of this process. Call `end` after each turn of the loop to
-    find them; the end of an orphan makes the loop turn.
+    find them. The loop turns whenever an orphan ends.
     """
 
     def __init__(self, watch: _Watch, unwatch: Callable[[int], None]) -> None:
@@ -297,7 +298,7 @@ class Orphans:
         self._dying: set[int] = set()
 
     def end(self, *, known: Collection[int]) -> bool:
-        """Kill every child that is not in `known`; returns False if there was none to kill."""
+        """Kill every child that is not in `known`. Return False if there was no such child."""
         found = [pid for pid in children() if pid not in known]
         for pid in found:
             kill_child(pid)
@@ -309,7 +310,7 @@ class Orphans:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # There are more orphans than free descriptors: the next turn handles the rest.
+            # There are more orphans than free descriptors. Later turns handle the rest.
             return
         self._dying.add(pid)
         self._watch(pidfd, lambda: self._reap(pid, pidfd))

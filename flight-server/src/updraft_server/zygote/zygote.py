@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zygote's loop: forks, signals, measures and reaps workers for fronts, and takes over those of a zygote that died."""
+"""Zygote's loop: forks, signals, measures and reaps workers for fronts, and takes over workers of a dead zygote."""
 
 import contextlib
 import itertools
@@ -39,9 +39,10 @@ _SIGNALS: Mapping[type[packets.Packet], int] = {
     packets.Continue: signal.SIGCONT,
 }
 _SEND_TIMEOUT_SECONDS = 5.0
-# Share of the container's or machine's memory for one model if no limit is set; the rest is for workers and the image.
+# Share of the container's or machine's memory that one model may use if no limit is set. The rest is for workers and
+# the image.
 _SHARE_OF_A_MODEL = 0.75
-# A killed process that waits for a disk does not end, and the zygote must not wait for it for ever.
+# Time limit for the last processes to end. A killed process that waits for a disk may never end.
 _LAST_DEATHS_SECONDS = 10.0
 
 
@@ -66,7 +67,7 @@ class Zygote:
         self._lifeline = lifeline
         self._sandbox = sandbox
         self._sweeps_shared_memory = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
-        # Use poll, not epoll: the kernel limits the number of epoll watches per user, and a function could use them up.
+        # Use poll instead of epoll: the kernel limits a user's epoll watches, and a function could use all of them.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Fronts and their process ids; 0 for a front in another PID namespace."""
@@ -92,11 +93,11 @@ class Zygote:
             budget_bytes=settings.model_memory_bytes,
             most_bytes=settings.model_memory_bytes or int(_SHARE_OF_A_MODEL * min(memory_limits().values())),
         )
-        # Processes that function modules have started serve all workers, and stay.
+        # Processes that function modules have started. They serve all workers, so they are not ended as orphans.
         self._image_processes = frozenset(children())
-        # Ids must not repeat, because workers of an earlier zygote may still use theirs. They must not be guessable,
-        # because they name scratch directories, and Landlock does not cover chmod: another worker could make one
-        # inaccessible.
+        # Ids must be unique, because workers of an earlier zygote may still use theirs. They must not be guessable,
+        # because they name scratch directories: Landlock does not cover chmod, so a worker could make another worker's
+        # directory inaccessible.
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._refused: packets.ReloadRefused | None = None
         """Last reload that the supervisor refused."""
@@ -108,11 +109,12 @@ class Zygote:
         self._is_ending = True
 
     def run(self) -> None:
-        """Serve, then end everything that was started here.
+        """Serve, then end everything that this process has started.
 
         Serving stops once this zygote is ending and has no front, or is retired and has no workers.
         """
-        # This process must outlive the supervisor, because only this process knows what has to end with it.
+        # This process must outlive the supervisor, because only it knows which processes have to end with the
+        # supervisor.
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         # A successor of a living zygote takes over only workers that a front claims.
@@ -121,7 +123,7 @@ class Zygote:
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
             self._turn()
-            # Do this on every turn, not only after a worker has died: functions may disown processes at any time.
+            # End strays on every turn, not only after a worker has died: functions may disown processes at any time.
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
 
@@ -141,16 +143,16 @@ class Zygote:
         self._workers.end_unclaimed()
 
     def _lose_supervisor(self) -> None:
-        """End everything that was started here: without a supervisor nothing can replace what dies."""
+        """End everything that this process has started. Without a supervisor, nothing can replace dead processes."""
         self._is_ending = True
         self._unwatch(self._lifeline)
         self._close_supervisor()
-        # The front that has the models comes last, so that the models are not restarted for another front.
+        # Let go of the front that has the models last, so that the models are not restarted for another front.
         for front in reversed(list(self._fronts)):
             self._let_go(front)
 
     def _end_everything(self) -> None:
-        """End what is left: unclaimed workers, and processes that functions and their modules have started."""
+        """End all that is left: unclaimed workers, and processes that functions and their modules have started."""
         self._close_supervisor()
         if self._is_retired:
             self._models.stop("made way for its successor")
@@ -166,7 +168,7 @@ class Zygote:
             self._tell_ends(is_anything_left=False)
 
     def _end_strays(self) -> bool:
-        """Kill processes that functions have disowned; returns False once there are none."""
+        """Kill processes that functions have disowned. Return False if there were none."""
         return self._orphans.end(known=self._image_processes | self._scratch.processes | self._own_processes())
 
     def _own_processes(self) -> set[int]:
@@ -187,7 +189,7 @@ class Zygote:
             self._supervisor.close()
 
     def _meet(self) -> None:
-        """Handle a message of the supervisor: a front, a refused reload, or end of file, which retires this zygote."""
+        """Handle a message of the supervisor: a front, or a refused reload. Its end of file retires this zygote."""
         if self._supervisor.fileno() < 0:
             # The socket was closed in the same turn.
             return
@@ -215,9 +217,9 @@ class Zygote:
             self._models.start()
 
     def _retire(self) -> None:
-        """Leave the front and the workers to a successor, but serve models to these workers until they have ended.
+        """Leave the front and the workers to a successor, but serve models to this zygote's own workers until they end.
 
-        Workers of an earlier zygote use that zygote's models or none, so this one need not wait for their end.
+        Workers of an earlier zygote do not use this zygote's models, so it need not wait for their end.
         """
         self._close_supervisor()
         self._is_retired = True
@@ -262,7 +264,7 @@ class Zygote:
 
     def _claim(self, front: socket.socket, packet: packets.Claim) -> None:
         if self._is_retired:
-            # The front did not know of the retirement yet; it will claim its workers from the successor.
+            # The front did not know of the retirement yet. It will claim its workers from the successor.
             return
         for name in self._workers.claim(front, packet.workers, is_successor=self._settings.is_successor):
             self._send(front, packets.Exited(name, None))
@@ -304,7 +306,7 @@ class Zygote:
     def _tell_ends(self, *, is_anything_left: bool) -> None:
         ends = self._workers.ends.take(is_anything_left=is_anything_left)
         if ends and self._sweeps_shared_memory:
-            # Sweep before telling: the front may be waiting for this very exit.
+            # Sweep before reporting: the front may wait for one of these exits.
             remove_unused_files(Path(SHARED_MEMORY_PATH))
         for end in ends:
             if end.front in self._fronts:
@@ -318,7 +320,7 @@ class Zygote:
         self._selector.unregister(front)
         front.close()
         if has_models:
-            # Only this front reads what the models print.
+            # The front that is gone was the only one that read the models' output.
             self._models.stop()
             if self._fronts:
                 self._models.start()
@@ -327,15 +329,15 @@ class Zygote:
         for front in list(self._fronts):
             self._send(front, packet, list(descriptors))
             if isinstance(packet, ModelStarted):
-                # Only one front reads what the model prints.
+                # Only one front reads the model's output.
                 return
 
     def _send(self, front: socket.socket, packet: packets.Packet, descriptors: list[int] | None = None) -> None:
         try:
             socket.send_fds(front, [packets.encode(packet)], descriptors or [])
         except OSError:
-            # The front is gone or stuck. Shut its socket down, so that `_receive` reads end of file and ends its
-            # workers.
+            # The front is gone or stuck. Shut its socket down, so that `_receive` reads end of file and ends the
+            # front's workers.
             if front in self._fronts:
                 with contextlib.suppress(OSError):
                     front.shutdown(socket.SHUT_RDWR)

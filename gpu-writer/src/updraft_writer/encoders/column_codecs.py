@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of the columns to compress and of the strings to write as DELTA_BYTE_ARRAY, by a trial on a few rows.
 
-A codec saves little on columns with dictionaries or DELTA_BINARY_PACKED, and on hashes and measurements, but costs time
-in the writer and in every reader. On strings that share prefixes with their neighbours, Snappy saves hardly more than
-DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files (zstd and gzip) compress the output of DELTA_BYTE_ARRAY
-better than the strings themselves, and do not take longer.
+A codec costs time in the writer and in every reader. It saves little on columns with dictionaries or
+DELTA_BINARY_PACKED, and on hashes and measurements. On strings that share prefixes with their neighbours, Snappy saves
+hardly more than DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files (zstd and gzip) compress the output of
+DELTA_BYTE_ARRAY better than the strings themselves, and do not take longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,8 @@ _LEAST_ROWS = 16 * _TRIAL_ROWS
 _WORTHWHILE_FRACTION = 0.9
 # DELTA_BYTE_ARRAY also costs time, in writing and reading, so it must shrink a column's pages to this share or less.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this many times as large.
+# Snappy takes longer than DELTA_BYTE_ARRAY, so the result of DELTA_BYTE_ARRAY may be this many times as large as
+# Snappy's.
 _FRONTS_PER_SNAPPY = 5 / 4
 # Codecs chosen for small files also compress the output of DELTA_BYTE_ARRAY.
 _CODECS_OF_FRONTS = ("zstd", "gzip")
@@ -57,7 +58,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
 
 
 def _fronts(trial: "_Trial", texts: Sequence[str], by_codec: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """Yield each string column with its size as DELTA_BYTE_ARRAY, first with the codec (if tried), then without it."""
+    """Yield each string column with two sizes as DELTA_BYTE_ARRAY: with the codec, if that was tried, and without."""
     if texts:
         trial = trial.of(texts)
         encoding = {"column_encoding": dict.fromkeys(texts, "DELTA_BYTE_ARRAY")}

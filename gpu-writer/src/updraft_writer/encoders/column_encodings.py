@@ -3,8 +3,8 @@
 
 Most writers put a dictionary on every column by default. That costs about half of the encoder's time and most of the
 memory of an open file, but only columns with few distinct values get much smaller. Integers are encoded fastest as
-differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbours are close or there are few distinct
-values.
+differences between neighbours (DELTA_BINARY_PACKED). The differences are small if neighbours are close or there are few
+distinct values.
 """
 
 import math
@@ -21,11 +21,12 @@ _SAMPLED_ROWS = 2048
 # Differences are sampled in this many runs of neighbouring rows, each as long as a block of the format.
 _RUNS = 4
 _RUN_ROWS = 129
-# Largest dictionary page. Once a column's dictionary exceeds it, the rest of the values are stored plain.
+# Largest dictionary page. Once a column's dictionary exceeds this size, the rest of the values are stored plain.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # An encoding costs time, so its result must be at most this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Differences take half to two thirds of a dictionary's time, so they may take this many times its bytes.
+# Encoding differences takes half to two thirds of the time of a dictionary, so differences may take this many times the
+# dictionary's bytes.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
@@ -33,7 +34,7 @@ _LARGEST_INTEGER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncodings:
-    """Paths of the leaf columns stored with a dictionary and as differences; all others are plain."""
+    """Paths of the leaf columns with a dictionary, and of those stored as differences. Other columns are plain."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ def _leaves(table: pa.Table) -> list[pa.Array]:
 
 
 def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
-    """Return the bits per value with a dictionary, including the dictionary itself; infinite if it is impossible."""
+    """Return the bits per value with a dictionary, including the dictionary; infinite if no dictionary is possible."""
     if not len(sample) or pa.types.is_boolean(sample.type) or pa.types.is_null(sample.type):
         return math.inf
     total = len(sample) * step

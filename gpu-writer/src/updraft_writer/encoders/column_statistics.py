@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of a Parquet file's columns, from its footer, for the file's receipt.
 
-A table format takes them instead of reading the rows again. So they say no more than the footer does: a column has no
-bounds if one of its chunks with values has none, or has bounds that readers must not use (because of NaN).
+A table format takes these statistics instead of reading the rows again, so they say no more than the footer does. A
+column has no bounds if a chunk with values has no bounds, or has bounds that readers must not use (because of NaN).
 """
 
 import codecs
@@ -14,9 +14,9 @@ from typing import Any
 from updraft.v1.write_pb2 import Bound, ColumnStatistics
 from updraft_writer.encoders.parquet_footer import Skipping
 
-# Longer strings and binaries are shortened. Table formats store far shorter prefixes.
+# Longest bound. Longer strings and binaries are shortened, and table formats store far shorter prefixes.
 MAX_BOUND_BYTES = 256
-# Most bytes of all statistics of a file: they travel in one message.
+# Most bytes of all statistics of a file, because they travel in one message.
 MAX_STATISTICS_BYTES = 1 << 20
 _MICROSECONDS = {"milliseconds": 1000, "microseconds": 1}
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, range(0xD800, 0xE000)
@@ -31,8 +31,8 @@ def column_statistics(
     """Return the statistics of the leaf columns, in the file's order.
 
     `metadata` is pyarrow's FileMetaData, before `unusable` parts were removed from the footer. `rebased` says that the
-    file's dates and timestamps are in the hybrid calendar: their bounds would be wrong in a table. Columns that have
-    no statistics, and those beyond MAX_STATISTICS_BYTES, are left out.
+    file's dates and timestamps are in the hybrid calendar. Such columns get no bounds, because the bounds would be
+    wrong in a table. Columns without statistics are left out, and so are the columns beyond MAX_STATISTICS_BYTES.
     """
     found: list[ColumnStatistics] = []
     left_bytes = MAX_STATISTICS_BYTES
@@ -51,7 +51,7 @@ def column_statistics(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Type of a column's bounds: the field of Bound that has them, and what a stored value is multiplied by."""
+    """Type of a column's bounds: the field of Bound that holds them, and the factor for stored values."""
 
     field: str | None
     factor: int = 1
@@ -59,7 +59,7 @@ class _Kind:
 
     @classmethod
     def of(cls, column: Any, *, rebased: bool) -> "_Kind":
-        """Return the kind of a leaf; its field is None if the leaf has no bounds here."""
+        """Return the kind of a leaf. The kind's field is None if the leaf gets no bounds."""
         physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
         name = logical["Type"]
         if name == "Decimal":
@@ -83,20 +83,20 @@ class _Kind:
         return cls(field, is_text=name == "String")
 
     def value(self, stored: Any) -> _Value:
-        """Return a stored value as one that is ordered as the column's values are."""
+        """Convert a stored value to a value that is ordered like the column's values."""
         if self.field == "decimal":
             return int.from_bytes(stored, "big", signed=True) if isinstance(stored, bytes) else int(stored)
         return stored * self.factor if self.field == "integer" else stored  # type: ignore[no-any-return]
 
     def minimum(self, value: Any) -> Bound | None:
-        """Return a bound that is at most `value`; None if there is no short one."""
+        """Return a bound that is at most `value`; None if no short bound exists."""
         if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
             return self._bound(value)
         prefix = self._prefix(value)
         return None if prefix is None else Bound(binary=prefix, exact=False)
 
     def maximum(self, value: Any) -> Bound | None:
-        """Return a bound that is at least `value`; None if there is no short one."""
+        """Return a bound that is at least `value`; None if no short bound exists."""
         if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
             return self._bound(value)
         prefix = self._prefix(value)
@@ -118,7 +118,7 @@ class _Kind:
         if not self.is_text:
             return prefix
         try:
-            # It leaves out the beginning of a character at the end.
+            # The decoder leaves out the last character if the cut has left only its beginning.
             return prefix[: codecs.utf_8_decode(prefix)[1]]
         except UnicodeDecodeError:
             return None
@@ -150,7 +150,7 @@ def _of_column(path: str, kind: _Kind, chunks: Iterable[Any], usable: Iterable[b
 
 
 def _text_above(prefix: str) -> bytes | None:
-    """Return the shortest text that is above all texts with this prefix; None if there is none."""
+    """Return the shortest text that is above all texts with this prefix; None if no text is."""
     for end, character in _from_the_end(prefix):
         code = ord(character) + 1
         if code <= _LAST_CODE_POINT:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from updraft.v1.write_pb2 import ColumnStatistics
 from updraft_writer.reason import Reason
 
-# Large enough for few writes to the storage, small enough to be freed one by one.
+# Size of a piece: large enough for few writes to the storage, small enough to free memory piece by piece.
 _PIECE_BYTES = 1024 * 1024
 
 
@@ -25,7 +25,7 @@ class Footer:
 
 
 class EncodedBytes(io.RawIOBase):
-    """File object that an encoder library writes to. It keeps the bytes until they are taken, even once closed."""
+    """File object that an encoder library writes to. It keeps the bytes until `take` returns them, even once closed."""
 
     mode = "wb"
 
@@ -41,7 +41,8 @@ class EncodedBytes(io.RawIOBase):
         self._joining.append(bytes(data))
         self.written_bytes += len(data)
         self._joining_bytes += len(data)
-        # Join the bytes while they are in the processor's caches; their memory is then reused for the next ones.
+        # Join the bytes while they are in the processor's caches. The memory of the joined bytes is reused for the next
+        # bytes.
         if self._joining_bytes >= _PIECE_BYTES:
             self._join()
         return len(data)

@@ -40,7 +40,7 @@ class DeviceOutput(EncodedBytes):
             raise self._error
 
 
-# If a row group with this few rows does not fit, a smaller one is unlikely to fit.
+# Fewest rows of a half that is tried. If so few rows do not fit, fewer rows are unlikely to fit.
 _FEWEST_ROWS = 1024
 
 
@@ -108,7 +108,7 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table. If it does not fit and the file has begun, encode its halves. Raises DeviceError."""
+        """Encode a table. If the table does not fit and the file has begun, encode its halves. Raises DeviceError."""
         try:
             self._try(table)
         except DeviceMemoryError:
@@ -128,7 +128,8 @@ class GpuEncoder:
         try:
             self._file.write(table)
         except DeviceMemoryError as error:
-            # A row group cannot be written again if a part of it was written. The file's header is not such a part.
+            # A row group cannot be written again if part of it was written. A failed attempt at the first row group may
+            # have written the file's header, which is not such a part.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise

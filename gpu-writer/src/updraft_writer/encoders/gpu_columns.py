@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of Arrow columns to types that a GPU's library accepts.
 
-The library has no maps or binary values. A map becomes a list of entries and a binary value a string, both without a
-copy. A decimal becomes as narrow as its precision allows, because its width determines how it is stored. If a column
-cannot be converted, the error names it and the file goes to the CPU.
+The library has no maps or binary values. A map becomes a list of entries, and a binary value becomes a string. Neither
+conversion copies the values. A decimal becomes as narrow as its precision allows, because the width determines how the
+library stores the decimal. If a column cannot be converted, the error names it and the file goes to the CPU.
 """
 
 from collections.abc import Iterable, Sequence

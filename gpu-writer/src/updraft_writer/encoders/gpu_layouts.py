@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of files that a GPU can write, in both formats: columns, options, and the footer that Spark expects.
 
-Dates and times are converted to their stored form before they reach the device, by the code that the CPU uses too.
-Before any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the
-receipt. The CPU encoders can write all of it.
+Dates and times are converted to their stored form before they reach the device, by the same code as on the CPU. Before
+any data arrives, a layout refuses everything that the device's library cannot write, with a reason for the receipt. The
+CPU encoders can write all of it.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class ParquetLayout:
                 and options.page_bytes not in _PAGE_BYTES,
             }
         )
-        # The library marks every timestamp as UTC; the footer is corrected for those without a zone.
+        # The library marks every timestamp as UTC; the footer is corrected for timestamps without a zone.
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)
@@ -110,8 +110,8 @@ class OrcLayout:
         if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
         if any(map(is_float, schema_leaves(schema))):
-            # The library leaves NaN out of sums too. But ORC's Java reader needs a sum of NaN to learn that minimum and
-            # maximum leave NaN out.
+            # The library leaves NaN out of minimum, maximum and sum. But ORC's Java reader has to see a sum of NaN to
+            # know that minimum and maximum leave NaN out.
             raise NotOnGpuError(ReasonKind.TYPE, "the library's statistics of ORC hide that a column has a NaN")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)

@@ -38,7 +38,7 @@ _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
 class OrcEncoder:
     """Encoder of one ORC file.
 
-    Stripes are independent of row groups: the library ends a stripe when it is large enough.
+    Stripes are independent of row groups: the library ends a stripe when the stripe is large enough.
     """
 
     name = "pyarrow-orc"
@@ -103,8 +103,8 @@ class OrcEncoder:
 
     def _opened(self) -> orc.ORCWriter:
         """Open a writer and have it allocate its buffers; raises WriteOptionError."""
-        # The library allocates 1 MiB for each stream of each column and fills little of it. If it got pages that
-        # other batches have used, all these pages would stay resident as long as the file is open.
+        # The library allocates 1 MiB for each stream of each column and fills little of it. If the library got pages
+        # that earlier batches have used, all these pages would stay resident as long as the file is open.
         clean_freed_memory()
         try:
             writer = orc.ORCWriter(
@@ -144,7 +144,7 @@ def _is_hashed_alike(field: pa.Field) -> bool:
     """Return whether equal values have the same hash in a bloom filter.
 
     0.0 and -0.0 are equal but have different hashes. A date before 1582 has one hash in the file and another in the
-    reader, because they use different calendars.
+    reader, because the file and the reader use different calendars.
     """
     return not is_float(field.type) and not pa.types.is_date(field.type)
 

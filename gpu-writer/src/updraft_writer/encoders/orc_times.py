@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of dates and times to the form that Spark stores in ORC.
 
-Dates are stored in Spark 2's calendar, and times without a zone as integers.
+Dates are stored in Spark 2's calendar. Times without a zone are stored as integers.
 
 The writer does not use ORC's own timestamps. The library splits a timestamp before 1970 into seconds and nanoseconds
 rounded towards zero, so both are negative. ORC's Java reader, and therefore Spark, fails on negative nanoseconds. No
@@ -19,7 +19,7 @@ _CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema for the library; raises WriteOptionError for a type if it cannot store all of its values."""
+    """Return the schema for the library; raises WriteOptionError for a type with values that it cannot store."""
     for field in schema:
         for leaf in leaf_types(field.type):
             if reason := _why_not_stored(leaf):

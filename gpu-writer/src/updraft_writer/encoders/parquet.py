@@ -33,8 +33,8 @@ from updraft_writer.reason import Reason
 # retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# Limits on the values encoded between two checks of a page's size. Within them, the library checks after half a page,
-# so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.
+# Limits on the values encoded between two checks of a page's size. Within these limits, the library checks after half a
+# page, so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
@@ -115,7 +115,7 @@ class ParquetEncoder:
         return self._floats.unusable([metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)])
 
     def _give_up(self) -> None:
-        """Close a failed writer here; otherwise its finalizer does, and fails where the error cannot be caught."""
+        """Close a failed writer here, because its finalizer would close it where the error cannot be caught."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
@@ -188,14 +188,14 @@ class ParquetEncoder:
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
             "data_page_version": "1.0",
-            # Spark reads its own schema from a footer key; Arrow's would be redundant.
+            # Spark reads its own schema from a footer key; Arrow's schema would be redundant.
             "store_schema": False,
         }
 
     def _leaf_paths(self) -> list[str]:
         """Return the paths of all leaf columns, read from an empty file.
 
-        Writing that file also shows what Parquet cannot hold: raises WriteOptionError.
+        Writing that file fails if Parquet cannot hold the schema. In that case, raises WriteOptionError.
         """
         try:
             arguments = {**self._arguments, "bloom_filter_options": None}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits of a Parquet file's footer for which the library has no option.
 
-A file ends with its footer: FileMetaData in Thrift's compact protocol, its length, `PAR1`. An additional field at the
-end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and bloom filter if
-the fields for them are removed. They filter by a chunk's dictionary only if all pages of the chunk use it. Everything
-else stays the same.
+A file ends with its footer (FileMetaData in Thrift's compact protocol), the footer's length, and `PAR1`. An additional
+field at the end of a SchemaElement marks a column as timestamps without a zone. Readers ignore a chunk's bounds and
+bloom filter if the fields for them are removed. Readers filter by a chunk's dictionary only if all pages of the chunk
+use the dictionary. Everything else stays the same.
 """
 
 import enum

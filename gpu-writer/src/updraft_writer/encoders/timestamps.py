@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of dates and times to the form that Spark stores in Parquet: calendar, precision and type.
 
-Spark's calendar is always Gregorian; that of Spark 2 and ORC is hybrid, Julian before 1582. A date keeps its year,
-month and day in the other calendar, so its number of days since 1970 changes. The dates from 1582-10-05 to 1582-10-14,
-which do not exist in the hybrid calendar, become 1582-10-15.
+Spark's calendar is always Gregorian. Spark 2 and ORC use the hybrid calendar, which is Julian before 1582. A date keeps
+its year, month and day in the other calendar, so its number of days since 1970 changes. The dates from 1582-10-05 to
+1582-10-14, which do not exist in the hybrid calendar, become 1582-10-15.
 """
 
 from dataclasses import dataclass
@@ -145,7 +145,7 @@ class ParquetTimes:
         if leaf.type == stored:
             return leaf
         if is_instant(stored):
-            # Floor to the millisecond, do not round towards zero. Do so in UTC, because no zone may change the result.
+            # Floor to the millisecond instead of rounding towards zero. Use UTC, because no zone may change the result.
             utc = leaf.cast(pa.timestamp(leaf.type.unit, "UTC"))
             return pc.floor_temporal(utc, unit="millisecond").cast(stored)
         if pa.types.is_int64(stored):

@@ -2,8 +2,8 @@
 """Admission to the GPU by bytes of its memory, first come, first served. Pure policy, without a device or threads.
 
 A row group takes memory for its working set while it is encoded. A file with `hold` keeps that memory between its row
-groups, so that it need not queue again. It loses the memory when the quota runs short or others have waited for
-`hold_seconds`.
+groups, so that it need not queue again. The file loses the memory when the quota runs short, or when another file has
+waited for `hold_seconds`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _HOLD_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """Device memory, device bytes needed for each raw byte, and how long others wait for files that hold memory."""
+    """Device memory, device bytes needed for each raw byte, and how long a file waits before idle files lose memory."""
 
     memory_bytes: int
     working_set_factor: float = field(default_factory=lambda: WORKING_SET_FACTOR)
@@ -55,7 +55,7 @@ class DeviceAdmission:
         return len(self._waiters)
 
     def place(self, *, hold: bool) -> "DevicePlace":
-        """Return a place for one file, which holds no memory yet. With `hold`, it keeps memory between row groups."""
+        """Return a place without memory for one file. With `hold`, the place keeps memory between row groups."""
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:
@@ -108,7 +108,7 @@ class DevicePlace:
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
         if self._held_bytes < wanted_bytes:
-            # Release first: two files that each hold memory and wait for more could wait for each other.
+            # Release first. Otherwise two files that hold memory and wait for more could wait for each other.
             self.release()
             self._waiter = _Waiter(wanted_bytes)
             try:

@@ -84,7 +84,7 @@ Plan = ParquetPlan | OrcPlan
 class DeviceFile(Protocol):
     """File encoded on the device, which passes bytes to its output as it goes.
 
-    After an error other than DeviceMemoryError it cannot be used.
+    After an error other than DeviceMemoryError the file cannot be used.
     """
 
     def write(self, table: pa.Table) -> None:

@@ -43,8 +43,8 @@ def described(gpu: Gpu | Reason) -> str:
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
     """Return the engine of the first device, or the reason why it cannot be used.
 
-    Having the packages installed is not enough, so this asks the driver. `memory_bytes` is the device memory that the
-    engine may use; 0 uses a share of the free memory.
+    Installed packages do not mean that there is a device, so this function asks the driver. `memory_bytes` is the
+    device memory that the engine may use; 0 uses a share of the free memory.
     """
     if wanted == "cpu":
         return Reason(ReasonKind.ASKED, "this writer was started with --encoder cpu")

@@ -2,8 +2,8 @@
 """Implementation of `engine` with libcudf. Only this module imports libcudf, and only if there is a device.
 
 Three properties of the library shape this module. If `write` runs out of memory, the writer is unchanged and can be
-called again. A writer writes its footer when it is freed, so its sink must exist until then. A failure while something
-is freed ends the process.
+called again. A writer writes its footer when it is freed, so its sink must exist until then. If an object fails while
+it is freed, the process ends.
 """
 
 import ctypes
@@ -51,11 +51,13 @@ _DICTIONARIES = {
     DictionaryPolicy.ALWAYS: plc.io.types.DictionaryPolicy.ALWAYS,
     DictionaryPolicy.NEVER: plc.io.types.DictionaryPolicy.NEVER,
 }
-# So high that each table becomes one row group. By default, the library cuts at a million rows.
+# Most rows of a row group, so high that each table becomes one row group. By default, the library cuts at a million
+# rows.
 _ROW_GROUP_ROWS = 1 << 30
 # Index of a list's values among its children, after its offsets.
 _VALUES = 1
-# Share of the free memory. The rest is left to the driver, the kernels and other processes.
+# Share of the free GPU memory that the writer uses by default. The rest is left to the driver, the kernels and other
+# processes.
 _USED_FRACTION = 0.8
 
 
@@ -144,7 +146,7 @@ class _PylibcudfFile:
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Map the library's exceptions, which can be any C++ exception, to those of `engine`."""
+    """Map the library's exceptions, which can be any C++ exception, to the exceptions of `engine`."""
     try:
         yield
     except MemoryError as error:

@@ -53,7 +53,7 @@ class LocalStorage:
         self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # Error of a rename that may nevertheless have taken effect.
+        # Error of a rename that has failed, but may have taken effect all the same.
         self._doubt: OSError | None = None
 
     def open(self) -> None:
@@ -83,7 +83,7 @@ class LocalStorage:
 
     def publish(self) -> None:
         """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
-        # Open the directory before the rename: if it cannot be opened for the sync, nothing has been renamed yet.
+        # Open the directory for the sync before the rename: if opening it fails, nothing has been renamed yet.
         with _closing(self._opened_directory()) as directory:
             self._rename_once(directory)
             self._close_directory()
@@ -111,7 +111,7 @@ class LocalStorage:
     def _close_directory(self) -> None:
         directory, self._directory = self._directory, None
         if directory is not None:
-            # Nothing was written through it, so closing cannot lose anything.
+            # Nothing was written through the descriptor, so closing it cannot lose anything.
             with suppress(OSError):
                 os.close(directory)
 
@@ -122,7 +122,8 @@ class LocalStorage:
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Record the directories before creating them: another file that finds one must not assume that it is synced.
+        # Record the directories before creating them: another file that finds a new directory must not assume that the
+        # directory is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         directory = _made(self._root, parent)
         try:
@@ -133,15 +134,16 @@ class LocalStorage:
         return directory
 
     def _sync_new_directories(self) -> None:
-        # Sync the directories now rather than with the file: other files in them may get their receipts earlier.
+        # Sync the directories now rather than with the file, because other files in them may get their receipts before
+        # this file.
         new_directories = self._new_directories or []
         for place in reversed(new_directories if self._sync else []):
             try:
                 with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # A second sync would succeed and hide the loss, so remove the new directories: they have to be created
-                # again.
+                # A second sync would succeed and hide the loss, so remove the new directories. The next file has to
+                # create them again.
                 for unsynced in new_directories:
                     with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
                         os.rmdir(unsynced.name, dir_fd=directory)
@@ -170,8 +172,8 @@ class LocalStorage:
         try:
             os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            # A network file system may have renamed the file in spite of the error: its reply was lost, or it repeated
-            # a request that had succeeded, and the repeated request failed.
+            # A network file system may have renamed the file in spite of the error. Either its reply was lost, or it
+            # repeated a request that had succeeded, and the second request failed.
             self._doubt = error
             if not self._is_published():
                 raise
@@ -187,7 +189,7 @@ class LocalStorage:
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory if its file system supports that. EINVAL means that it does not; no data is lost then."""
+    """Sync a directory if its file system supports that. EINVAL means no support; no data is lost then."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -200,7 +202,7 @@ def _closing(directory: int) -> Iterator[int]:
     try:
         yield directory
     finally:
-        # Nothing was written through it, so closing cannot lose anything.
+        # Nothing was written through the descriptor, so closing it cannot lose anything.
         with suppress(OSError):
             os.close(directory)
 
@@ -223,7 +225,7 @@ def _opened(root: Path, directory: Path) -> int:
 
 
 def _passed(root: Path, directory: Path) -> int:
-    """Open a directory that may be unreadable: its entries can be used, but it cannot be synced."""
+    """Open a directory that need not be readable. Callers can use its entries, but cannot sync the directory."""
     return _descend(root, directory, _open_in, _PASSED)
 
 

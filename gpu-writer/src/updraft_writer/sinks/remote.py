@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from updraft_writer.sinks.sink import AsideError, Step, hidden_name, is_published, may_be_repeated, reason_of
 
-# Object stores have no directories: creating one would leave an empty object.
+# Types of file systems with directories. In an object store, creating a directory would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
 # Azure's stream uploads blocks of this size in the background, and keeps them in memory that is not reserved.
 _AZURE_BLOCK_BYTES = 10 * 1024 * 1024
@@ -128,9 +128,9 @@ class RemoteStorage:
         self._before = self._look(self._path)
         try:
             if self.file_system.type_name == "hdfs" and self._before is not None:
-                # A name node refuses to rename over an existing file. pyarrow would then delete it and try again, and
-                # if that failed, both files would be lost. So move the old file aside until the new one has the
-                # name, and move it back if the new one does not get the name.
+                # A name node refuses to rename over an existing file. pyarrow would then delete the existing file and
+                # repeat the rename. If that failed too, both files would be lost. So move the old file aside until the
+                # new file has the name, and move it back if the new file does not get the name.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None
@@ -193,7 +193,7 @@ class RemoteStorage:
         return None
 
     def _check_missing(self, path: str) -> None:
-        """Raise OSError if the file exists after all, which is tested by opening it.
+        """Open the file to look it up again; raises OSError if it exists after all.
 
         On HDFS, pyarrow reports a failed lookup as a missing file.
         """

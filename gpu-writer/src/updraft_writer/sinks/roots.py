@@ -13,7 +13,7 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# Text that errors add, by scheme: the software that a storage needs besides pyarrow.
+# Software that a storage needs besides pyarrow, by scheme. Errors end with this text.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
@@ -29,8 +29,8 @@ class Roots:
     def storage(self, path: str, within: Sequence[str] = ()) -> Storage:
         """Return the storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
 
-        `within` lists the caller's own roots, which lie below the writer's. If it is empty, the caller may write below
-        all of the writer's roots.
+        `within` lists the caller's own roots, which lie below the writer's roots. If `within` is empty, the caller may
+        write below all of the writer's roots.
         """
         try:
             location = resolved(parse_location(path))
@@ -62,7 +62,8 @@ class Roots:
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
     """Narrow a root to the caller's own root that contains a location, so that links cannot lead out of that root.
 
-    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of them cannot be used.
+    Raises WriteRefusedError if none of the caller's roots contains the location, or if one of these roots cannot be
+    used.
     """
     try:
         own = [resolved(parse_location(place)) for place in within]

@@ -16,7 +16,7 @@ from updraft.errors import SinkError
 # pyarrow does not tell these exceptions apart, so this errno does not count as temporary.
 _LIBHDFS_UNKNOWN = 255
 
-# Errors that may be temporary. All others (no space, no permission, no such bucket) would occur again.
+# Errors that may be temporary. All other errors (no space, no permission, no such bucket) would occur again.
 _TRANSIENT = frozenset(
     {
         errno.EAGAIN,
@@ -34,7 +34,7 @@ _TRANSIENT = frozenset(
 
 
 class Step(enum.Enum):
-    """Storage operation; errors use the value as its name."""
+    """Storage operation. Error messages name it by its value."""
 
     CREATE = "create"
     WRITE = "write"
@@ -103,8 +103,8 @@ class Sink(Protocol):
 class Storage(Protocol):
     """Blocking counterpart of a sink; it runs one step at a time.
 
-    A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether it is
-    called again.
+    A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether the
+    step is called again.
     """
 
     def open(self) -> None:
@@ -126,8 +126,8 @@ class Storage(Protocol):
 def is_published(look: Callable[[], tuple[bool, bool]], doubt: OSError | None) -> bool:
     """Return whether a file has its final name after a rename that failed with `doubt`; raises InDoubtError if unknown.
 
-    `look` returns two flags, whether the file has its final name and whether it has its hidden name. It raises OSError
-    if the storage does not answer.
+    `look` returns two flags, whether the file has its final name and whether it has its hidden name. `look` raises
+    OSError if the storage does not answer.
     """
     try:
         has_final_name, has_hidden_name = look()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous sink on a blocking storage, whose steps run on threads and are repeated if `sink` allows that.
+"""Asynchronous sink on a blocking storage: each step runs on a thread, and is repeated if `sink` allows that.
 
 The caller of a write keeps the bytes reserved until the write has ended.
 """
@@ -16,8 +16,8 @@ from updraft.errors import SinkError
 from updraft_writer.futures import ignore_failure
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
-# Because the pauses double, five attempts take three seconds. In that time a name node or a proxy can restart, and a
-# task loses little time if the storage is gone.
+# Because the pauses double, five attempts take three seconds. That is long enough for a name node or a proxy to
+# restart. If the storage is gone, a task has lost little time.
 STORE_ATTEMPTS = 5
 
 _log = structlog.get_logger(__name__)

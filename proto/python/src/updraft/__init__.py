@@ -13,7 +13,7 @@ __all__ = ["function"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only authors of functions need `function`, so clients and services do not pay for its imports.
+    # Import `function` late: only authors of functions need it, and its imports would slow down clients and services.
     if name == "function":
         from updraft.functions import function
 

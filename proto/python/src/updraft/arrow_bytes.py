@@ -7,7 +7,7 @@ from updraft.nested_arrays import lacks_offsets
 
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:
-    """Return the size of these rows in bytes. A slice counts only its own rows, unless a list in it lacks offsets."""
+    """Return the size of these rows in bytes. A slice counts only its own rows, unless a list lacks offsets."""
     return sum(map(_batch_bytes, data.to_batches() if isinstance(data, pa.Table) else [data]))
 
 

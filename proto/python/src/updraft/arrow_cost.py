@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory cost of a batch beyond its bytes, computed from its metadata before anything is allocated for it.
+"""Memory cost of a batch beyond its bytes, computed from the batch's metadata before anything is allocated.
 
 Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
-batch of no bytes can therefore claim any number of values, and code that encodes or converts them pays for each one.
-Values of all other types are backed by bytes, which Arrow's validation checks, so their cost is bounded by their bytes.
-The smallest of them are booleans, at a bit each: converting a column of booleans takes many times its own bytes.
+batch without any bytes can therefore claim any number of such values, and code that encodes or converts the values pays
+for each of them. Values of all other types take bytes, and Arrow's validation checks that these bytes exist, so the
+bytes bound the cost. Booleans are the smallest: a boolean takes one bit, so converting a column of booleans takes many
+times the column's own bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,8 @@ import pyarrow as pa
 
 # Measured with Parquet's encoder, which uses levels of 2 bytes and converts a boolean to a byte.
 _BYTES_PER_VALUE = 4
-# Values inside a list also have repetition levels, and an index in the sample from which encodings are chosen.
+# A value inside a list also costs a repetition level, and an index in the sample from which the encoder chooses
+# encodings.
 _BYTES_PER_LISTED_VALUE = 16
 _BYTES_PER_LISTED_BOOLEAN = 6
 
@@ -27,14 +29,14 @@ class NarrowLeaf(NamedTuple):
     value_bytes: int
     """Memory that encoding one value costs, in bytes."""
     is_backed: bool
-    """Whether each value takes a bit of the batch, which therefore cannot claim more values than it has bits."""
+    """Whether each value takes a bit of the batch. A batch cannot claim more such values than it has bits."""
 
 
 class Claims(NamedTuple):
     """Memory cost of a batch beyond its bytes."""
 
     unbacked_bytes: int
-    """Memory for all values that no bytes of the batch back."""
+    """Memory for all values that take no bytes in the batch."""
     encoding_bytes: int
     """Memory to convert the most expensive narrow column; columns are converted one after another."""
 
@@ -43,7 +45,7 @@ NO_CLAIMS = Claims(0, 0)
 
 
 def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
-    """Return the arrays whose cost is not bounded by their bytes; most schemas have none."""
+    """Return the arrays whose cost is not bounded by their bytes; most schemas have no such arrays."""
     arrays = (found for field in schema for found in _arrays(field.type))
     return tuple(
         NarrowLeaf(node, _value_bytes(data_type, listed=listed), pa.types.is_boolean(_storage(data_type)))
@@ -61,7 +63,7 @@ def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
 
 
 def children(data_type: pa.DataType) -> list[pa.DataType]:
-    """Return the types of the arrays directly below one of this type, as Arrow's metadata counts them."""
+    """Return the types of the arrays directly inside an array of this type, as Arrow's metadata counts them."""
     if isinstance(data_type, pa.BaseExtensionType):
         return children(data_type.storage_type)
     if isinstance(data_type, pa.RunEndEncodedType):

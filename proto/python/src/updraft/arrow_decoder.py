@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoder of a client's Arrow data, which raises errors that blame the client.
 
-All checks run before the decoding or in `ArrowLayout.check`, where a hostile client cannot skip them. Using a batch
-that passed them cannot read out of bounds. Bodies are parsed only in a pool's workers and in a writer.
+A hostile client cannot skip the checks: all of them run before the decoding or in `ArrowLayout.check`. Code that uses a
+checked batch cannot read out of bounds. Only a pool's workers and a writer parse bodies.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class ArrowDecoder:
 
     @property
     def has_unbacked(self) -> bool:
-        """Whether batches may have values that no bytes back (`arrow_cost`)."""
+        """Whether batches may have values that take no bytes (`arrow_cost`)."""
         return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
@@ -88,8 +88,8 @@ class ArrowDecoder:
         """Return the memory cost of a batch beyond its bytes (`arrow_cost`), without decoding it.
 
         Raises:
-            ProtocolError: Decoding would raise it too.
-            LimitError: Decoding would raise it too.
+            ProtocolError: Decoding would raise the same error.
+            LimitError: Decoding would raise the same error.
         """
         if not self._narrow_leaves:
             return NO_CLAIMS
@@ -103,8 +103,9 @@ class ArrowDecoder:
     ) -> pa.RecordBatch:
         """Decode a batch, match it to the schema and validate it fully; raise ProtocolError or LimitError.
 
-        `check` may refuse the batch. It runs once the buffers have been checked, before the values are. Checking the
-        values reads each one, even if several share their bytes, so it may read more bytes than the batch has.
+        `check` may refuse the batch. It runs after the check of the buffers and before the check of the values. The
+        check of the values reads every value, even if several values share their bytes, so it may read more bytes than
+        the batch has.
         """
         return self.decode(encapsulated, f"batch {sequence}", check)
 
@@ -146,7 +147,8 @@ class ArrowDecoder:
         if not self._narrow_leaves:
             return []
         lengths = table.pairs(BATCH_NODES)[::2].tolist()
-        # Allow as many values as a batch may have rows, or as many as its bits can back, whichever is more.
+        # The limit is the number of rows that a batch may have, or the number of bits in this batch's body, whichever
+        # is larger.
         limit = max(self._max_batch_rows, _BITS_PER_BYTE * body_bytes)
         for leaf in self._narrow_leaves:
             if not 0 <= lengths[leaf.node] <= limit:
@@ -163,7 +165,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     body_start = -(-(_MESSAGE_PREFIX_BYTES + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
     header_start = body_start - padded
     buffer = pa.allocate_buffer(body_start + len(data_body))
-    # Arrow buffers have signed bytes, and memoryviews of different formats cannot be assigned to each other.
+    # Arrow buffers have signed bytes, so cast the view: Python does not copy between memoryviews of different formats.
     view = memoryview(buffer).cast("B")
     struct.pack_into("<Ii", view, header_start - _MESSAGE_PREFIX_BYTES, _IPC_CONTINUATION, padded)
     header_end = header_start + len(data_header)
@@ -172,8 +174,8 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
         view[body_start:] = data_body
     else:
-        # Arrow copies without the GIL, so other threads keep running. Its writer starts at the
-        # beginning of the buffer, so write everything before the body again.
+        # Arrow copies without the GIL, so other threads keep running. Arrow's writer starts at the beginning of the
+        # buffer, so write the bytes before the body again.
         writer = pa.FixedSizeBufferWriter(buffer)
         writer.write(view[:body_start].tobytes())
         writer.write(data_body)
@@ -181,7 +183,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
 
 
 def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
-    """Return the schema in a message; it may have dictionaries. Raise ProtocolError or LimitError."""
+    """Return the schema in a message, which may have dictionary-encoded columns; raise ProtocolError or LimitError."""
     with malformed_as(f"{what} is not an Arrow schema"):
         message = pa.ipc.read_message(encapsulated)
         if message.type != "schema":
@@ -225,7 +227,8 @@ def _count_arrays(data_type: pa.DataType) -> int:
 def _check_time_zones(data_type: pa.DataType) -> None:
     """Raise UnicodeDecodeError for a time zone whose name is not valid UTF-8."""
     if pa.types.is_timestamp(data_type):
-        # pyarrow decodes the name only when it is read. Reading it here raises the error before any batch.
+        # pyarrow decodes the name only when code reads `tz`. Reading `tz` here raises the error before any batch
+        # arrives.
         _ = data_type.tz
     if pa.types.is_dictionary(data_type):
         _check_time_zones(data_type.value_type)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of everything in a batch that memory safety depends on: offsets, lengths, indices, views.
 
-`RecordBatch.validate(full=True)` checks the encoding of text as well. But Spark keeps text in any encoding, and its own
-workers and files pass such bytes on, so checking the encoding is optional here. Without it, columns of text are
-validated as binary columns over the same buffers, which takes a quarter of the time.
+`RecordBatch.validate(full=True)` checks the encoding of text as well. But Spark keeps text in any encoding, and Spark's
+own workers and files pass such bytes on. So the check of the encoding is optional here. Without this check, columns of
+text are validated as binary columns over the same buffers, which takes a quarter of the time.
 """
 
 import enum
@@ -33,11 +33,11 @@ class ArrowLayout:
         self._as_bytes = as_bytes if text is Text.BYTES and _has_text(row) else None
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raise pyarrow.ArrowInvalid for a batch that reads outside of its buffers, or whose text is not allowed."""
+        """Raise pyarrow.ArrowInvalid if the batch points outside of its buffers, or has text that is not allowed."""
         if self._as_bytes is None:
             batch.validate(full=True)
             return
-        # Validate the original types first: the view already reads null bitmaps, and it drops the offset of
+        # Validate the original types first, because creating the view reads null bitmaps and drops the offset of
         # run-end-encoded columns.
         batch.validate()
         batch.to_struct_array().view(self._as_bytes).validate(full=True)
@@ -57,7 +57,7 @@ def _below(data_type: pa.DataType) -> list[pa.DataType]:
 
 
 def _as_bytes(data_type: pa.DataType) -> pa.DataType:
-    """Return the type with binary in place of text, and all fields nullable: validation accepts nulls anywhere."""
+    """Return the type with binary in place of text. All fields are nullable: validation accepts nulls anywhere."""
     match data_type:
         case pa.BaseExtensionType():
             return _as_bytes(data_type.storage_type)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader for fields of Arrow's IPC metadata that pyarrow does not expose; it knows just enough of flatbuffers.
+"""Reader for the fields of Arrow's IPC metadata that pyarrow does not expose, with a minimal flatbuffers parser.
 
 Pass only metadata that Arrow's verifier has accepted (`pyarrow.ipc.read_message`), except to `is_dictionary`, which
 takes any bytes.
@@ -108,7 +108,7 @@ class Table:
 
 
 def is_dictionary(data_header: memoryview) -> bool:
-    """Return whether a message claims to be a dictionary; the bytes may be anything."""
+    """Return whether a message claims to be a dictionary; accept any bytes."""
     try:
         return Table.root(data_header).uint8(_MESSAGE_HEADER_TYPE) == _TYPE_DICTIONARY
     except struct.error:
@@ -130,7 +130,7 @@ def dictionary_ids(metadata: memoryview, *, most_fields: int) -> Iterator[int]:
 
     Raises:
         ValueError: The metadata have more fields than `most_fields`. Without this limit, a client could cheaply send
-            many fields inside a column whose type has none.
+            many fields inside a column whose type has no fields.
     """
     waiting = [header_table(metadata).tables(_SCHEMA_FIELDS)]
     while waiting:
@@ -150,7 +150,7 @@ class DictionaryBatch(NamedTuple):
 
     dictionary_id: int
     is_delta: bool
-    """Whether its values are appended to the current ones."""
+    """Whether the message's values are appended to the dictionary's current values."""
     values: bytes
     """Metadata of a record batch whose only column has the values."""
 
@@ -158,8 +158,8 @@ class DictionaryBatch(NamedTuple):
 def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     """Read the metadata of a dictionary.
 
-    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that batch,
-    which the decoder of record batches can then read and check.
+    A dictionary message wraps a record batch with one column. The result's `values` are the metadata of that record
+    batch, so that the decoder of record batches can read and check it.
     """
     message = bytearray(_without_prefix(metadata))
     root = Table.root(memoryview(message))
@@ -168,8 +168,8 @@ def dictionary_batch(metadata: memoryview) -> DictionaryBatch:
     found = header.int64(_DICTIONARY_ID), header.uint8(_DICTIONARY_IS_DELTA) != 0
     message[root.place(_MESSAGE_HEADER_TYPE)] = _TYPE_RECORD_BATCH
     place = root.place(_MESSAGE_HEADER)
-    # Offsets are unsigned. That suffices here, because the dictionary lies behind this field, and so does the record
-    # batch in it.
+    # Offsets are unsigned, so they can only point forward. That suffices here, because both the dictionary and its
+    # record batch lie behind this field.
     struct.pack_into("<I", message, place, values.position - place)
     return DictionaryBatch(*found, bytes(message))
 

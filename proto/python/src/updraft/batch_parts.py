@@ -12,7 +12,7 @@ from updraft.v1.exchange_pb2 import BatchPart
 PART_BYTES = 16 << 20
 """Size of a part: large enough for a low cost per byte, small enough that other calls on the connection get a turn."""
 
-# Room before the body for Arrow's header, which arrives last. Pages of it that stay unwritten take no memory.
+# Room before the body for Arrow's header, which arrives last. Unwritten pages of this room take no memory.
 _HEADER_ROOM_BYTES = 4 << 20
 _IPC_PREFIX = struct.Struct("<Ii")
 _IPC_CONTINUATION = 0xFFFFFFFF
@@ -20,7 +20,7 @@ _IPC_ALIGNMENT_BYTES = 8
 
 
 def parts_before_last(body: memoryview, part_bytes: int) -> Iterator[tuple[BatchPart, memoryview]]:
-    """Yield all parts of a body except the last; yield nothing for a body of one part."""
+    """Yield all parts of a body except the last; yield nothing if the body fits in one part."""
     for offset in range(0, body.nbytes - part_bytes, part_bytes):
         yield BatchPart(body_bytes=body.nbytes, offset=offset), body[offset : offset + part_bytes]
 
@@ -47,11 +47,12 @@ class BatchParts:
             raise LimitError(
                 f"there is no memory for the {self.body_bytes} bytes of batch {sequence}: send smaller batches"
             ) from None
-        # Arrow buffers have signed bytes, and memoryviews of different formats cannot be assigned to each other.
+        # Arrow buffers have signed bytes, so cast the view: Python does not copy between memoryviews of different
+        # formats.
         self._view = memoryview(self._buffer).cast("B")
 
     def add(self, part: BatchPart, data: memoryview) -> None:
-        """Add one part; raise ProtocolError if it is not the next."""
+        """Add one part; raise ProtocolError if it is not the next part."""
         if part.body_bytes != self.body_bytes or part.offset != self.come_bytes:
             raise ProtocolError(
                 f"a part at {part.offset} of {part.body_bytes} bytes came for batch {self._sequence}, where one at "

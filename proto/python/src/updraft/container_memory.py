@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits of this process, from its control groups and the machine; the smallest one counts."""
+"""Memory limits of this process, from its control groups and the machine; the smallest limit counts."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-# cgroup v1 shows "no limit" as a number close to the largest possible one.
+# cgroup v1 shows "no limit" as a number close to the largest possible number.
 _V1_UNLIMITED_BYTES = 1 << 60
 
 
@@ -36,7 +36,7 @@ def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:
         elif "memory" in controllers.split(","):
             relative = PurePosixPath(group).relative_to("/")
             yield f"cgroup v1 {group}", mounts / "memory" / relative / "memory.limit_in_bytes"
-            # A container that sees only its own group sees it as the root.
+            # A container that sees only its own group sees that group as the root.
             yield "cgroup v1 /", mounts / "memory/memory.limit_in_bytes"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dictionary of a stream of batches, and the memory that decoding columns with it takes."""
+"""Dictionary of a stream of batches, and the memory that columns decoded with the dictionary take."""
 
 import pyarrow as pa
 from pyarrow import types as kinds
@@ -12,7 +12,7 @@ _VIEW_NUMBERS = pa.list_(pa.int32(), _VIEW_BYTES // 4)
 
 
 def is_decoded(kind: pa.DataType) -> bool:
-    """Return whether we decode dictionaries of this type; we do if the decoded size can be computed beforehand."""
+    """Return whether dictionaries of this type are decoded: their decoded size must be computable beforehand."""
     is_other = isinstance(kind, pa.BaseExtensionType | pa.DictionaryType | pa.RunEndEncodedType)
     return not is_other and not kinds.is_nested(kind)
 
@@ -29,7 +29,7 @@ class Dictionary:
         """Memory of the values, in bytes."""
 
     def add(self, values: pa.RecordBatch, held_bytes: int, *, is_delta: bool) -> None:
-        """Replace the values by a column of new ones; a delta appends them instead."""
+        """Replace the dictionary's values by the only column of `values`; for a delta, append the column instead."""
         if not is_delta:
             self._parts, self.held_bytes = [], 0
         self._parts.append(values.column(0))
@@ -42,18 +42,19 @@ class Dictionary:
             return 0
         if not self._is_variable:
             return len(indexes) * int(self._kind.bit_width) // _BITS_PER_BYTE
-        # The import is slow, and few clients send dictionaries.
+        # Import this late, because the import is slow and few clients send dictionaries.
         import pyarrow.compute as pc
 
         texts_bytes = pc.sum(self._text_lengths().take(indexes)).as_py() or 0
         return int(texts_bytes) + len(indexes) * (_VIEW_BYTES if self._has_views else _OFFSET_BYTES)
 
     def decoded(self, indexes: pa.Array) -> pa.Array:
-        """Return the value of each index, null for a null; raise pyarrow.ArrowIndexError for an invalid index."""
+        """Return each index's value, and null for a null index; raise pyarrow.ArrowIndexError for an invalid index."""
         values = self._values()
         if not self._has_views:
             return values.take(indexes)
-        # Arrow's `take` does not support views, so take them as plain bytes: they still refer to the same texts.
+        # Arrow's `take` does not support views, so take the views as plain bytes. The result still refers to the same
+        # texts.
         validity, views, *texts = values.buffers()
         gathered = pa.Array.from_buffers(_VIEW, len(values), [validity, views]).take(indexes)
         return pa.Array.from_buffers(self._kind, len(gathered), [*gathered.buffers(), *texts])

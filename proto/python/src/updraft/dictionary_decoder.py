@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoder of batches with dictionary-encoded columns into plain ones; its errors blame the client.
+"""Decoder that turns dictionary-encoded columns into plain columns; its errors blame the client.
 
 On the wire, a dictionary-encoded column is a column of indexes, and a dictionary is a batch with one column of values.
-`ArrowDecoder` reads and checks both, and this module joins them. A client sends a value once for any number of rows, so
-decoding can multiply the size of a batch. Before decoding, this module therefore checks that the decoded columns stay
-within the limit for a batch.
+`ArrowDecoder` reads and checks both batches, and this module replaces the indexes by the values. A client sends a value
+once, however many rows use it, so decoding can multiply the size of a batch. Before decoding, this module therefore
+checks that the decoded columns stay within the limit for a batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.nested_arrays import arrays_inside, fields_inside, with_arrays_inside, with_fields_inside
 from updraft.reply_checks import has_dictionary
 
-# Generous, because clients send a dictionary, or an addition to it, at most once before each batch.
+# This limit is generous: clients send a dictionary, or an addition to it, at most once before each batch.
 _MOST_MESSAGES_PER_DICTIONARY = 16
 
 
@@ -33,7 +33,7 @@ class DecodedLimit(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """Column, or field inside a column, that is dictionary-encoded or has such fields inside."""
+    """Column or field that is dictionary-encoded, or that contains a dictionary-encoded field."""
 
     decoded: pa.DataType
     indexes: pa.DataType
@@ -87,7 +87,7 @@ class DictionaryDecoder:
         """Return the decoder for the schema in a message; errors call the message `what`.
 
         Raises:
-            ProtocolError: The message is not a schema, or has dictionaries that are not decoded.
+            ProtocolError: The message is not a schema, or has dictionaries that this decoder does not support.
             LimitError: The schema has too many fields, or too long names.
         """
         schema = announced_schema(encapsulated, what)
@@ -138,13 +138,13 @@ class DictionaryDecoder:
     def _decoded(self, array: pa.Array, column: _Encoded, room: _Room) -> pa.Array:
         if column.dictionary_id is None:
             inside = self._all_decoded(arrays_inside(array), column.inside, room)
-            # A dictionary's value may be null, and Arrow aborts the process for a map with a null key.
+            # A value in a dictionary may be null. If that makes a key of a map null, Arrow aborts the process.
             if pa.types.is_map(column.decoded) and inside[0].null_count:
                 raise ValueError("a key of a map is null")
             return with_arrays_inside(array, column.decoded, inside)
         dictionary = self._dictionaries.get(column.dictionary_id)
         if dictionary is None:
-            # The dictionary may arrive later as long as the columns have only nulls.
+            # The dictionary may arrive later, as long as the columns that use it have only nulls.
             if array.null_count < len(array):
                 raise ValueError(f"dictionary {column.dictionary_id} has not arrived")
             dictionary = Dictionary(column.decoded)
@@ -177,7 +177,7 @@ class DictionaryDecoder:
             )
         if (number := next(ids, None)) is None:
             raise ProtocolError(f"column {name!r} is dictionary-encoded but has no dictionary")
-        # Columns may share a dictionary; Arrow has already refused schemas that give it two types.
+        # Columns may share a dictionary. Arrow has already refused schemas that give one dictionary two types.
         self._kinds[number] = kind.value_type
         return _Encoded(kind.value_type, kind.index_type, number, [])
 

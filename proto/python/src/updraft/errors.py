@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that cross the wire, as one tree. Each has a kind, which travels in-band, and a gRPC status code.
+"""Errors that cross the wire, as one tree. Each error has a kind, which travels in-band, and a gRPC status code.
 
     UpdraftError
      +- UserError                the function raised an exception
@@ -42,8 +42,8 @@ class UpdraftError(Exception):
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
     `sequence` (the number of the request batch, 0 if there was none) describe the exception that a function raised;
-    `traceback_truncated` says whether the traceback has lost its start. `retry_after_milliseconds` is the time to wait
-    before a retry, 0 for errors without a retry hint.
+    `traceback_truncated` says whether the start of the traceback was cut off. `retry_after_milliseconds` is the time to
+    wait before a retry, 0 for errors without a retry hint.
     """
 
     kind: ClassVar[ErrorKind]
@@ -90,7 +90,7 @@ class UpdraftError(Exception):
         return keep_start("\n".join(lines), MAX_STATUS_MESSAGE_BYTES)
 
     def first_line(self) -> str:
-        """Return the first line of the message, at most 1 KiB, for logs, which every operator may read."""
+        """Return the first line of the message, at most 1 KiB. Use it for logs, which every operator may read."""
         return keep_start(next(iter(self.message.strip().splitlines()), ""), MAX_LINE_BYTES)
 
 
@@ -119,7 +119,10 @@ class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFU
 
 
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
-    """Raised when the service's settings do not allow an action. Only sent as a status, so it needs no kind."""
+    """Raised when the service's settings do not allow an action.
+
+    It is sent only as a status, so it has no kind of its own.
+    """
 
 
 class FunctionLoadError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_LOAD, code="FAILED_PRECONDITION"):
@@ -143,7 +146,7 @@ class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEAD
 
 
 class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, code="UNAUTHENTICATED"):
-    """Raised when a call has no token, or a wrong one."""
+    """Raised when a call has no token, or a wrong token."""
 
 
 class PermissionDeniedError(UpdraftError, kind=ErrorKind.ERROR_KIND_PERMISSION_DENIED, code="PERMISSION_DENIED"):
@@ -180,7 +183,7 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 def error_from_message(error: Error) -> UpdraftError:
     """Return the exception for an in-band error; a kind that this version does not know becomes an InternalError.
 
-    Cut its texts as `UpdraftError.to_message` does, because the sender may be hostile.
+    Cut the error's texts as `UpdraftError.to_message` does, because the sender may be hostile.
     """
     traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
@@ -204,7 +207,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     """Return the end of a text, at most `limit_bytes` as UTF-8, and whether it was cut.
 
-    Use it for tracebacks, whose last line names the error.
+    Use it for tracebacks, because their last line names the error.
     """
     encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:

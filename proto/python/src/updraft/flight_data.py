@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splitting and building of FlightData messages without parsing their contents.
 
-A FlightData is a protobuf message with four fields. `split_flight_data` finds them in the received bytes and returns
-views into these, so a body is never copied. `join_flight_data` builds the bytes of a reply with one copy. Received
-bytes are untrusted: any input gives either the fields or a ProtocolError.
+A FlightData is a protobuf message with four fields. `split_flight_data` finds the fields in the received bytes and
+returns views of those bytes, so a body is never copied. `join_flight_data` builds the bytes of a reply with one copy.
+Received bytes are untrusted: any input gives either the fields or a ProtocolError.
 """
 
 import enum
@@ -21,7 +21,8 @@ _BODY_FIELD = 1000
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
-# More than any Flight library writes. Without a limit, reading a message full of tiny fields would take a minute.
+# More fields than any Flight library writes. Without a limit, reading a message full of tiny fields would take a
+# minute.
 _MAX_FIELDS = 64
 
 _DESCRIPTOR_TAG = b"\x0a"
@@ -56,7 +57,7 @@ class FlightDescriptor(NamedTuple):
 
 
 def split_flight_data(message: bytes) -> FlightFields:
-    """Return the fields of a FlightData; raise ProtocolError if the bytes are not one."""
+    """Return the fields of a FlightData; raise ProtocolError if the bytes are not a FlightData."""
     descriptor = data_header = app_metadata = data_body = _EMPTY
     for number, value in _length_delimited(memoryview(message)):
         if number == _BODY_FIELD:
@@ -87,7 +88,7 @@ def join_flight_data(
 
 
 def parse_descriptor(data: memoryview) -> FlightDescriptor:
-    """Parse a FlightDescriptor; raise ProtocolError if the bytes are not one."""
+    """Parse a FlightDescriptor; raise ProtocolError if the bytes are not a FlightDescriptor."""
     kind = DescriptorKind.UNKNOWN
     command = _EMPTY
     path: list[str] = []
@@ -150,7 +151,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
 
 
 def read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Return the varint at a position, and the position after it; raise ProtocolError if it does not end."""
+    """Return the varint at a position, and the position after it; raise ProtocolError if the varint does not end."""
     value = 0
     for shift, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * shift)

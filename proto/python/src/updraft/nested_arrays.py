@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the arrays inside structs, maps and lists, their replacement by others, and the repair of offsets.
+"""Access to the arrays inside structs, maps and lists, their replacement, and the repair of list offsets.
 
 Lists without rows may have bad offsets: Arrow for Java before 19 sends such lists without offsets, and a hostile client
-may send any offsets. Arrow's validation accepts both, but `nbytes`, `to_pandas`, `flatten` and others then read the
-first offset and crash the process.
+may send any offsets. Arrow's validation accepts such lists, but `nbytes`, `to_pandas`, `flatten` and other methods then
+read the first offset and crash the process.
 """
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def fields_inside(kind: pa.DataType) -> list[pa.Field]:
-    """Return the members of a struct, the key and value of a map, or the item of a list; an empty list for others."""
+    """Return the members of a struct, the key and value of a map, or the item of a list; empty for other types."""
     if kinds.is_struct(kind):
         return list(kind)
     if kinds.is_map(kind):
@@ -37,7 +37,7 @@ def with_fields_inside(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType
 
 
 def arrays_inside(array: pa.Array) -> list[pa.Array]:
-    """Return one array for each of `fields_inside`; the members of a struct already have its offset applied."""
+    """Return one array for each of `fields_inside`; a struct's members already have the struct's offset applied."""
     kind = array.type
     if kinds.is_struct(kind):
         return [array.field(number) for number in range(kind.num_fields)]
@@ -59,7 +59,7 @@ def with_arrays_inside(array: pa.Array, kind: pa.DataType, children: list[pa.Arr
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch, or a repaired copy if a list has no offsets, or has no rows and a first offset other than 0."""
+    """Return the batch, or a repaired copy if a list has no offsets or is empty with a first offset other than 0."""
     return pa.concat_batches([batch]) if lacks_offsets(batch) else batch
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of a registered function for clients of plain Flight, and the schema of its results for them.
+"""Schema that describes a registered function to clients of plain Flight, and the schema of its replies to them.
 
 This follows the conventions of arrow-udf, which RisingWave uses, and of Databend: the schema of a flight has the
 arguments, followed by the results.
@@ -36,8 +36,9 @@ def argument_count(schema: pa.Schema) -> int:
 def table_schema(results: pa.Schema, *, numbered: bool) -> pa.Schema:
     """Return the schema of replies with the results of a table function.
 
-    If a client sends several rows, each result must say which row it belongs to: arrow-udf sends the number of the row
-    and one value, which is a struct if there are several columns. Databend sends one row and takes plain columns.
+    If a client sends several rows, each result must say which row it belongs to. In arrow-udf, a reply therefore has
+    two columns: the number of the row, and one value, which is a struct if there are several result columns. Databend
+    sends one row and takes plain columns.
     """
     return pa.schema([_ROW, _value_field(results)]) if numbered else results
 

@@ -8,7 +8,7 @@ TENANT_HEADER = "x-updraft-tenant"
 """Request header with the tenant used for fair scheduling of a service's queue or quota."""
 
 DATABEND_TENANT_HEADER = "x-databend-tenant"
-"""Databend's request header with the tenant. It is used only if neither the identity nor the call sets another."""
+"""Databend's request header with the tenant. It is used if neither the identity nor the call sets another."""
 
 DATABEND_QUERY_HEADER = "x-databend-query-id"
 """Databend's request header with the id of its query, for logs."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of results before they are sent: their buffers must be valid, and no column may be dictionary-encoded.
 
-Function definitions use `has_dictionary` too. Errors are imported late because they load protobuf, which would slow an
-author's import down.
+Function definitions use `has_dictionary` too. The functions here import errors late, because errors load protobuf,
+which would slow an author's import down.
 """
 
 import pyarrow as pa
@@ -30,5 +30,5 @@ def check_reply(batch: pa.RecordBatch, layout: ArrowLayout) -> None:
 
 
 def has_dictionary(data_type: pa.DataType) -> bool:
-    """Return whether the type, or one inside it, is dictionary-encoded."""
+    """Return whether the type, or a type inside it, is dictionary-encoded."""
     return pa.types.is_dictionary(data_type) or any(map(has_dictionary, children(data_type)))

@@ -24,14 +24,15 @@ _CALL_TIMEOUT_SECONDS = 10.0
 
 
 class Interruption:
-    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait in case it was lost.
+    """Handler that raises KeyboardInterrupt in the main thread, and again in the next wait, in case the first was lost.
 
     Python drops an exception that is raised while a finalizer runs. A shell makes the background commands of a script
-    ignore SIGINT; this handler takes it anyway, because a signal sent to this command is meant for it.
+    ignore SIGINT; this handler takes SIGINT anyway, because a signal that is sent to the command is meant for the
+    command.
     """
 
     def __init__(self) -> None:
-        """Handle both signals from now on."""
+        """Handle SIGINT and SIGTERM from now on."""
         self._has_come = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._come)
@@ -77,7 +78,7 @@ class Serve(BaseModel):
                 with served:
                     self._tell(served)
                     self._follow(files, interruption, served)
-                # The new pool keeps the address of the old one, which clients know by now.
+                # The new pool keeps the old pool's address, because clients know that address by now.
                 served = self._served_again(files, interruption, served.address)
 
     def _follow(self, files: ModuleFiles, interruption: Interruption, served: ServedModule) -> None:

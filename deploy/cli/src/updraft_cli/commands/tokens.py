@@ -59,7 +59,7 @@ class Tokens(BaseModel):
         for place in self.copies:
             namespace, _, name = place.partition("/")
             if name not in self.names:
-                raise ClusterError(f"--copies {place}: {name or 'nothing'} is not one of the Secrets named here")
+                raise ClusterError(f"--copies {place}: write namespace/name, with a Secret of this command as name")
             there = cluster.within(namespace)
             copied = there.copy_secret(name, "token", cluster, self._owner(there, name))
             (made if copied else kept).append(place)

@@ -51,13 +51,12 @@ _UDF = (
     "replyTimeout",
     "deadline",
     "windowBytes",
-    "maxReplays",
     "replayBytes",
     "deterministic",
     "signingKeyFile",
     "signatureLifetime",
 )
-_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
+_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "encodings", "tables", "fallback")
 
 SETTINGS = frozenset(
     ["spark.updraft.trace.endpoint"]
@@ -88,7 +87,7 @@ def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]
 
 
 def _whole(confs: Iterable[str]) -> list[str]:
-    """Rejoin the confs that the command line has split at commas: only the start of a conf begins with `spark.`."""
+    """Rejoin the confs that the command line has split at commas: a part without `spark.` continues the last conf."""
     joined: list[str] = []
     for part in confs:
         if joined and not part.startswith("spark."):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver's Python, which pickles the functions of a job: its version and that of its pyspark."""
+"""Driver's Python, which pickles the functions of a job: the versions of Python and pyspark."""
 
 import json
 import os
@@ -30,7 +30,8 @@ class Driver:
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
     """Return the versions of the interpreter that Spark would use.
 
-    It is `interpreter` if given; otherwise that of the conf, else that of the environment, else that of this process.
+    This is `interpreter`, if given. Otherwise it is the interpreter that the conf names, or the interpreter that the
+    environment names, or the interpreter of this process, in this order.
     """
     chosen = (
         interpreter

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Level(enum.StrEnum):
-    """Severity: an ERROR fails every job, a WARNING may fail one."""
+    """Severity: an ERROR fails every job, a WARNING may fail a job."""
 
     OK = "ok"
     WARNING = "warning"
@@ -47,5 +47,5 @@ class Findings:
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error, so that checks which build on it can be skipped."""
+        """Whether a check has found an error. If so, checks that depend on that check can be skipped."""
         return any(finding.level is Level.ERROR for finding in self.all)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what a client may do, by its identity as the service sees it.
 
-A service tells nothing to a client that it does not know. But the holder of a token can read it without the service, so
-this module explains to such a client what its token says.
+A service tells nothing to an unknown client. But the holder of a token can read the token without the service, so this
+module explains to an unknown client what its token says.
 """
 
 import base64
@@ -30,8 +30,8 @@ WHAT_SCOPES_ALLOW = {
 def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings: Findings) -> None:
     """Report the client's identity as the service sees it, and check that it has the scopes that the job needs.
 
-    `wanted` holds those scopes. `tenant` is the tenant in the job's conf; empty if the conf names none. A token that
-    expires soon is a warning.
+    `wanted` holds the scopes that the job needs. `tenant` is the tenant in the job's conf; empty if the conf names
+    none. A token that expires soon is a warning.
     """
     findings.ok("identity", _in_words(caller))
     decided = "the service's operator decides that, in its identities file"
@@ -60,7 +60,7 @@ def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings:
 
 
 def what_to_do(credentials: Credentials) -> str:
-    """Tell a client that the service does not know what it presents, and how the service could get to know it."""
+    """Return advice for an unknown client: what the client presents, and what would make the service accept it."""
     if credentials.token:
         claims = _claims_of(credentials.token)
         if claims is not None:

@@ -37,8 +37,8 @@ def check_service(
 ) -> None:
     """Run all checks of a service.
 
-    `driver` is the Python that will ship functions to it, or None. `confs` is the job's conf, and `tenant` the tenant
-    that it names.
+    `driver` is the Python that will ship functions to the service, or None. `confs` is the job's conf, and `tenant` is
+    the tenant that the conf names.
     """
     actions = _answered(findings, service.actions, credentials)
     if actions is None:

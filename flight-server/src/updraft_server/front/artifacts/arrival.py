@@ -57,8 +57,8 @@ class Arrival:
     async def check(self, unpackers: Unpackers, room: TreeRoom) -> None:
         """Check the digest of the complete bytes, and unpack them if they are an archive.
 
-        Raises ProtocolError if the digest differs from the announced one, what `Unpackers.unpack` raises, and what
-        `room` raises.
+        Raises ProtocolError if the digest differs from the announced digest. Also raises what `Unpackers.unpack` and
+        `room` raise.
         """
         await in_thread(self._file.close)
         if self._digest.digest() != self._key.sha256:

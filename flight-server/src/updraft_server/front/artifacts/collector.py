@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collector of the artifacts that a function needs, which runs before the exchange waits for a worker.
+"""Collector of the artifacts that a function needs. It runs before the exchange waits for a worker.
 
 Artifacts come from the exchange's own client or from another client of the same owner:
 
-    ask for what no client is sending -> receive it -> wait for what others send -> ... -> say that nothing is missing
+    ask for what no client is sending -> receive it -> wait for other clients -> ... -> say that nothing is missing
 
-An exchange waits for another client only while that client keeps sending; then the exchange asks its own client.
+An exchange waits for another client only while that client keeps sending. If the client stops, the exchange asks its
+own client.
 
 Files are laid out under the names that the session gives them, like Spark's distributed files. Such a set never
-changes. If a name gets other bytes, the files go into another directory, so nothing that Python caches by path becomes
-stale. A set that a worker managed to change is laid out again.
+changes. If the bytes under a name change, the files go into a new directory, so nothing that Python caches by path
+becomes stale. A set that a worker managed to change is laid out again.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class CollectedArtifacts:
     """Paths at which a worker finds the artifacts of its function."""
 
     directory: str = ""
-    """Directory of the owner, which contains the other paths.
+    """Directory of the owner, which contains the paths below.
 
     Empty for registered functions, and for an exchange that has neither artifacts nor an application id.
     """
@@ -204,7 +205,7 @@ def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
                 file.original.linked(functools.partial(os.link, file.path, building / name))
         building.rename(path)
     except OSError:
-        # Another exchange of the session may have laid it out first.
+        # Another exchange of the session may have laid out the directory first.
         if not _is_laid_out(path, files):
             raise
     finally:

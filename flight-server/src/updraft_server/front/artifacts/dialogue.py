@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a client for artifacts and for a deferred payload, sent before its exchange has a worker."""
+"""Requests to a client for artifacts and for a deferred payload, sent before the client's exchange has a worker."""
 
 import asyncio
 import time
@@ -11,8 +11,8 @@ from updraft.flight_data import split_flight_data
 from updraft.service import exchange as calls
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# If no byte of an upload arrives for this long, its client has most likely stopped, because a task reads the next part
-# from its own memory or disk. Meanwhile, the exchange holds its place in the queue.
+# A task reads the next part of an upload from its own memory or disk. So if no byte arrives for this long, the client
+# has most likely stopped. Until then, the exchange holds its place in the queue.
 ARTIFACT_TIMEOUT_SECONDS = 60.0
 # Slowest allowed upload, slower than any network that tasks would use. Without this limit, a client that trickles bytes
 # could hold its place for ever.
@@ -28,7 +28,7 @@ class ArtifactPart(NamedTuple):
 
 
 class ArtifactDialogue:
-    """Dialogue with one client, which requests artifacts and the payload, and reads the answers."""
+    """Dialogue with one client: requests for artifacts and for the payload, and the client's answers."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ArtifactDialogue:
     async def _say(self, metadata: ReplyMetadata) -> None:
         """Send a message. If cancelled, first let the write finish, within a time limit.
 
-        gRPC accepts no other message, such as an error, while one is being written.
+        While gRPC writes a message, it accepts no other message, such as an error.
         """
         sending = asyncio.ensure_future(self._write(calls.event_message(metadata)))
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser and checks of the artifacts that a command lists. Their names come from untrusted clients and become paths."""
+"""Parser and checks of the artifacts that a command lists. The names come from untrusted clients and become paths."""
 
 import enum
 import hashlib

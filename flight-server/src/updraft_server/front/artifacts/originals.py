@@ -34,7 +34,7 @@ Clock = Callable[[], float]
 
 
 class Original(Protocol):
-    """State of an artifact when it was checked. The methods block."""
+    """State of an artifact when the artifact was checked. The methods block."""
 
     def still(self) -> bool:
         """Return whether the artifact is unchanged."""
@@ -49,7 +49,7 @@ def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Ori
 
 
 class _State(NamedTuple):
-    """State of a file. As long as the state stays the same, so do the bytes."""
+    """State of a file. As long as the state stays the same, the bytes are unchanged."""
 
     inode: int
     mode: int
@@ -142,7 +142,8 @@ def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
                     continue
                 cached = in_cache or entry.name == _CACHE
                 waiting.append((entry.path, cached))
-                # Leave out the times of directories, because creating or removing a cache in one changes them.
+                # Leave out the times of directories, because a cache that is created or removed in a directory changes
+                # its times.
                 yield entry.path, (found.st_ino, found.st_mode), cached
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disk space of one arriving artifact, taken before the disk is used and corrected at the end by a measurement.
 
-An archive takes space as it arrives, then also for its unpacked tree. Once the archive is removed, the tree alone takes
-space. A volume can run out of blocks or of inodes, so an entry (a file, directory or link) counts as at least the
-volume's bytes per inode: a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
+An archive takes space as it arrives, and then more space for its unpacked tree. Once the archive is removed, the tree
+alone takes space. A volume can run out of blocks or of inodes, so an entry (a file, directory or link) counts as at
+least the volume's bytes per inode. So a store that may have a tenth of the volume's bytes gets a tenth of its inodes.
 """
 
 import os
@@ -19,7 +19,7 @@ from updraft_server.linux.hostile_trees import TreeSize, tree_size
 _LEAST_ENTRY_BYTES = 4096
 # Least bytes of an artifact, because even a small one costs memory of the front.
 _LEAST_ARTIFACT_BYTES = 64 * 1024
-# Number of links per directory that take no space, because the store bounds the number of such directories.
+# Number of links per directory that count as taking no space. The store bounds the number of such directories instead.
 _FREE_LINKS = 64
 
 
@@ -93,7 +93,7 @@ class Room:
     async def unpack_to(self, tree_bytes: int) -> None:
         """Take space for the tree in addition to the archive.
 
-        Raises PoolFullError if there is too little, and LimitError if there can never be enough.
+        Raises PoolFullError if there is too little space, and LimitError if there can never be enough.
         """
         self._grow_to(self._file_bytes + tree_bytes)
         await self.vacated()

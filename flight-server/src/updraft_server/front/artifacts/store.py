@@ -8,9 +8,9 @@
 
 This is policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills the store.
 Owners share nothing, not even equal bytes: a digest refers only to what clients of the same owner have sent, so the
-pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. The artifact
-takes space as its bytes arrive, and an unpacked archive before it is written. Space is measured on the disk, in blocks
-and inodes (`updraft_server.front.artifacts.room`).
+pool's requests for artifacts reveal nothing about other owners. Announcing an artifact takes no space. An artifact
+takes space as its bytes arrive. The tree of an archive takes space before it is written. Space is measured on the disk,
+in blocks and inodes (`updraft_server.front.artifacts.room`).
 """
 
 import asyncio
@@ -36,7 +36,8 @@ from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.pool.leases import Owner
 
-# More than honest sessions need at once. Without this bound, any number of directories could link to one artifact.
+# This is more than honest sessions need at once. Without this bound, any number of directories could link to one
+# artifact.
 _MOST_IDLE_FILE_SETS = 256
 # Each owner costs a few directories and some of the front's memory.
 _MOST_OWNERS = 4096
@@ -106,7 +107,8 @@ class ArtifactStore:
 
         They count against the tenant `share`, or against the owner's tenant if `share` is empty. Raises PoolFullError,
         or LimitError for artifacts that can never fit. At the end of the block, artifacts that have not arrived are
-        forgotten and the others become the most recently used. An owner without an application id loses all of them.
+        forgotten and all others become the most recently used. An owner without an application id loses all its
+        artifacts.
         """
         share = share or owner.tenant
         self._check_announced(share, self._owned.get(self._digest(*owner)), keys)
@@ -141,7 +143,7 @@ class ArtifactStore:
 
     @contextlib.contextmanager
     def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator[Room]:
-        """Yield space for an arriving artifact, which grows as the artifact does. Give it back unless it is kept."""
+        """Yield space that grows with an arriving artifact. Give the space back unless the artifact is kept."""
         room = Room(self, held.owned, artifact)
         try:
             yield room
@@ -222,7 +224,7 @@ class ArtifactStore:
         there = {key for key in keys if key in known and known[key].path is not None}
         rooms = {key: known[key].kept_bytes if key in there else self.volume.file_bytes(key.size_bytes) for key in keys}
         lacking = keys - there
-        # An exchange unpacks its archives one at a time, each while its file is still on the disk.
+        # An exchange unpacks one archive at a time. Until it is unpacked, the archive's own file stays on the disk.
         unpacked_bytes = max((rooms[key] for key in lacking if key.form is Form.DIRECTORY), default=0)
         announced_bytes = sum(rooms.values()) + unpacked_bytes
         if announced_bytes > self._limit_bytes:
@@ -252,7 +254,7 @@ class ArtifactStore:
         return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
 
     def _make_room(self, owned: OwnedArtifacts, more_bytes: int) -> None:
-        """Evict artifacts until `more_bytes` fit: the tenant's own while it is above its cap, then those of any tenant.
+        """Evict artifacts until `more_bytes` fit: the tenant's own if it exceeds its cap, then artifacts of any tenant.
 
         The tenant that uses most loses artifacts first, so that no tenant can push others out by storing more and more.
         """
@@ -351,8 +353,8 @@ class ArtifactStore:
     def _forget(self, owned: OwnedArtifacts) -> None:
         """Forget an owner without exchanges, and its artifacts.
 
-        An owner that is not forgotten keeps its directory even when that is empty, because a worker that is bound to
-        the directory could not read a new one in its place.
+        Until then, an owner keeps its directory, even an empty one. A worker that is bound to this directory could not
+        read a new directory in its place.
         """
         del self._owned[owned.digest]
         self._tenants.leave(owned.tenant)

@@ -55,7 +55,7 @@ class FileSet:
         self.path = path
         self.keys = keys
         self.room_bytes = room_bytes
-        """Space that its links take in the store."""
+        """Space that the links of this set take in the store."""
         self.holders = 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Space of each tenant in the store, and how much a tenant may take while others need space."""
+"""Space of each tenant in the store, and how much a tenant may take while other tenants need space."""
 
 import time
 from collections.abc import Callable
@@ -37,9 +37,9 @@ class TenantRoom:
 class TenantRooms:
     """Space of all tenants that have anything in the store.
 
-    Any tenant may fill the store as long as no other needs space. If the store has refused a tenant, other tenants get
-    no space above their share until it can retry. A tenant above its share may not evict artifacts of active tenants
-    that have less.
+    Any tenant may fill the store as long as no other tenant needs space. If the store has refused a tenant, other
+    tenants get no space above their share until the refused tenant can retry. A tenant above its share may not evict
+    artifacts of active tenants that have less.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TenantRooms:
         return room
 
     def leave(self, tenant: bytes) -> None:
-        """Forget one owner of a tenant. If it was the last one, forget the tenant too."""
+        """Forget one owner of a tenant. If it was the last owner, forget the tenant too."""
         room = self._rooms[tenant]
         room.owners -= 1
         if not room.owners:
@@ -105,7 +105,7 @@ class TenantRooms:
         return self._is_away(other) or other.used_bytes > self._held_bytes(tenant) + more_bytes
 
     def refused(self, tenant: bytes, more_bytes: int) -> None:
-        """Record a refused tenant, if it is within its share: others may not exceed theirs until it can retry."""
+        """Record a refused tenant within its share: other tenants may not exceed theirs until this one can retry."""
         if self._held_bytes(tenant) + more_bytes <= self._share_bytes(tenant):
             self._claims.note(tenant)
 
@@ -115,7 +115,7 @@ class TenantRooms:
         return not held_bytes or held_bytes + more_bytes <= self._share_bytes(tenant)
 
     def _share_bytes(self, tenant: bytes) -> int:
-        """Return the share of one active tenant. Inactive ones do not count: a pool remembers thousands of them."""
+        """Return the share of one active tenant. Inactive tenants do not count: a pool remembers thousands of them."""
         present = {name for name, room in self._rooms.items() if not self._is_away(room)}
         return self._limit_bytes // len(present | self._claims.tenants.keys() | {tenant})
 

@@ -92,7 +92,7 @@ class UnpackLimits:
 
 
 class Unpackers:
-    """Unpacker processes, one for each archive and a few at a time."""
+    """Unpacker processes, one for each archive. Only a few run at a time."""
 
     def __init__(self, limits: UnpackLimits | None = None) -> None:
         self._limits = limits or UnpackLimits()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker deaths that functions cause: hold-back of functions that keep killing workers, and health of registered ones.
+"""Worker deaths that functions cause: hold-back of functions, and health of registered functions.
 
-This is policy only; the caller provides the clock. A single death proves little, because the kernel or an operator may
-have killed the worker. Many deaths in a row without a success are the function's fault.
+A function that keeps killing workers is held back. This is policy only; the caller provides the clock. A single death
+proves little, because the kernel or an operator may have killed the worker. Many deaths in a row without a success are
+the function's fault.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ from updraft_server.pool.leases import Owner
 
 ALLOWED_DEATHS = 20
 """Number of deaths in a row after which a function is held back. Spark tries each task four times, so a few tasks with
-bad rows kill a dozen workers. A function that has killed more, with no success in between, does little but kill."""
+bad rows kill a dozen workers. A function that has killed more workers than that, with no success in between, does
+little else."""
 
 _MAX_FAULT_BYTES = 1024
 
@@ -33,8 +35,8 @@ _FIRST_HOLD_SECONDS = 10.0
 _LONGEST_HOLD_SECONDS = 160.0
 # After this time without a death, a function has a clean record and its hold time starts over.
 _FORGOTTEN_AFTER_SECONDS = 300.0
-# An owner of session functions may cause this many times the deaths that one function may cause before it is held
-# back. This catches a function that changes with each exchange.
+# An owner of session functions is held back after this many times the deaths after which one function is held back.
+# This catches a function that changes with each exchange.
 _FUNCTIONS_OF_AN_OWNER = 16
 
 
@@ -107,7 +109,7 @@ class HoldBack:
                 record.hold_seconds = min(2 * record.hold_seconds, _LONGEST_HOLD_SECONDS)
 
     def succeeded(self, owner: Owner, request: Request) -> None:
-        """Subtract `allowed_deaths` from the counts of the function and its owner: one of its exchanges succeeded."""
+        """Subtract `allowed_deaths` from the counts of the function and its owner, because an exchange succeeded."""
         if not self._records:
             return
         for culprit in self._culprits(owner, request):
@@ -142,7 +144,7 @@ class HoldBack:
             del self._records[key]
 
     def _rows(self, owner: Owner, request: Request) -> Culprit:
-        """Return the culprit for rows that this tenant sends to a batched function, or this owner if it has no tenant.
+        """Return the culprit for the rows that a tenant, or an owner without a tenant, sends to a batched function.
 
         Rows of other senders are not held back.
         """
@@ -157,9 +159,9 @@ class HoldBack:
         )
 
     def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
-        """Return what to count deaths for: the function as this owner calls it, and the owner of a session function.
+        """Return the culprits to count deaths for: this owner's function and, if it is a session function, the owner.
 
-        The owner is included because it could ship a different function each time.
+        The owner of a session function is included because it could ship a different function each time.
         """
         if not request.is_session:
             # Versions are counted separately, because another version may have the fix.
@@ -184,7 +186,7 @@ class _Record:
 
 
 class FunctionHealth:
-    """Health of registered functions, as their exchanges have shown it. Each version is a function of its own."""
+    """Health of registered functions, as their exchanges have shown it. Each version counts as a separate function."""
 
     def __init__(
         self,
@@ -211,7 +213,8 @@ class FunctionHealth:
             for function in self._functions()
             if (function.name, function.version) == (request.function, request.version)
         ):
-            # Workers do not load batched functions: a model process has failed, and the next one may be ready already.
+            # Workers do not load batched functions: a model process has failed, and the next process may be ready
+            # already.
             return
         self._fall_ill(request, self._record(request), error.message)
 
@@ -240,9 +243,9 @@ class FunctionHealth:
         return [self._shown(function) for function in functions]
 
     def faults(self) -> dict[str, str]:
-        """Return for each function name why it cannot be called, or what is wrong with it; empty if it is healthy.
+        """Return for each function name why the function cannot be called, or what is wrong with it; empty if healthy.
 
-        If a function has several versions, the last one counts, because callers that name no version get that one.
+        If a function has several versions, the last version counts, because callers that name no version get that one.
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
 

@@ -30,12 +30,13 @@ _log = structlog.get_logger(__name__)
 _LIMITS_LOOK_SECONDS = 0.25
 # All workers, including those at rest, are measured at every 40th check, which is every ten seconds.
 _LOOKS_TO_ALL = 40
-# Added to twice the time that a worker's clock allows, because that clock starts later than the front's on a busy
-# machine. A session function also gets time for its imports, during which the worker's clock does not run.
+# The front waits for twice the time that a worker's clock allows, plus _LATE_SECONDS, because on a busy machine that
+# clock starts later than the front's. A session function also gets _IMPORTS_SECONDS for its imports, during which the
+# worker's clock does not run.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
-# How long a client may leave its worker unused if others need it. Tasks may compute for minutes between batches, so
-# only a tenant above its share loses a worker, and only if another tenant waits.
+# How long a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between batches,
+# so only a tenant above its share loses a worker, and only if another tenant waits.
 _UNUSED_WORKER_SECONDS = 120.0
 
 
@@ -48,8 +49,9 @@ class WorkTime:
     """Counter of the seconds that a function has worked on one batch.
 
     It counts checks instead of reading a clock, so time during which the front itself was stopped does not count.
-    Only a further batch restarts the count: neither output of the worker does, nor a report that it has taken the same
-    number of batches or fewer. Work after the last batch counts for that batch. `ProcessorTime` counts CPU time.
+    Only a further batch restarts the count. Output of the worker does not restart it. A report that the worker has
+    taken no more batches than before does not restart it either. Work after the last batch counts for that batch.
+    `ProcessorTime` counts CPU time.
     """
 
     def __init__(self, look_seconds: float) -> None:
@@ -105,11 +107,10 @@ class RunningExchanges:
         Args:
             pool: Pool that has the workers.
             client_silence_seconds: How long a client may be silent while the pool waits for it.
-            worker_silence_seconds: How long a worker may both pass no message and use no CPU time while the client
-                waits.
+            worker_silence_seconds: How long a worker may pass no message and use no CPU time while the client waits.
             limits: Return the current limits of a worker.
-            giving_way: Takes the tenants of workers that their clients leave idle, one for each worker; returns the
-                indices of the workers to give to other tenants.
+            giving_way: Takes the tenant of each worker that its client leaves idle; returns the indices of the workers
+                to give to other tenants.
             batch_processor_seconds: How much CPU time a function may use for one batch.
             longest_batch_seconds: How long a function may work on one batch if its worker has no clock.
         """
@@ -119,8 +120,8 @@ class RunningExchanges:
         self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
         """Workers that ended because of their memory, by the limit that was exceeded.
 
-        The limit is the worker's own, that of all workers together (pool), or the container's. In the last case the
-        kernel has ended all workers, and only the one that most likely caused it counts.
+        The limit is that of the worker itself, of all workers together (pool), or of the container. If the container's
+        limit was exceeded, the kernel has ended all workers. Then only the worker that most likely caused this counts.
         """
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
@@ -201,7 +202,7 @@ class RunningExchanges:
                 relay.end_for(self._longest_batch.error(relay.subject))
 
     async def look_at_limits(self) -> None:
-        """End exchanges whose worker exceeds a limit, and replace workers without an exchange that exceed one."""
+        """End exchanges whose worker exceeds a limit, and replace workers between exchanges that exceed a limit."""
         resting = self._pool.resting
         resting.end_expired()
         measured = {watched.relay.worker for watched in self._watched}.union(resting.unsettled)
@@ -292,7 +293,7 @@ class RunningExchanges:
 
 
 def _without_its_clock_seconds(relay: Relay) -> float:
-    """Return how much work time proves that a worker has disabled its clock; 0 if it has no clock.
+    """Return how much work time proves that a worker has disabled its clock; 0 if the worker has no clock.
 
     The clock does not run during imports.
     """

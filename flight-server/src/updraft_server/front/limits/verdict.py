@@ -2,7 +2,7 @@
 """Verdict on a failed exchange: the error for its client, and who is to blame.
 
 The relay knows what the worker reported, the zygote knows how the worker ended, and the last measurement says how much
-memory it held. Only `verdict` combines the three; it has no state and no clock.
+memory the worker held. Only `verdict` combines the three. This function has no state and no clock.
 
 If all workers are lost at once, the kernel has ended them together and leaves no process that could report the cause.
 The front therefore infers from the last measurement which function most likely used up the memory, and the error says
@@ -42,7 +42,7 @@ class LastMemoryUse:
         self._largest_grower = ""
 
     def measured(self, usage: Mapping[str, WorkerUsage], there_is_bytes: int) -> None:
-        """Record a measurement. Ignore an empty one, because nothing can be measured once the workers are lost.
+        """Record a measurement. Ignore an empty measurement, because nothing can be measured once the workers are lost.
 
         Args:
             usage: Usage of all workers that have an exchange, by worker.
@@ -83,11 +83,11 @@ class Verdict:
     worker_died: bool
     """Whether the worker died before it could report the error."""
     blames_function: bool
-    """Whether the function killed its worker or exceeded a limit, which hold-back and health count."""
+    """Whether the function killed its worker or exceeded a limit. Hold-back and health count these failures."""
     blames_rows: bool
-    """Whether the rows of this exchange alone killed a model process, which the tenant's hold-back counts."""
+    """Whether the rows of this exchange alone killed a model process. The tenant's hold-back counts this."""
     load_failed: bool
-    """Whether a registered function that was admitted could not be loaded, which its health shows."""
+    """Whether a registered function that was admitted could not be loaded. Its health shows this."""
     exhausted_container: bool
     """Whether the function most likely used up the memory, so that the kernel killed all workers."""
 
@@ -105,7 +105,7 @@ def verdict(error: UpdraftError, relay: RelayEnd, death: WorkerDeath | None, mem
     if relay.lost_worker and death is not None:
         error = _of_death(relay, death, memory)
     is_worker_error = isinstance(error, WorkerError)
-    # The zygote would have reported how the worker ended, but it is gone too.
+    # The zygote, which would have reported how the worker ended, is gone too.
     is_unobserved = death is not None and death.status is None
     exhausted = is_unobserved and memory.is_blamed(relay.worker)
     load_failed = isinstance(error, FunctionLoadError) and not request.is_session

@@ -69,10 +69,10 @@ class WorkerLimits(ProcessLimits):
     def too_much_at_rest(
         self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]
     ) -> Mapping[str, str]:
-        """Return the workers between exchanges to end so that the others have room, with the reason for each.
+        """Return the workers between exchanges that have to end to make room, with the reason for each.
 
         Args:
-            measured: Current usage of all workers that have an exchange, and of some others.
+            measured: Current usage of all workers that have an exchange, and of some other workers.
             resting: Last known usage of the workers between exchanges.
         """
         # Drop the container's and the volume's values from these older measurements, because they are out of date.
@@ -97,7 +97,7 @@ class WorkerLimits(ProcessLimits):
         """Return the bytes that workers have stored beyond 85 % of the space that they share.
 
         That space is what they have stored plus the free space of the volume, but at most what one worker may store.
-        The chart derives the latter limit from the size of its volume, because the node's disk is larger.
+        The chart derives the limit of one worker from the size of its volume, because the node's disk is larger.
         """
         stored_bytes = sum(used.scratch_bytes for used in usage.values())
         free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]

@@ -26,8 +26,8 @@ from updraft_server.front.queue.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
-# Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. They are let in
-# because exchanges of a task may be waiting for each other.
+# Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue lets them
+# in because exchanges of a task may be waiting for each other.
 _MOST_SIBLINGS = 8
 # Most overtakings by one task until it has given all its workers back. Without a limit, a client that always names the
 # same task would keep workers for ever.
@@ -35,8 +35,8 @@ _MOST_OVERTAKING = 64
 # Most overtakings in a row, by any tasks, that take a worker from an exchange whose turn it is. Without a limit, a
 # tenant that has many tasks with many exchanges each would keep all workers.
 _MOST_PASSING = 8
-# Most exchanges that one dispatch skips because the pool has no worker for them, so that they do not hold up others.
-# They are tried again when the pool's workers change.
+# Most exchanges that one dispatch skips because the pool has no worker for them. Skipped exchanges do not hold up other
+# exchanges. They are tried again when the pool's workers change.
 _MOST_REFUSED = 32
 
 
@@ -59,9 +59,9 @@ class WorkerSource(Protocol):
         """Number of workers that could be leased now."""
 
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
-        """Return an idle worker, or an extra one for a task that holds one; raise NoIdleWorker or PoolError.
+        """Return an idle worker, or an extra one for a task that holds a worker; raise NoIdleWorker or PoolError.
 
-        It does not take the last `leave_fresh` workers that have not served yet.
+        The call does not take the last `leave_fresh` fresh workers.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -112,7 +112,7 @@ class Admission:
         self._overtaken: Counter[TaskKey] = Counter()
         """Number of overtakings by each task, since it began to hold workers."""
         self._passing = 0
-        """Overtakings that took a worker from an exchange whose turn it was, since one last got a worker in turn."""
+        """Overtakings that took a worker from an exchange whose turn it was, since the last worker given in turn."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -179,11 +179,11 @@ class Admission:
         # Count the task's worker before waiting for it, so that another exchange of the task may overtake meanwhile.
         self._hold(place, +1)
         # Several newcomers may ask at the same time, so count a newcomer's worker at once. Waiters are served one at a
-        # time and keep their turn if no worker is free, so count theirs only once they have it.
+        # time and keep their turn if no worker is free, so count a waiter's worker only once the waiter has it.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
-            # A new owner needs a fresh worker, and starting one takes time. A tenant that has used a turn therefore
-            # leaves one ready for tenants that have used little.
+            # A new owner needs a fresh worker, and starting one takes time. So a tenant that has used a turn leaves a
+            # fresh worker ready for tenants that have used little.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
             lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
@@ -225,7 +225,7 @@ class Admission:
         return self._pool.idle > 0 and bool(self._turns)
 
     def _is_next(self, place: Place) -> bool:
-        """Return whether a newcomer can have a worker at once, because no waiting exchange may have one."""
+        """Return whether a newcomer can have a worker at once, because no waiting exchange may take it."""
         if self._may_overtake(place):
             return not self._is_passed_over() or self._passing < _MOST_PASSING
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
@@ -287,7 +287,7 @@ class Admission:
         largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
         if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
             # The tenants have about equally many places. Even so, a tenant that has no place and has used little worker
-            # time takes one from a tenant that has used much.
+            # time takes a place from a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
             if own is not None or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
@@ -344,7 +344,7 @@ class Admission:
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
     async def _dispatch(self) -> None:
-        """Grant workers until none is left or no exchange waits. Grant one at a time, to keep the order."""
+        """Grant workers until no worker is left or no exchange waits. Grant one at a time, to keep the order."""
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
             try:
@@ -380,7 +380,7 @@ class Admission:
 
     def _overtakers(self) -> Iterator[Place]:
         """Yield the places that are ready and whose task already holds a worker."""
-        # Go through the tasks that hold workers, because they are fewer than those that may be waiting.
+        # Go through the tasks that hold workers, because they are fewer than the tasks that may be waiting.
         for task in self._holding:
             yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
 

@@ -30,7 +30,7 @@ class Grant:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Place of an exchange in the queue, from before its client sends anything large until it has a worker."""
+    """Place of an exchange in the queue, held from before its client sends anything large until it has a worker."""
 
     tenant: str
     task: TaskKey | None

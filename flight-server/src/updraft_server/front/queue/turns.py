@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns of tenants and owners: the order in which ready exchanges get free workers.
 
-A free worker goes to the tenant with the fewest workers. Among tenants with equally many, the one that has used the
-least worker time recently comes first; all that have used a full turn or more are equal. While a tenant asks for
-nothing, its share of the workers is deducted from what it has used, so a tenant that asks only now and then comes
-before those that always ask. Equal tenants take turns. A turn is a short time instead of one exchange, because a worker
-serves only one owner and each change of turns therefore ends a worker.
+A free worker goes to the tenant with the fewest workers. If several tenants have the fewest, the tenant that has used
+the least worker time recently comes first. All tenants that have used a full turn or more are equal. While a tenant
+asks for nothing, its share of the workers is deducted from its used time. So a tenant that asks only now and then comes
+before tenants that always ask. Equal tenants take turns. A turn is a short time and not one exchange: a worker serves
+only one owner, so each change of turns ends a worker.
 
 This is policy only; the caller provides the clock. The time for a choice does not grow with the number of waiting
 tenants.
@@ -19,8 +19,8 @@ from typing import Generic, NamedTuple, TypeVar
 from updraft_server.pool.leases import Owner
 
 TURN_SECONDS = 0.5
-"""Length of a turn, which is long compared with the start of a worker and its imports, but short for a waiting
-exchange."""
+"""Length of a turn. It is long compared with the start of a worker and its imports, but short for an exchange that
+waits."""
 # Unit in which used worker time is compared; tenants with the same number of steps are equal.
 _STEP_SECONDS = TURN_SECONDS / 8
 # Cap on the used time of a tenant. Without it, a tenant that was alone for a day would be last for days.
@@ -50,7 +50,7 @@ class _Lane(NamedTuple):
 
     @property
     def has_used_a_turn(self) -> bool:
-        """Whether its tenants have used a full turn recently, so that they have no advantage."""
+        """Whether the lane's tenants have used a full turn recently, so that they have no advantage."""
         return self.used_steps * _STEP_SECONDS >= TURN_SECONDS
 
 
@@ -125,7 +125,7 @@ class Turns(Generic[Item]):
         self._at_work_for_owners: Counter[tuple[str, Owner | None]] = Counter()
         self._uses: OrderedDict[str, _Use] = OrderedDict()
         self._last = Turn("", None, float("-inf"), float("-inf"))
-        """Turn of the exchange that gave its worker back last."""
+        """Turn of the last exchange that gave its worker back."""
 
     def __bool__(self) -> bool:
         """Return whether any item is ready and its tenant may have a worker."""
@@ -140,7 +140,7 @@ class Turns(Generic[Item]):
         self._stand(tenant)
 
     def discard(self, tenant: str, owner: Owner | None, item: Item) -> None:
-        """Remove an item that has got a worker or has left; ignore one that is not ready."""
+        """Remove an item that has got a worker or has left; ignore an item that is not ready."""
         owners = self._ready.get(tenant)
         if owners is None or item not in owners.get(owner, ()):
             return
@@ -178,7 +178,7 @@ class Turns(Generic[Item]):
         self.count(turn.tenant, turn.owner, -1)
 
     def has_used_a_turn(self, tenant: str) -> bool:
-        """Return whether a tenant has used a full turn recently, so that it has no advantage."""
+        """Return whether a tenant has used a full turn recently, so that the tenant has no advantage."""
         return self._lane(tenant).has_used_a_turn
 
     def last_that_has_used_a_turn(self) -> str | None:
@@ -198,8 +198,8 @@ class Turns(Generic[Item]):
     def giving_way(self, tenants: Sequence[str]) -> list[int]:
         """Return the indices of unused workers to take from their tenants and give to waiting tenants.
 
-        Each waiting tenant below its share gets one worker, from the tenant that has the most, if that tenant has at
-        least its share. `tenants` lists the tenant of each unused worker.
+        Each waiting tenant below its share gets one worker. The worker comes from the tenant with the most workers, if
+        that tenant has at least its own share. `tenants` lists the tenant of each unused worker.
         """
         if self._idle():
             return []
@@ -225,7 +225,7 @@ class Turns(Generic[Item]):
         return self._at_work_for_owners[tenant, owner], not self._goes_on(owner)
 
     def _going_on(self, lane: _Lane) -> str | None:
-        """Return the tenant whose turn is not over, if it waits in this lane."""
+        """Return the tenant whose turn is not over, if that tenant waits in this lane."""
         last = self._last
         if not self._goes_on(last.owner):
             return None
@@ -240,7 +240,7 @@ class Turns(Generic[Item]):
         return self._last.owner == owner and self._now() - self._last.began_seconds < TURN_SECONDS
 
     def _stand(self, tenant: str) -> None:
-        """Put a tenant in the lane where it belongs, or in no lane if it waits for no worker or may not have one."""
+        """Put a tenant in the lane where it belongs, or in no lane if it does not wait or may not have more workers."""
         owners = self._ready.get(tenant) or OrderedDict()
         most = self._most_workers(tenant)
         may_have_one = bool(owners) and (most is None or self._at_work[tenant] < most)
@@ -254,7 +254,7 @@ class Turns(Generic[Item]):
         return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
 
     def _comes(self, tenant: str) -> None:
-        """Deduct a tenant's share of the workers, for the time in which it asked for nothing, from what it has used."""
+        """Deduct a tenant's share of the workers, for the time in which it asked for none, from its used time."""
         use = self._uses.get(tenant)
         if use is None:
             return
@@ -266,13 +266,13 @@ class Turns(Generic[Item]):
             use.quiet_since = None
 
     def _share(self) -> float:
-        """Return how many workers each tenant gets if all that have or want any share them equally."""
+        """Return how many workers each tenant gets if all tenants that have or want workers share them equally."""
         workers = self._at_work.total() + self._idle()
         tenants = len(self._ready) + sum(tenant not in self._ready for tenant in self._at_work)
         return workers / max(1, tenants)
 
     def _use(self, tenant: str) -> _Use:
-        """Return the record of what a tenant has used, which callers may change."""
+        """Return the record of a tenant's used time; callers may change the record."""
         if tenant not in self._uses:
             self._uses[tenant] = _Use(0.0, None if tenant in self._ready else self._now())
             if len(self._uses) > _MOST_TENANTS:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of one batch: its size in bytes, and the time that a function may work on it.
 
-A worker ends itself when its time is over (`updraft_server.worker.batch_clock`); the front recognises that death here.
+A worker ends itself when its time is over (`updraft_server.worker.batch_clock`); `BatchTimeout` recognises that death.
 """
 
 import signal
@@ -40,7 +40,7 @@ class BatchTimeout:
     """Time limits of one exchange's function; zero means no limit."""
 
     seconds: float
-    """Smaller of the two limits, which the worker's clock enforces."""
+    """Smaller of the two limits below. The worker's clock enforces it."""
     setting: str
     """Setting to raise for more time."""
     excess: str = "worked for more than {:g} seconds on one batch"

@@ -77,7 +77,7 @@ class RelayLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelayEnd:
-    """State in which a relay ended: what is needed to tell who is to blame."""
+    """State in which a relay ended. It shows who is to blame."""
 
     request: Request
     worker: str
@@ -85,7 +85,7 @@ class RelayEnd:
     batch_timeout: BatchTimeout
     """Time limits of the function."""
     reported: FrameKind | None = None
-    """Kind of the frame with which the worker reported an error; None without one."""
+    """Kind of the frame with which the worker reported an error; None if it reported none."""
     lost_worker: bool = False
     """Whether the worker closed its socket before it was done."""
     exceeded_limit: bool = False
@@ -162,16 +162,17 @@ class Relay:
             requests.cancel()
             if not self._writing:
                 replies.cancel()
-            # Both tasks must be done with the worker's socket before `run` returns: its caller gives the worker back.
+            # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives the
+            # worker back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
 
     def end(self, error: UpdraftError) -> None:
-        """End `run` with an error, unless it has ended already."""
+        """End `run` with an error, unless `run` has ended already."""
         if not self._ended.done():
             self._ended.set_result(error)
 
     def end_for(self, excess: UpdraftError) -> None:
-        """End `run` with an error because the function exceeded a limit, unless it has ended already."""
+        """End `run` with an error because the function exceeded a limit, unless `run` has ended already."""
         if not self._ended.done():
             self.end_state = replace(self.end_state, exceeded_limit=True)
             self.end(excess)
@@ -201,7 +202,7 @@ class Relay:
 
     @property
     def turn(self) -> Side | None:
-        """Side that the exchange waits for; None during a load, or if a client whose keepalives cannot arrive is next.
+        """Side that the exchange waits for; None during a load, or for a client whose keepalives cannot arrive.
 
         Keepalives cannot arrive after the client has half-closed, nor while batches wait for the worker, because they
         queue behind those batches.
@@ -318,7 +319,7 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     def _begin_load(self, frame: Frame) -> None:
-        """Begin a load, with its time limit; raise FrameError if the worker may not announce one now.
+        """Begin a load, with its time limit; raise FrameError if the worker may not announce a load now.
 
         A session function may not announce a load, because that would only gain time for its batches. A batched
         function may be loaded repeatedly: its worker runs none of the author's code and waits for each model process
@@ -330,7 +331,7 @@ class Relay:
         self._load.begin(frame.app_metadata)
 
     async def _relay_reply(self, frame: Frame) -> None:
-        """Pass one message on. Drop a message of metadata alone if the client speaks plain Flight, which has none."""
+        """Pass one message on. Plain Flight has no metadata, so drop a message of metadata alone for such a client."""
         if not self._plain:
             await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
         elif frame.data_header or frame.data_body:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 class Transfer:
     """Message counts of one exchange, or of many.
 
-    Artifacts come before the batches and are not counted. Keepalives have a count of their own.
+    Artifacts come before the batches and are not counted. Keepalives are counted separately.
     """
 
     received_bytes: int = 0

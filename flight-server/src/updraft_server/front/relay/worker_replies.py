@@ -18,7 +18,8 @@ _CONSUMED_TAG, _FINISH_TAG = b"\x08", b"\x1a"
 # Enough for the whole first field and the tag of the second.
 _FIRST_BYTES = 12
 
-# Errors that a worker may report. Only the front can raise the others, which name callers, the queue or worker exits.
+# Errors that a worker may report. Other errors name callers, the queue or worker exits, so only the front can raise
+# them.
 _OF_WORKERS = (
     errors.UserError,
     errors.ProtocolError,
@@ -30,7 +31,7 @@ _OF_WORKERS = (
     errors.PoolUnavailableError,
     errors.InternalError,
 )
-# The front does not see how a model process ends: workers ask the zygote and report it.
+# The front does not see how a model process ends: workers ask the zygote and report the end.
 _OF_BATCHED_FUNCTIONS = (*_OF_WORKERS, errors.WorkerError)
 
 
@@ -76,7 +77,7 @@ class TimedLoad:
     """
 
     def __init__(self, on_late: Callable[[errors.FunctionLoadError], None]) -> None:
-        """Create it with no load running; `on_late` is called with an error when a load exceeds its limit."""
+        """Create the record without a running load; `on_late` is called with an error when a load exceeds its limit."""
         self._on_late = on_late
         self._load: Load | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -111,7 +112,7 @@ class TimedLoad:
 
 
 def error_of_worker(failed: memoryview | bytes, *, is_batched: bool) -> errors.UpdraftError:
-    """Return the error that a worker reports, or InternalError for one that only the front may raise.
+    """Return the error that a worker reports, or InternalError for an error that only the front may raise.
 
     Args:
         failed: Serialized Error that the worker sent. Anything else raises DecodeError.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser of requests, and checks of what they ask for against what the pool can run."""
+"""Parser of requests, and checks that the pool can run what they ask for."""

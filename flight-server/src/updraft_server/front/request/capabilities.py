@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities of a pool, which its status reports and against which each command is checked."""
+"""Capabilities of a pool. Its status reports them, and each command is checked against them."""
 
 import difflib
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Capabilities:
     def find(self, name: str, version: str = "") -> FunctionDescription:
         """Return the registered function with this name and version; `name` may also be `name@version`.
 
-        Without a version, return the one that was registered last. Raises FunctionNotFoundError.
+        Without a version, return the version that was registered last. Raises FunctionNotFoundError.
         """
         name, _, pinned = name.partition("@")
         version = version or pinned
@@ -60,7 +60,7 @@ class Capabilities:
         )
 
     def callable(self, name: str, version: str = "") -> FunctionDescription:
-        """Return the function that `find` returns; raise FunctionLoadError if it cannot be called now."""
+        """Return the function that `find` returns; raise FunctionLoadError if the function cannot be called now."""
         function = self.find(name, version)
         if function.fault:
             raise FunctionLoadError(f"function {function.name!r} cannot be called: {function.fault}")

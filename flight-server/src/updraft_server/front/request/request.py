@@ -112,7 +112,7 @@ class Request:
     function: str
     """Name of a registered function, or SESSION_LABEL."""
     version: str
-    """Version of a registered function. If the client asked for the newest, it is empty until `resolve`."""
+    """Version of a registered function; empty until `resolve` if the client asked for the newest version."""
     command: ExchangeCommand = field(default_factory=ExchangeCommand)
     """Envelope, without its payload."""
     plain: bool = False
@@ -130,7 +130,7 @@ class Request:
     needs: Needs = NO_NEEDS
     """Artifacts of a session function."""
     modules: str = ""
-    """Name that identifies the files and environment with which the worker imports modules; empty without any."""
+    """Name that identifies the files and environment with which the worker imports modules; empty if there are none."""
     is_batched: bool = False
     """Whether the function runs in model processes; known once it is resolved."""
     joins_batches: bool = False
@@ -150,7 +150,7 @@ class Request:
 
     @property
     def deferred(self) -> DeferredPayload | None:
-        """Payload to ask for once there is room for the exchange; None if it came with the command."""
+        """Payload to ask for once there is room for the exchange; None if the payload came with the command."""
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
@@ -162,7 +162,7 @@ class Request:
 
     @property
     def task_key(self) -> TaskKey | None:
-        """Task of this exchange; while the task holds a worker, this exchange may overtake others in the queue.
+        """Task of this exchange. While the task holds a worker, the exchange may overtake other exchanges in the queue.
 
         None if the client names no task.
         """
@@ -286,10 +286,10 @@ def _check_numbers(command: ExchangeCommand) -> None:
 
 
 def _modules(command: ExchangeCommand, needs: Needs) -> str:
-    """Return a name that identifies the files and environment of a session's modules; empty without any.
+    """Return a name that identifies the files and environment of a session's modules; empty if there are none.
 
-    Modules stay imported, and they read the environment when they are imported. A worker that has imported modules
-    under one name therefore serves only exchanges with that name.
+    Modules stay imported, and they read the environment when they are imported. So a worker that has imported modules
+    under one name serves only exchanges with that name.
     """
     function = command.session
     if not (needs.files or function.user_environment):

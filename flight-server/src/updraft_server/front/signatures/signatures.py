@@ -139,8 +139,9 @@ class Signatures:
 
     def _refuse_revoked(self, functions: Sequence[bytes]) -> None:
         known = self._known.current if self._known is not None else None
-        if known is None or known.revoked_functions.intersection(functions):
-            digests = ", ".join(f"sha256:{digest.hex()}" for digest in functions)
+        revoked = [digest for digest in functions if known is None or digest in known.revoked_functions]
+        if revoked:
+            digests = ", ".join(f"sha256:{digest.hex()}" for digest in revoked)
             raise FunctionRefusedError(f"a function was revoked on this pool: {digests}")
 
     def _signer(self, key_sha256: bytes) -> "Signer":
@@ -206,7 +207,7 @@ class SignedBy:
 
 
 class CheckedFunction:
-    """Session function that may run if its payload matches the signature, where it has one."""
+    """Session function that may run if it has no signature, or if its payload matches its signature."""
 
     def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
         """Create the check of one function; `signed_by` is None if the function neither has nor needs a signature."""
@@ -223,7 +224,7 @@ class CheckedFunction:
         return self.signed_by is None or self.signed_by.payload_sha256 == hashlib.sha256(payload).digest()
 
     def settle(self, *, fits: bool) -> None:
-        """Count the function; raise FunctionRefusedError if its payload is not the one that was signed."""
+        """Count the function; raise FunctionRefusedError if its payload is not the signed payload."""
         if self.signed_by is not None and not fits:
             self._signatures.count(Outcome.REFUSED)
             raise FunctionRefusedError(
@@ -234,7 +235,7 @@ class CheckedFunction:
 
 
 def _revocable(path: Path) -> "Revocable[KnownSigners]":
-    # The imports of this module take a tenth of a second, so only a pool that checks signatures imports it.
+    # Importing `signers_file` takes a tenth of a second, so only a pool that checks signatures imports it.
     from updraft_server.front.signatures.signers_file import parse_signers
 
     return Revocable(path, parse_signers, "signer")

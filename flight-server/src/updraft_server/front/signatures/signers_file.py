@@ -59,7 +59,7 @@ class Signer:
     """Name in logs and errors."""
     key: Ed25519PublicKey
     tenants: frozenset[str] | None
-    """Tenants whose functions it may sign; None means every tenant."""
+    """Tenants whose functions the driver may sign; None means every tenant."""
     max_lifetime_seconds: float
     """Longest time for which a statement may be valid."""
 

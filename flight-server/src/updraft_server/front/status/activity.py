@@ -2,7 +2,7 @@
 """Activity of a front: the open exchanges and the last failures.
 
 `front.exchange` records when exchanges begin and end, and the relay counts messages in each exchange's own `Transfer`.
-Metrics and the status page read both only on request, so they cost nothing per batch.
+Metrics and the status page read exchanges and counts only on request, so a batch costs nothing extra.
 """
 
 import enum
@@ -22,7 +22,7 @@ KEPT_FAILURES = 20
 
 
 class ExchangePhase(enum.Enum):
-    """Phase of an exchange: REQUESTING -> PREPARING -> WAITING -> RUNNING. It may end in any of them."""
+    """Phase of an exchange: REQUESTING -> PREPARING -> WAITING -> RUNNING. It may end in any phase."""
 
     REQUESTING = "requesting"  # the request has not arrived in full
     PREPARING = "preparing"  # the client uploads a large payload and missing artifacts
@@ -80,7 +80,7 @@ class Activity:
             return tuple(sorted(self._open, key=lambda exchange: exchange.began))
 
     def transferred(self) -> Transfer:
-        """Return the total since the start. It never decreases, because it includes open and ended exchanges."""
+        """Return the total since the start. The total includes open and ended exchanges, so it never decreases."""
         total = Transfer()
         with self._lock:
             for transfer in (self._ended_transfer, *(exchange.transfer for exchange in self._open)):
@@ -95,7 +95,7 @@ class Activity:
         return exchange
 
     def end(self, exchange: OpenExchange) -> None:
-        """Record the end of an exchange, whether it failed or not."""
+        """Record the end of an exchange, failed or not."""
         with self._lock:
             self._open.discard(exchange)
             self._ended_transfer.add(exchange.transfer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a pool tells its state: in its log and in --ready-file once it is ready, and always as gRPC health.
+"""Announcement of a pool's state: in the log and in --ready-file once it is ready, and always as gRPC health.
 
 The file is written again when its content changes. Health covers the pool and each registered function.
 """
@@ -77,7 +77,7 @@ class Announcement:
         _log.info("the functions were reloaded", functions=self._callable_functions())
 
     def _callable_functions(self) -> Sequence[str]:
-        """Return the names of the functions that can be called; log why each of the others cannot."""
+        """Return the names of callable functions; log why each other function cannot be called."""
         self._functions = self._pool.functions
         for function in self._functions:
             if function.fault:

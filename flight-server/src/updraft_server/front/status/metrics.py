@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the front's exchanges, also in Spark's terms: by application, and those in flight by stage.
+"""Metrics of the front's exchanges, also in Spark's terms: by application and, for exchanges in flight, by stage.
 
-The other parts of the front add their own (`show_in`).
+Other parts of the front add their own metrics (`show_in`).
 """
 
 import threading

@@ -29,7 +29,7 @@ class HealingTime:
         self._lost_at: float | None = None
 
     def workers_are(self, warm: int) -> None:
-        """Take note of how many workers are warm now, and observe the healing time once there are enough again."""
+        """Note how many workers are warm now, and observe the healing time once enough are warm again."""
         if warm >= self._wanted:
             if self._lost_at is not None:
                 self._observe(self._clock() - self._lost_at)
@@ -74,7 +74,7 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
         "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
     )
     healing = HealingTime(wanted_workers, healing_seconds.observe)
-    # Fresh workers count too: one takes the place of a lost worker and then has to be replaced itself.
+    # Fresh workers count too: a fresh worker takes the place of a lost worker, and then needs a replacement itself.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report of a pool's status, and the sampler that keeps the last one for other threads; it runs in the front's loop."""
+"""Report of a pool's status, and the sampler in the front's loop that keeps the last report for other threads."""
 
 import asyncio
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel of a worker to models: a socket from the zygote, over which it asks for connections to model processes.
+"""Channel of a worker to models: a socket to the zygote, over which the worker asks for connections to model processes.
 
 Question and answer are one packet each, and a worker asks one question at a time. The worker closes the channel before
-it is bound to a session, so that no session function reaches a model.
+it gets a session as its owner, so that no session function reaches a model.
 """
 
 import select
@@ -91,7 +91,7 @@ class ModelChannel:
             self._socket = None
 
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
-        """Ask the zygote; return its answer, and the connection if that is Connected. Raises ModelChannelError."""
+        """Ask the zygote. Return its answer, with a connection if that is Connected. Raises ModelChannelError."""
         if self._socket is None:
             raise ModelChannelError("this worker has no connection to the zygote")
         try:

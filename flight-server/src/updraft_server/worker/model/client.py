@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker's end of a connection to a model process: sends one batch at a time and receives its result or error.
 
-A process that sends GOODBYE has answered everything that it ran, so an unanswered batch goes to the next process. If
-the process dies, the batch of a deterministic function also goes to the next process, which runs it alone: if it kills
-that process as well, the batch is to blame.
+A process that sends GOODBYE has answered every batch that it ran, so the client sends an unanswered batch to the next
+process. If the process dies and the function is deterministic, the client also sends the batch to the next process,
+which runs it alone. If the batch kills that process as well, the batch is to blame.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ from updraft_server.worker.model import channel as packets
 from updraft_server.worker.model import messages
 from updraft_server.worker.model.function import BatchedFunction
 
-# A batch fails if more processes than this die while they have it, even if none was working on it.
+# A batch fails if more processes than this die while they have it, even if none of them was working on it.
 _MOST_DEATHS = 5
 
 
 class _ConnectionLostError(Exception):
-    """Raised when the model process is gone without a goodbye."""
+    """Raised when the model process has ended without a goodbye."""
 
 
 class SuspectError(WorkerError, kind=WorkerError.kind, code=WorkerError.code):
-    """Raised when rows of this exchange have killed a model process in which they ran alone."""
+    """Raised when rows of this exchange ran alone in a model process and killed it."""
 
 
 class ModelClient:
@@ -51,8 +51,8 @@ class ModelClient:
             function: Function to call.
             model_channel: Channel to the zygote.
             max_batch_rows: Most rows that a result may have.
-            waiting: Context that is entered while a process may have to load the function; batch limits do not count
-                that time.
+            waiting: Returns a context that the client enters while a process may have to load the function. This time
+                does not count as batch time.
         """
         self._function = function
         self._waiting = waiting
@@ -62,7 +62,7 @@ class ModelClient:
         self._replica = ""
 
     def connect(self) -> None:
-        """Connect now, so that batches wait for this exchange's rows too; raises UpdraftError."""
+        """Connect now, so that the model's next batch waits for this exchange's rows too; raises UpdraftError."""
         if self._socket is None:
             self._connect()
 
@@ -117,7 +117,7 @@ class ModelClient:
         try:
             return self._decoder.decode_batch(answer, sequence=message.sequence)
         except UpdraftError as error:
-            # The client is not at fault: the model has overwritten memory of its own process.
+            # Do not blame the client of the exchange: the model has overwritten memory of its own process.
             raise WorkerError(
                 f"the model process of function {self._function.name!r} returned no batch: {error.message}"
             ) from None
@@ -154,7 +154,7 @@ class ModelClient:
             while pieces:
                 pieces = after(pieces, connection.sendmsg(pieces))
         except OSError:
-            # A last message may still be readable: GOODBYE means that the process has not run this batch.
+            # A last message may still be readable. If it is GOODBYE, the process has not run this batch.
             return
 
     def _receive(self, connection: socket.socket) -> tuple[messages.Message, pa.Buffer]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model process's end of one worker's socket: never blocks, reads one request at a time, keeps what it cannot send.
 
-Back pressure: the next request stays in the socket while the current one is unanswered, or while the process holds as
-many bytes as it may.
+Back pressure: the next request stays in the socket while the current one is unanswered, or while the model process
+holds as many bytes of requests as `Room` allows.
 """
 
 import select
@@ -14,7 +14,7 @@ import pyarrow as pa
 from updraft_server.ipc.frames import after
 from updraft_server.worker.model import messages
 
-# Time limit for sending a goodbye; workers read it at once.
+# Time limit for sending a goodbye. Honest workers read a goodbye at once.
 _LAST_WORDS_SECONDS = 5.0
 
 
@@ -30,7 +30,7 @@ class ConnectionEndedError(Exception):
 
 
 class Room:
-    """Limit on the bytes that requests of all connections hold together; a single request may be larger."""
+    """Limit on the bytes that the requests of all connections hold together. A request that is alone may be larger."""
 
     def __init__(self, bytes_: int) -> None:
         self._bytes = bytes_
@@ -63,7 +63,7 @@ class Connection:
         self._received = 0
         self._unsent: list[memoryview] = []
         self.is_answering = False
-        """Whether a request has been read and not answered yet."""
+        """Whether there is a request that has been read but not answered yet."""
 
     @property
     def descriptor(self) -> int:
@@ -77,7 +77,7 @@ class Connection:
 
     @property
     def events(self) -> int:
-        """Poll events to wait for. poll reports the worker's end without being asked to."""
+        """Poll events to wait for. poll always reports a hang-up of the worker."""
         reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
         return reading | (select.POLLOUT if self._unsent else 0)
 
@@ -111,7 +111,7 @@ class Connection:
         return request
 
     def send(self, kind: messages.MessageKind, sequence: int = 0, payload: bytes | pa.Buffer = b"") -> None:
-        """Send a message, and keep what the socket does not accept yet; raises ConnectionEndedError."""
+        """Send a message, and keep the bytes that the socket does not accept yet; raises ConnectionEndedError."""
         if kind in (messages.MessageKind.RESULT, messages.MessageKind.FAILED):
             self.is_answering = False
             self._give_back()
@@ -120,7 +120,7 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send kept data as far as the socket accepts it now; raises ConnectionEndedError."""
+        """Send as many kept bytes as the socket accepts now; raises ConnectionEndedError."""
         try:
             while self._unsent:
                 self._unsent = after(self._unsent, self._socket.sendmsg(self._unsent))
@@ -149,7 +149,7 @@ class Connection:
         try:
             self._payload = pa.allocate_buffer(message.payload_bytes)
         except MemoryError:
-            # The worker asked for too much: only its own connection ends.
+            # This worker asked for too much, so only its connection ends.
             raise messages.MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
 
     def _give_back(self) -> None:

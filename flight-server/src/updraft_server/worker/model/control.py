@@ -12,12 +12,12 @@ MAX_PACKET_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attach:
-    """Zygote to process: here is a worker's connection, whose descriptor comes along."""
+    """Zygote to process: take a worker's connection. Its descriptor comes with this packet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retire:
-    """Zygote to process: answer what was read, say goodbye to all workers, and end."""
+    """Zygote to process: answer the requests that you have read, say goodbye to all workers, and end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LoadFailed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """Process to zygote: current state, sent after changes; quick changes share one packet."""
+    """Process to zygote: current state, sent after changes. Changes in quick succession share one packet."""
 
     attached: int
     """Connections received from the zygote since the process started."""
@@ -48,7 +48,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """Process to zygote: the function starts, or has finished, a batch of rows that may have killed another process."""
+    """Process to zygote: the function starts or has finished a batch of rows that may have killed another process."""
 
     is_running: bool
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batched function, as its model process and the workers that call it see it."""
+"""Batched function, in the form that its model process and the workers that call it use."""
 
 from typing import Any, Protocol, cast
 
@@ -24,7 +24,7 @@ class LoadedModel(Protocol):
 
 
 class BatchedFunction:
-    """Function whose author asked for batches that join rows of many exchanges."""
+    """Function that gets batches of rows from many exchanges, at its author's request."""
 
     def __init__(self, function: Function[Any, Any], batching: Batching) -> None:
         """Wrap a function that returns one value per row; `batching` is the function's own."""
@@ -35,12 +35,12 @@ class BatchedFunction:
         self.argument_schema: pa.Schema = function.argument_schema
         """Schema of every batch that a model process receives."""
         self.result_schema: pa.Schema = function.result_schema
-        """Schema of every batch that it returns."""
+        """Schema of every batch that a model process returns."""
         self.is_deterministic = function.deterministic
-        """Whether the same rows give the same results, so that rows can be called again after their process died."""
+        """Whether the same rows give the same results. If so, another process may run rows whose process has died."""
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise ProtocolError unless columns of these types can be arguments."""
+        """Raise ProtocolError unless the columns of `schema` can be arguments."""
         self._function.arguments.check(schema)
 
     def load(self) -> LoadedModel:

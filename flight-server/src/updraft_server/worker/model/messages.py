@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between a worker and a model process over a socket of their own: a header, followed by a payload.
 
-A worker sends one request and waits for its answer before it sends the next. Both ends come from the same zygote and
-know the schemas of arguments and results, so only batches travel.
+A worker sends one request, and waits for the answer before it sends the next. Both ends come from the same zygote and
+know the schemas of arguments and results, so only batches are sent.
 """
 
 import enum
@@ -23,7 +23,7 @@ class MessageKind(enum.IntEnum):
     STARTED = 3  # model process: the function now gets the suspect rows, alone; no payload.
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
     FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
-    GOODBYE = 6  # model process: it ends, and has answered everything that it read; no payload.
+    GOODBYE = 6  # model process: it has answered every request that it read, and ends; no payload.
 
 
 class Message(NamedTuple):
@@ -31,9 +31,9 @@ class Message(NamedTuple):
 
     kind: MessageKind
     sequence: int
-    """Number of the request's batch in its exchange; a failure names it."""
+    """Number of the request's batch in its exchange. Errors name this number."""
     sent_seconds: float
-    """Time when it was sent, on CLOCK_MONOTONIC, which all processes of a machine share."""
+    """Time when the message was sent, on CLOCK_MONOTONIC, which all processes of a machine share."""
     payload_bytes: int
 
 

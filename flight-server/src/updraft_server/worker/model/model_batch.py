@@ -19,7 +19,7 @@ from updraft_server.worker.process_state import in_this_process
 
 
 class ModelRequest:
-    """Batch of one exchange, and its results as they come."""
+    """Batch of one exchange, with the results that it has so far."""
 
     def __init__(self, connection: Connection, sequence: int, batch: pa.RecordBatch, *, is_suspect: bool) -> None:
         self.connection = connection
@@ -34,9 +34,9 @@ class ModelRequest:
 
     @classmethod
     def decoded(cls, connection: Connection, request: Request, decoder: ArrowDecoder) -> Self:
-        """Return a worker's request, decoded; raises UpdraftError if its rows do not match the function's schema."""
+        """Decode a worker's request; raises UpdraftError if its rows do not match the function's schema."""
         message = request.message
-        # Check everything: a function that went wrong may have overwritten any memory of the worker.
+        # Check everything, because a faulty function may have overwritten any memory of the worker.
         batch = decoder.decode_batch(request.payload, sequence=message.sequence)
         return cls(connection, message.sequence, batch, is_suspect=message.kind is MessageKind.SUSPECT_ROWS)
 
@@ -48,7 +48,7 @@ class ModelRequest:
     def take(self, results: pa.RecordBatch) -> None:
         """Add the results of the next rows."""
         self._rows += results.num_rows
-        # Copy results that wait for the rest: the function may own their memory and reuse it for other values.
+        # Copy results that wait for later rows: the function may own their memory and reuse it for other values.
         self._results.append(results if self.is_complete else pa.concat_batches([results]))
 
     def result(self) -> pa.Buffer:
@@ -57,7 +57,7 @@ class ModelRequest:
 
 
 class ModelBatch:
-    """Rows of a batch on their way through the function."""
+    """Rows of one batch, for which the function is called."""
 
     def __init__(
         self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float, watchdog: Watchdog
@@ -69,17 +69,17 @@ class ModelBatch:
 
     @property
     def started(self) -> ModelRequest | None:
-        """Suspect request if this batch has its first rows, else None. Its worker is told of the start once."""
+        """Suspect request if this batch has the request's first rows, else None. Its worker gets STARTED only once."""
         first = self._pieces[0]
         return first.request if first.request.is_suspect and first.start == 0 else None
 
     @property
     def is_of_a_suspect(self) -> bool:
-        """Whether these rows have to run alone."""
+        """Whether these rows are suspect and have to run alone."""
         return self._pieces[0].request.is_suspect
 
     def run(self) -> Iterator[ModelRequest]:
-        """Call the function, and yield the request of each piece once the piece has its results or its error."""
+        """Call the function, and yield the request of each piece once it has the results or the error of that piece."""
         if len({id(piece.request) for piece in self._pieces}) > 1 and self._run_joined():
             yield from (piece.request for piece in self._pieces)
             return
@@ -88,7 +88,7 @@ class ModelBatch:
             yield piece.request
 
     def _run_joined(self) -> bool:
-        """Call the function once for all rows; return False if it failed, since any of the rows may be at fault."""
+        """Call the function once for all rows. Return False if it failed, since any of the rows may be at fault."""
         joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
         try:
             with self._call():
@@ -114,7 +114,7 @@ class ModelBatch:
 
     @contextlib.contextmanager
     def _call(self) -> Iterator[None]:
-        """Have the zygote end this process if the call takes longer than it may."""
+        """Have the zygote end this process if the call takes longer than the function's time limit."""
         self._watchdog.began_call(self._timeout_seconds)
         try:
             with in_this_process():

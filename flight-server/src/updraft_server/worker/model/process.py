@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Main loop of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
+"""Main loop of a model process after the zygote forked it: loads a function, joins rows, and sends their results.
 
-It has one thread, and a share of the machine: a device of its own, and part of the CPUs. While the function runs, rows
-wait in the sockets and in the queue, and form the next batch.
+The loop has one thread. The process has a share of the machine: a device of its own, and a part of the CPUs. While the
+function runs, rows wait in the sockets and in the queue, and form the next batch.
 """
 
 import contextlib
@@ -31,11 +31,12 @@ from updraft_server.worker.model.watchdog import TURN_SECONDS, Watchdog
 from updraft_server.worker.process_state import in_this_process
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-# Workers have one thread each (`updraft_server.supervisor.zygote_child`); a model serves all of them.
+# Libraries use one thread in a worker (`updraft_server.supervisor.zygote_child`). In a model process they may use more,
+# because it serves all workers.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 _FIRST_DEVICE = Path("/dev/nvidia0")
-# Devices are probed by name, because the sandbox does not let a process list the directory.
+# Devices are probed by name, because the sandbox does not let a process list /dev.
 _MAX_DEVICES = 64
 
 
@@ -48,7 +49,7 @@ def take_share(batching: Batching, number: int) -> None:
 
 
 def _device(number: int) -> str:
-    """Return one of the GPUs that the pool's environment names, or else one of all installed GPUs."""
+    """Return one of the GPUs that the pool's environment names. If it names none, return one of the installed GPUs."""
     visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
     if visible:
         return visible[number % len(visible)]
@@ -63,11 +64,11 @@ def _installed() -> int:
 _HELD_BYTES = 256 * 1024 * 1024
 # Resolution of poll. It is better to run a batch a moment early than a moment late.
 _POLL_SECONDS = 0.001
-# A process that waits for rows still has to show the watchdog that it is alive.
+# A process that waits for rows has to show the watchdog that it is alive.
 _MOST_WAIT_SECONDS = TURN_SECONDS / 3
-# POLLNVAL means that the function has closed the socket. If this were ignored, poll would keep returning at once.
+# POLLNVAL means that the function has closed the socket. If the loop ignored it, poll would keep returning at once.
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLNVAL
-# The zygote is told of changes after this delay, so that quick ones share one packet.
+# Delay before the process reports a change to the zygote, so that changes in quick succession share one packet.
 _STATE_SECONDS = 0.25
 EXIT_NOT_LOADED = 76
 
@@ -98,7 +99,7 @@ class ModelProcess:
     def run(self) -> NoReturn:
         """Load and serve until the zygote asks this process to end, or goes away."""
         self._load()
-        # Do this before Ready, after which the zygote no longer allows for the time to load.
+        # Reset the watchdog before Ready is sent: from then on, the zygote no longer allows for the time to load.
         self._watchdog.turned()
         self._tell(packets.Ready())
         self._poll.register(self._control, select.POLLIN)
@@ -218,14 +219,14 @@ class ModelProcess:
             self._close(request.connection)
 
     def _say_goodbye(self) -> None:
-        """Answer what has been read, then send every worker elsewhere with its next request."""
+        """Answer the requests that were read, then say goodbye, so that workers send their next requests elsewhere."""
         while self._queue.rows:
             self._run_batch()
         connections = list(self._connections.values())
         for connection in connections:
             with contextlib.suppress(ConnectionEndedError):
                 connection.send(MessageKind.GOODBYE)
-        # Send all goodbyes first, so that a worker that does not read delays none of the others.
+        # All goodbyes are on their way, so a worker that does not read here does not delay other workers.
         for connection in connections:
             self._watchdog.turned()
             with contextlib.suppress(ConnectionEndedError):

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy for a model's batches: which rows of which exchanges form the next batch, and when.
 
-A batch is due when there are enough rows for a full one, when the first rows in the queue have waited for as long as
-the author allows, or when every exchange has rows in the queue, so that waiting would bring no more. The wait starts
-only once the model is free: otherwise exchanges that were late once would keep alternating with the others, and each
-batch would have only a part of the rows. Exchanges take turns, each for a fraction of a batch, so that an exchange with
-large batches does not keep the others waiting. The rows of an exchange keep their order.
+A batch is due in three cases: there are enough rows for a full batch; the first rows in the queue have waited for as
+long as the author allows; or every exchange has rows in the queue, so that waiting would bring no more rows.
+
+The wait starts only once the model is free. If it started earlier, exchanges that were late once would stay late: their
+batches would alternate with those of the other exchanges, and each batch would have only a part of the rows.
+
+Exchanges take turns, each for a fraction of a batch, so that an exchange with large batches does not keep other
+exchanges waiting. The rows of an exchange keep their order.
 """
 
 import dataclasses
@@ -59,8 +62,8 @@ class RowQueue(Generic[ExchangeT, RequestT]):
 
         Args:
             rows: Rows of a full batch.
-            wait_seconds: How long rows may wait for others.
-            clock: Returns the time in seconds, on the clock that senders of rows use too.
+            wait_seconds: How long rows may wait for rows of other exchanges.
+            clock: Returns the time in seconds, on the same clock that the senders of rows use.
         """
         self.record = BatchRecord()
         self._full_rows = rows
@@ -70,14 +73,14 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         self._waiting: dict[ExchangeT, deque[_Waiting[RequestT]]] = {}
         """Waiting requests of every open exchange, in the order in which they were sent."""
         self._turns: deque[ExchangeT] = deque()
-        """Exchanges with rows in the queue; the next one comes first."""
+        """Exchanges with rows in the queue; the exchange whose turn is next comes first."""
         self.rows = 0
         """Number of all waiting rows."""
         self._free_seconds = -math.inf
         """Time when the model finished its last batch."""
 
     def open(self, exchange: ExchangeT) -> None:
-        """Add an exchange, which may send rows at any time."""
+        """Add an exchange, which may send rows from now on."""
         self._waiting[exchange] = deque()
 
     def close(self, exchange: ExchangeT) -> None:
@@ -89,15 +92,15 @@ class RowQueue(Generic[ExchangeT, RequestT]):
     def add(
         self, exchange: ExchangeT, request: RequestT, rows: int, sent_seconds: float, *, is_alone: bool = False
     ) -> None:
-        """Add rows, at least one, behind the waiting ones of their exchange.
+        """Add rows, at least one, behind the waiting rows of their exchange.
 
-        `is_alone` keeps them apart from all other rows, because a model process has died while it had them.
+        `is_alone` keeps the rows apart from all other rows, because a model process has died while it had them.
         """
         waiting = self._waiting[exchange]
         if not waiting:
             self._turns.append(exchange)
         now = self._clock()
-        # Cap the time: the sender states it, and could state anything.
+        # Limit the time to a plausible range, because the sender could state any time.
         sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
         waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows
@@ -112,11 +115,11 @@ class RowQueue(Generic[ExchangeT, RequestT]):
             self._turns.remove(exchange)
 
     def done(self) -> None:
-        """Note that the model has finished the batch that was taken last."""
+        """Record that the model has finished the last batch that was taken."""
         self._free_seconds = self._clock()
 
     def due_in_seconds(self) -> float | None:
-        """Return the time until the next batch should be taken: 0 means now, and None that nothing waits."""
+        """Return the time until the next batch is due; 0 means now, None means that nothing waits."""
         if not self._turns:
             return None
         heads = [self._waiting[exchange][0] for exchange in self._turns]
@@ -141,7 +144,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         return pieces
 
     def _grant(self) -> Mapping[ExchangeT, int]:
-        """Return how many rows of each exchange the next batch has, granted turn by turn."""
+        """Choose, turn by turn, how many rows of each exchange the next batch has, and return these numbers."""
         first = self._turns[0]
         head = self._waiting[first][0]
         if head.is_alone:
@@ -153,7 +156,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         while room and any(left.values()):
             exchange = self._turns[0]
             if not left[exchange] and granted[exchange] == 0:
-                # This exchange's next rows have to be alone, so they make up the batch after this one.
+                # The next rows of this exchange have to be alone, so they become the next batch after this one.
                 break
             rows = min(self._turn_rows, left[exchange], room)
             granted[exchange] += rows

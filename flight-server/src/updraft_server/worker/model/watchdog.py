@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deadline by which a model process has to show that it is alive, in memory shared with the zygote.
 
-The process writes it, which costs neither a system call nor the zygote's time, and the zygote reads it whenever it
-checks. A timer inside the process would be at the mercy of the function, which may stop the process or use that timer.
+The process writes the deadline, which needs no system call, and the zygote reads it at each check. A timer inside the
+process would not do: the function could stop the process, or use that timer itself.
 """
 
 import math
@@ -15,7 +15,7 @@ _LATE_LOOKS = 3
 
 
 class Watchdog:
-    """Watchdog of one model process. The zygote makes it before it forks the process, so that both share its memory."""
+    """Watchdog of one model process. The zygote makes it before the fork, so that both processes share its memory."""
 
     def __init__(self) -> None:
         """Map the shared memory; raises OSError."""
@@ -33,7 +33,7 @@ class Watchdog:
         self._expect_within(limit_seconds or math.inf, limit_seconds)
 
     def turned(self) -> None:
-        """Record that the process's loop goes on and no call runs. Called in the process."""
+        """Record that the process's loop runs and calls no function now. Called in the process."""
         self._expect_within(TURN_SECONDS, 0.0)
 
     def hung_up(self) -> None:
@@ -46,8 +46,8 @@ class Watchdog:
     def broken(self) -> str:
         """Return the reason to end a late process; empty if it is not late. Called in the zygote, at each check.
 
-        Being late at a single check proves nothing: the whole machine may have stood still, or the process may be
-        ending.
+        The process has to be late at several checks in a row: at a single check, the whole machine may have stood
+        still, or the process may be ending by itself.
         """
         deadline_seconds, limit_seconds = self._cells[0], self._cells[1]
         is_late = self._has_hung_up or 0 < deadline_seconds < time.monotonic()

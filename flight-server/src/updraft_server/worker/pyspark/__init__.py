@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session functions: code that a Spark session ships, run by PySpark's own worker code exactly as on stock PySpark.
 
-`runner` checks and drives; `init_message` writes what PySpark's worker reads first; `streams` and `pickled_stream`
-replace its data streams; `trailer` reads what it writes last; `plain_numbers` and `struct_columns` speed up its
-conversions between Arrow, pandas and structs. `adapters` calls the worker of each version. Only `runner` is imported
-from outside, and only by pools that run session functions: the package imports PySpark.
+`runner` checks an exchange and runs PySpark's worker for it. `adapters` calls the worker of each PySpark version.
+`init_message` writes the message that this worker reads first, and `trailer` reads the message that it writes last.
+`streams` and `pickled_stream` replace its data streams. `plain_numbers` and `struct_columns` speed up its conversions
+between Arrow, pandas and structs. Other packages import only `runner`, and only in pools that run session functions,
+because this package imports PySpark.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PySpark versions that a pool can run, and the adapter to the worker code of each.
+"""PySpark versions that a pool can run, and an adapter to the worker code of each version.
 
-`kinds` holds the differences by version and kind of function.
+The module `kinds` has the differences by version and kind of function.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Adapter(NamedTuple):
     compose: Callable[[Assignment, exchange_pb2.SessionPayload, Surroundings], bytes]
     """Returns the bytes that the worker reads before its data."""
     invoke: Callable[[bytes, Any], None]
-    """Runs the worker over a session stream; it raises SystemExit after it has reported an exception."""
+    """Runs the worker over a session stream. The worker raises SystemExit after it has reported an exception."""
 
 
 def minor_version(version: str) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of the groups in an exchange's batches, as proto/README.md ("Groups") lays them out.
 
-A large group is passed on slice by slice while its batches arrive. Both sides of a cogroup are read whole, because
-PySpark holds them whole.
+The reader passes a large group on slice by slice while its batches arrive. It reads both sides of a cogroup whole,
+because PySpark needs them whole.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ class RequestSource(Protocol):
 
 
 class AnsweredRequests:
-    """Source of the exchange's batches, which also tells the replies how many rows each batch is owed."""
+    """Source of the exchange's batches. It also tells `replies` how many rows the function owes for each batch."""
 
     def __init__(self, exchange: Exchange, replies: Replies, answers: ReplyForm) -> None:
         self._exchange = exchange
@@ -42,7 +42,7 @@ class AnsweredRequests:
         self.max_records_per_batch = exchange.max_records_per_batch
 
     def slices(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, in slices of at most as many as the function may see at once."""
+        """Yield all rows, in slices no larger than the function may see at once."""
         while (request := self.take()) is not None:
             yield from slice_by_rows(request.batch, self.max_records_per_batch)
 
@@ -62,7 +62,7 @@ class AnsweredRequests:
 
 
 class GroupReader:
-    """Groups of one input. Only the newest group can be read; the next step skips what is left of it."""
+    """Groups of one input. Only the newest group can be read: the next step skips the rest of it."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -87,7 +87,7 @@ class GroupReader:
                 yield from slice_by_rows(rows, self._source.max_records_per_batch)
 
     def _next_batch(self) -> tuple[pa.RecordBatch, bool] | None:
-        """Return the first piece of the next batch that has one; None at the end."""
+        """Return the first piece of the next batch that has any pieces; None at the end."""
         while (request := self._source.take()) is not None:
             self._cut = cut(request)
             if (first := next(self._cut, None)) is not None:
@@ -96,7 +96,7 @@ class GroupReader:
 
 
 class CogroupReader:
-    """Groups of two inputs, which come in runs: left batches, then the right batches of the same groups."""
+    """Groups of two inputs. Batches come in runs: left batches, then the right batches of the same groups."""
 
     def __init__(self, source: RequestSource) -> None:
         self._source = source
@@ -129,7 +129,7 @@ class CogroupReader:
             yield self._left.popleft(), right
 
     def _complete(self, request: RequestBatch) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the groups that end in a batch, with their rows from earlier batches; the rest stays open."""
+        """Yield the groups that end in a batch, with their rows from earlier batches. Keep the rows of open groups."""
         for rows, ends in cut(request):
             group = self._open[request.input]
             if rows.num_rows or (ends and not group):
@@ -146,7 +146,7 @@ def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the batch cut at its group ends, each piece with whether its group ends there; an open group comes last."""
+    """Cut the batch at its group ends. Yield each piece, and whether its group ends with it; an open group is last."""
     rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
         yield rows_from(start, end - start), True

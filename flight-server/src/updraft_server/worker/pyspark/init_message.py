@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Init message that PySpark's worker reads before its data: task, files, broadcasts, settings and functions.
 
-`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`); the other functions write the parts that
-every version has. Secrets stay in Spark, and so do local properties that functions do not need. Broadcast variables are
-known as Spark keeps them for its own workers: a value is unpickled on first use and stays for the next task of the
-application that uses it. Ids are valid within one application only.
+`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`). The other functions write the parts that
+every version has. Secrets stay in Spark, and so do local properties that functions do not need. Broadcast variables
+work as in Spark's own workers: the worker unpickles a value on first use, and keeps it for later tasks of the same
+application that use it. An id is valid within one application only.
 """
 
 import json
@@ -39,7 +39,7 @@ class KnownBroadcasts:
         return self._paths.keys()
 
     def change_to(self, application_id: str, paths: Mapping[int, str]) -> BroadcastChanges:
-        """Switch to the variables of an exchange and return the changes; a new application starts without any."""
+        """Switch to the variables of an exchange and return the changes. A new application starts without variables."""
         known = self._paths if application_id and application_id == self._application_id else {}
         added = {number: path for number, path in paths.items() if known.get(number) != path}
         removed = frozenset(self._paths.keys() - (paths.keys() - added.keys()))
@@ -57,7 +57,7 @@ class Surroundings(NamedTuple):
     files_directory: str
     """Directory of SparkFiles."""
     broadcasts: BroadcastChanges
-    """Variables that the worker has not seen yet, and those that it must forget."""
+    """Variables that the worker has not seen yet, and variables that it must forget."""
 
 
 def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
@@ -78,7 +78,7 @@ def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around
 
 
 def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
-    """Return the task's split and the Python version that functions need: this one, which the front has checked."""
+    """Return the task's partition and this Python's version. The front has checked that functions need this version."""
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -95,9 +95,9 @@ def settings(values: Mapping[str, str]) -> bytes:
 
 
 def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
-    """Return the number of UDFs, then each one's arguments, commands and result id.
+    """Return the number of UDFs, then the arguments, commands and result id of each UDF.
 
-    With `argument_names`, each argument has a flag that says whether its name follows.
+    With `argument_names`, each argument has a flag that tells whether the argument's name follows.
     """
     written = [
         _arguments(udf, names=argument_names)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Init message of PySpark 4.0 and 4.1; `init_message` has the parts that all versions share.
+"""Init message of PySpark 4.0 and 4.1. The module `init_message` has the parts that all versions share.
 
-The task is a sequence of numbers instead of JSON. Settings are written for Arrow kinds only; they include what 4.2
-keeps in the eval conf, but not the profiler.
+The task is a sequence of numbers instead of JSON. Only functions over Arrow batches have settings. The settings include
+what 4.2 has in the eval conf. They do not include the profiler, which precedes the functions.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
 
 
 def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_conf: Mapping[str, str]) -> bytes:
-    """Return the settings of a function over Arrow batches; empty for a pickled one."""
+    """Return the settings of a function over Arrow batches; empty for a function over pickled rows."""
     if eval_type in (PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_TABLE_UDF):
         return b""
     runner_conf = {key: value for key, value in payload.runner_conf.items() if key != PROFILER}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of session functions: how PySpark's worker reads the arguments of each, and how its results become replies.
+"""Kinds of session functions: how PySpark's worker reads the arguments of each, and how results become replies.
 
-One table serves every PySpark version that a pool can run; 4.0 reads some kinds differently.
+One table serves every PySpark version that a pool can run. `kinds_of` adds the differences of 4.0.
 """
 
 import enum

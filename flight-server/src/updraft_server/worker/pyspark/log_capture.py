@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capture of the lines that PySpark's worker logs for Spark, out of the process's output.
+"""Capture of the lines that PySpark's worker logs for Spark.
 
-With `spark.sql.pyspark.worker.logging.enabled` PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
-read them. Here they go into the exchange's replies, and everything else goes to the pool's log as usual. Each line
-names the function that has logged: the outermost one that a module of PySpark has called. `install` makes PySpark treat
-the pool's modules, which replace its own, as modules of PySpark.
+With `spark.sql.pyspark.worker.logging.enabled`, PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
+read them. In a pool, these lines go into the exchange's replies, and all other output goes to the pool's log as usual.
+Each line names the function that has logged: the outermost function that a module of PySpark has called. Some modules
+of the pool replace modules of PySpark, so `install` makes PySpark treat the pool's modules as its own.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _MAX_CHARACTERS = 1024 * 1024
 
 
 def install(worker: ModuleType) -> None:
-    """Install the context in PySpark's worker; before 4.1 there is nothing to capture."""
+    """Install `function_context` in PySpark's worker. Do nothing before 4.1, which does not capture logs."""
     capture = getattr(worker, "capture_outputs", None)
     if capture is not None:
         worker.capture_outputs = functools.partial(capture, function_context)  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def function_context() -> dict[str, str]:
 
 
 def _outermost_function(frame: FrameType) -> FrameType | None:
-    """Return the outermost frame that a module of PySpark or the pool has called, and that belongs to neither."""
+    """Return the outermost frame of other code that a module of PySpark or of the pool has called."""
     found = None
     while frame.f_back is not None:
         if _is_framework(frame.f_back) and not _is_framework(frame):
@@ -68,7 +68,7 @@ class LogCapture:
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Keep a marked line for sending, or drop it beyond the limit; pass other text on."""
+        """Keep a marked line to send it later, or drop it if the limit is reached. Pass other text on."""
         if not text.startswith(_MARK):
             return self._stdout.write(text)
         with self._lock:
@@ -97,7 +97,7 @@ class LogCapture:
 
 @contextlib.contextmanager
 def captured_logs(send: Callable[[list[str]], None]) -> Iterator[None]:
-    """Capture for the block, and send the remaining lines at its end."""
+    """Capture logs during the block, and send the remaining lines at its end."""
     stdout = sys.stdout
     capture = LogCapture(stdout, send)
     sys.stdout = capture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call of PySpark's worker since 4.3: `invoke_udf`, whose receiver passes init message and data separately."""
+"""Call of PySpark's worker since 4.3: `invoke_udf` gets the init message and the data separately, from a receiver."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
         return self._stream
 
     def _do_get_finish_signal_from_stream(self) -> None:
-        """Do nothing: the exchange has its own finish, which was checked when the input ended."""
+        """Do nothing: the exchange has its own Finish message, and has checked it at the end of the input."""
 
 
-# Without this, the periodic stack dumps that a session asks for appear in a process's first exchange only.
+# Without this, only a process's first exchange would write the periodic stack dumps that a session asks for.
 _invoke = with_faulthandler(pyspark.worker.invoke_udf)
 
 
 def invoke(init_message: bytes, stream: Any) -> None:
-    """Run PySpark's worker over a session stream; it raises SystemExit after it has reported an exception."""
+    """Run PySpark's worker over a session stream. It raises SystemExit after it has reported an exception."""
     _invoke(_Receiver(init_message, stream), stream)

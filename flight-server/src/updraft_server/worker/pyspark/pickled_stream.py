@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacement for the socket of PySpark's worker, for pickled UDFs (`SQL_BATCHED_UDF`).
 
-Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and
-bytes, and writes a pickled list of results for each; these become the values of one reply per request.
+A request has one binary column, and each of its values is a pickled list of rows. PySpark's worker reads the length and
+the bytes of each value, and writes a pickled list of results for it. The results for one request become the values of
+one reply.
 
-For table functions (`SQL_TABLE_UDF`) the input is the same. For each row PySpark's worker writes the length and the
-bytes of one pickled output. Many outputs become the values of one reply; a large output becomes several values.
+For table functions (`SQL_TABLE_UDF`) the input is the same. For each row, PySpark's worker writes the length and the
+bytes of one pickled output. Many outputs become the values of one reply. A large output becomes several values.
 """
 
 import io
@@ -39,10 +40,10 @@ class PickledInput(WorkerInput):
         self._exchange = exchange
 
     def flush(self) -> None:
-        """Send the results that were held back, before the next request is awaited."""
+        """Send the results that are held back. Called before each wait for a request."""
 
     def requested(self, values: int) -> None:
-        """Note that a request with `values` values is about to be read."""
+        """Record that PySpark's worker is about to read a request with `values` values."""
 
     def _next_request(self) -> RequestBatch | None:
         self.flush()
@@ -65,7 +66,7 @@ class PickledInput(WorkerInput):
 
 
 class PickledStream(PickledInput):
-    """Input and output file of PySpark's worker for one exchange of pickled rows and as many results."""
+    """Input and output file of PySpark's worker for one exchange of pickled rows, with one result for each row."""
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__(exchange)
@@ -75,11 +76,11 @@ class PickledStream(PickledInput):
         self.trailer = bytearray()
 
     def requested(self, values: int) -> None:
-        """Note that a reply with `values` results is owed."""
+        """Record that the worker owes a reply with `values` results."""
         self._owed.append((self._exchange.consumed, values))
 
     def write(self, data: Buffer) -> int:
-        """Take a whole length or a whole result; from a negative length on, everything belongs to the trailer."""
+        """Take a whole length or a whole result. The trailer begins with the first negative length."""
         if self.trailer:
             self.trailer += data
         elif self._result_bytes is None:
@@ -97,7 +98,7 @@ class PickledStream(PickledInput):
         return len(data)
 
     def close(self) -> None:
-        """Raise ProtocolError if the values were not cut as PySpark cuts their results."""
+        """Raise ProtocolError if the client did not divide the rows into values as PySpark divides the results."""
         if self._owed:
             sequence, values = self._owed[0]
             raise ProtocolError(
@@ -125,7 +126,7 @@ class PickledTableStream(PickledInput):
         super().__init__(exchange)
         self._outputs = _Outputs(exchange)
         self._buffer = io.BufferedWriter(self._outputs, _BUFFER_BYTES)
-        # Bound here because it is called twice for each row.
+        # Look the method up only once, because PySpark calls it twice for each row.
         self.write = self._buffer.write
 
     @property
@@ -135,11 +136,11 @@ class PickledTableStream(PickledInput):
         return self._outputs.trailer
 
     def read(self, size: int) -> bytes:
-        """Read input as pickled UDFs do; after the outputs, return the end mark even if input is left."""
+        """Read input as for pickled UDFs. After the last output, return the end mark even if input is left."""
         return _LAST_MARK if self.trailer else super().read(size)
 
     def flush(self) -> None:
-        """Send the outputs that were held back."""
+        """Send the outputs that are held back."""
         self._buffer.flush()
         self._outputs.send()
 
@@ -149,7 +150,7 @@ class PickledTableStream(PickledInput):
 
 
 class _Outputs(io.RawIOBase):
-    """Parser of the outputs in the bytes of PySpark's worker, which may be cut anywhere; sends many outputs at once."""
+    """Parser of PySpark's output, which comes in pieces of any size. It sends many outputs in one reply."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -165,7 +166,7 @@ class _Outputs(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Take lengths and outputs; from a negative length on, everything belongs to the trailer."""
+        """Take lengths and outputs. The trailer begins with the first negative length."""
         if self.trailer:
             self.trailer += data
             return len(data)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fast conversion between Arrow and pandas for columns of plain numbers.
 
-PySpark checks every column of every batch for categories, time zones, nulls and names, and copies when it selects
-columns by name. For a small group, that takes longer than most functions. A column whose numbers have exactly the
+PySpark checks every column of every batch for categories, time zones, nulls and names, and copies columns that it
+selects by name. For a small group, that takes longer than most functions. A column whose numbers have exactly the
 declared width needs none of this. `install` puts a fast path with the same results in front of PySpark's own
-conversion, which handles everything else.
+conversion, which still handles everything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def _precede(converter: Any, name: str, short: Callable[..., Any]) -> None:
 def batch_of_numbers(
     data: pd.DataFrame | Sequence[pd.Series], schema: types.StructType, **_options: Any
 ) -> pa.RecordBatch | None:
-    """Return the columns as Arrow, with NaN as null; None unless all are plain numbers of their declared types."""
+    """Return the columns as Arrow, with NaN as null, or None unless all have plain numbers of their declared types."""
     columns = _columns(data, schema.names) if isinstance(data, pd.DataFrame) else data
     if not columns or len(columns) != len(schema.fields):
         return None
@@ -80,7 +80,7 @@ def series_of_numbers(
     prefer_int_ext_dtype: bool = False,
     **_options: Any,
 ) -> pd.Series | None:
-    """Return the array as pandas; None unless it has plain numbers without nulls."""
+    """Return the array as pandas, or None unless it has plain numbers without nulls."""
     number = _NUMBERS.get(type(spark_type))
     if number is None or arr.type != number.arrow or arr.null_count or ser_name is None or prefer_int_ext_dtype:
         return None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of columns into types that Spark's JVM reads and that replies can carry.
 
-- Text and binary views become large text and binary, list views become lists. A slice of views is sent with all bytes
-  of the whole column, so a large result could not be split into replies.
-- Dictionaries become their indices, which is what the JVM reads of them on stock PySpark.
-- Extension types become their storage, as the JVM reads them.
+- Text and binary views become large text and binary. List views become lists. Arrow sends a slice of views with all
+  bytes of the whole column, so a large result with views could not be split into replies.
+- Dictionaries become their indices, because on stock PySpark the JVM reads the indices.
+- Extension types become their storage, because the JVM reads the storage.
 
-Spark reads views since 4.3. On older versions they stay views, and Spark refuses them as on stock.
+Spark reads views since 4.3. With older versions, views stay views, and Spark refuses them as in stock execution.
 """
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ class ReadableColumns:
         """Whether all types are readable already."""
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the converted batch; raise UserError for invalid Arrow, before any value is read."""
+        """Return the converted batch. Raise UserError for invalid Arrow data before reading any value."""
         check_reply(batch, self._layout)
         columns = [_array(column, field.type) for column, field in zip(batch.columns, self._readable, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._readable)
@@ -64,7 +64,7 @@ def _array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     match array:
         case _ if array.type == kind:
             return array
-        # A list without rows may lack its offsets.
+        # An empty list array may have no offsets.
         case _ if not len(array):
             return pa.nulls(0, kind)
         case pa.ExtensionArray():
@@ -85,8 +85,8 @@ def _array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
-    """Copy lists or list views as lists, without items that belong to none of them."""
-    # Most functions return readable types and never need it.
+    """Copy lists or list views as lists, without items that belong to no list."""
+    # Import this only here: most functions return readable types and never need it.
     import pyarrow.compute as pc
 
     ends = pc.cumulative_sum_checked(pc.fill_null(pc.list_value_length(array), 0))

@@ -3,9 +3,9 @@
 
 The front has already checked versions and environment.
 
-PySpark formats tracebacks itself, so that its settings to hide or simplify them apply. This package's own frames are
-removed first, as if PySpark's serializers had been running, because a "simplified" traceback stops at the first frame
-outside PySpark.
+PySpark formats tracebacks itself, so that its settings to hide or simplify them apply. A "simplified" traceback stops
+at the first frame outside PySpark. So the runner first removes the frames of `updraft_server.worker` from the
+traceback, which then looks as if PySpark's serializers had run.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class ReportedException:
         self.error: BaseException | None = None
 
     def wrap(self, report: Callable[..., None]) -> Callable[..., None]:
-        """Return a `handle_worker_exception` that also remembers the exception."""
+        """Return a `handle_worker_exception` that also records the exception."""
 
         @functools.wraps(report)
         def handle_worker_exception(error: BaseException, *arguments: Any, **options: Any) -> None:
@@ -87,7 +87,7 @@ def strip_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     return kept[0] if kept else None
 
 
-# Older versions of PySpark convert elsewhere.
+# Older versions of PySpark convert in another module.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
 
 
@@ -99,7 +99,7 @@ class SessionRunner:
 
         Args:
             files_directory: Replaces Spark's directory of distributed files.
-            signed_functions_alone: Whether clients may introduce no code with their rows.
+            signed_functions_alone: Whether clients may send rows but no code.
         """
         self.pyspark_version: str = pyspark.__version__
         self._adapter = load_adapter(self.pyspark_version)
@@ -108,7 +108,7 @@ class SessionRunner:
         pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
-        # Otherwise PySpark would add the directory for each task, and drop every cache of the import system each time.
+        # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.
         sys.path.insert(1, files_directory)
         streams.install(ArrowStreamSerializer)
         log_capture.install(pyspark.worker)
@@ -152,7 +152,7 @@ class SessionRunner:
             ended_by = error
         trailer = parse_trailer(bytes(stream.trailer), self._adapter.timings)
         if ended_by is not None or trailer.traceback is not None:
-            # Send the results that came before the exception: the client may need no more than those.
+            # Send the results that came before the exception. The client may not need any more.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
@@ -197,7 +197,7 @@ def _shorten_conversions() -> None:
     try:
         from updraft_server.worker.pyspark import plain_numbers
     except ImportError:
-        # pandas is optional: functions that need it say so themselves.
+        # pandas is optional. A function that needs it reports that itself.
         return
     plain_numbers.install(conversion)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unpickling of rows without running code that their sender chooses.
 
-Even where only drivers may introduce code, executors pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`, and a
-pickle can call any function. This unpickler allows only the callables that Spark's own pickler names for values, and
-replaces them by stateless functions, so that nothing a row does to them lasts.
+A pool may allow only drivers to introduce code. Yet executors pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`,
+and a pickle can call any function. This unpickler allows only the callables that Spark's own pickler names for values.
+It replaces them by stateless functions, so that a row cannot change them for later rows.
 """
 
 import array
@@ -24,17 +24,17 @@ _Reducer = Callable[..., Any]
 
 
 def install() -> None:
-    """Make PySpark's worker unpickle rows this way; it reads commands with another serializer."""
+    """Make PySpark's worker unpickle rows this way. The worker reads commands with another serializer."""
     pyspark.worker.CPickleSerializer = SignedRows
 
 
 # PySpark's serializers have no types.
 class SignedRows(CPickleSerializer):  # type: ignore[misc]
-    """PySpark's serializer of rows, for senders that may introduce no code."""
+    """PySpark's serializer of rows, for senders that may not introduce code."""
 
     def loads(self, obj: bytes, encoding: str = "bytes") -> Any:
         """Return the rows; raises pickle.UnpicklingError for bytes that are not rows."""
-        # BufferedReader has peek; without it the unpickler would make a call for every few bytes.
+        # BufferedReader has `peek`. Without that method, the unpickler would make a call for every few bytes.
         return _Unpickler(io.BufferedReader(io.BytesIO(obj)), encoding=encoding).load()
 
 
@@ -50,9 +50,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _StructType:
-    """Spark's type of a row, as a pickle may hold it.
+    """Wrapper of Spark's type of a row, which a pickle may hold instead of the type itself.
 
-    A pickle can set attributes on any object it holds, and Spark has one object per simple type for the whole process.
+    A pickle can set attributes on any object that it holds, and Spark's simple types are one object each for the whole
+    process.
     """
 
     __slots__ = ("_type",)
@@ -64,7 +65,7 @@ class _StructType:
         raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
 
     def converter(self) -> _Reducer:
-        """Return a new function that makes rows of a struct's values; attributes set by a pickle stay on this one."""
+        """Return a new function that makes rows of a struct's values. A pickle can change only this new function."""
         return cast("_Reducer", types._create_row_inbound_converter(self._type))
 
 
@@ -96,7 +97,7 @@ def _has_user_defined(described: Any) -> bool:
 
 
 def _names() -> Mapping[tuple[str, str], _Reducer]:
-    """Return the callables that Spark's pickler, and the JVM pickler that it builds upon, name for values."""
+    """Return the callables that Spark's pickler, and the JVM pickler that it extends, name for values."""
     called: dict[tuple[str, str], Callable[..., Any]] = {
         ("decimal", "Decimal"): decimal.Decimal,
         ("datetime", "date"): datetime.date,
@@ -107,7 +108,7 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
         ("builtins", "bytearray"): bytearray,
         ("builtins", "bytes"): bytes,
         ("builtins", "set"): set,
-        # Names that the JVM uses, because its pickles are for Python 2 as well.
+        # Names that the JVM uses, because Python 2 can read its pickles too.
         ("__builtin__", "bytearray"): bytearray,
         ("__builtin__", "set"): set,
         ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements for the socket of PySpark's worker, for functions over Arrow batches: one for each way to read them.
+"""Replacements for the socket of PySpark's worker, for functions over Arrow batches: one for each way to read batches.
 
 Every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and `.dump_stream`.
-`install` replaces these two methods. The new ones recognise an `ArrowStream` and pass validated record batches through
-without copying them; for any other stream they call PySpark's methods. The init message and the trailer still travel as
-bytes through `read` and `write`.
+`install` replaces these two methods. The new methods recognise an `ArrowStream`, and pass validated record batches
+through without copying them. For any other stream, they call PySpark's methods. The init message and the trailer are
+still read and written as bytes, through `read` and `write`.
 """
 
 import functools
@@ -26,7 +26,7 @@ from updraft_server.worker.pyspark.pickled_stream import PickledStream, PickledT
 from updraft_server.worker.pyspark.readable_columns import ReadableColumns
 from updraft_server.worker.pyspark.wire import INT, WorkerInput
 
-# After its data the worker looks for this mark, which says that Spark is done too.
+# PySpark's worker looks for this mark after its data. The mark tells it that Spark has finished too.
 LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 
 
@@ -45,11 +45,11 @@ class ArrowStream(WorkerInput):
         return len(data)
 
     def flush(self) -> None:
-        """Send the results that were held back."""
+        """Send the results that are held back."""
         self._replies.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the arguments, in slices of at most as many rows as the function may see at once."""
+        """Return the arguments, in slices no larger than the function may see at once."""
         return iter(self._batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -57,7 +57,7 @@ class ArrowStream(WorkerInput):
         self._replies.add(batch)
 
     def close(self) -> None:
-        """Finish the replies; raises UserError if the function owes rows."""
+        """Finish the replies; raises UserError if the function has returned too few rows."""
         self._replies.close()
 
 
@@ -109,7 +109,7 @@ class GroupedStream(ArrowStream):
 
 
 class MapReplies(forms.FreeRunningReplies):
-    """Free-running replies whose columns are converted to types that Spark reads (`readable_columns`)."""
+    """Free-running replies that convert columns to types that Spark reads (`readable_columns`)."""
 
     def __init__(self, exchange: forms.ReplyChannel) -> None:
         super().__init__(exchange)

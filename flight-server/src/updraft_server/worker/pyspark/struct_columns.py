@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fast conversion between a struct column and a batch of its fields, and fast selection of columns.
 
-PySpark does this field by field, for every group and for every row of a table function. `install` replaces its methods
-with single Arrow calls that give the same results.
+PySpark does this field by field, for every group and for every row of a table function. `install` replaces PySpark's
+methods with single Arrow calls that give the same results.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ def install(conversion: Any) -> None:
 
 
 def flatten_struct(batch: pa.RecordBatch, column_index: int = 0) -> pa.RecordBatch:
-    """Return the fields of a struct column as columns; like PySpark, return no rows if the struct has no fields."""
+    """Return the fields of a struct column as columns. Like PySpark, return no rows if the struct has no fields."""
     struct = batch.column(column_index)
     return pa.RecordBatch.from_struct_array(struct) if struct.type.num_fields else pa.RecordBatch.from_arrays([], [])
 
 
 def wrap_struct(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns as the fields of one struct column `_0`; wraps a batch without columns as PySpark does."""
+    """Return the columns as fields of one struct column `_0`. Like PySpark, keep the rows if there are no columns."""
     struct = batch.to_struct_array() if batch.num_columns else pa.array([{}] * batch.num_rows)
     return pa.RecordBatch.from_arrays([struct], ["_0"])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trailer that PySpark's worker writes besides its results: timings, spills, accumulator updates, or a traceback."""
+"""Trailer that PySpark's worker writes besides its results: timings, spills and accumulator updates, or a traceback."""
 
 import dataclasses
 import io
@@ -31,7 +31,7 @@ class Trailer:
     complete: bool = False
 
     def to_report(self, received_milliseconds: int) -> exchange_pb2.Report:
-        """Return durations as Spark computes them, from the moment when the command was received."""
+        """Return durations as Spark computes them, counted from the time when the worker received the command."""
         return exchange_pb2.Report(
             boot_milliseconds=self.boot_milliseconds - received_milliseconds,
             init_milliseconds=self.init_milliseconds - self.boot_milliseconds,
@@ -63,7 +63,7 @@ def _parse_section(stream: io.BytesIO, trailer: Trailer, timings: Sequence[str])
             trailer.memory_spilled_bytes = read_long(stream)
             trailer.disk_spilled_bytes = read_long(stream)
         case SpecialLengths.END_OF_DATA_SECTION:
-            # A second one replaces END_OF_STREAM if the function left input unread.
+            # If the function left input unread, this mark comes a second time, in place of END_OF_STREAM.
             if not trailer.complete:
                 trailer.accumulator_updates = [_read_bytes(stream) for _ in range(read_int(stream))]
                 trailer.complete = True

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of the bytes that PySpark's worker reads and writes, and the stream that it reads instead of a socket."""
+"""Formats of the bytes that PySpark's worker reads and writes, and the stream that it reads instead of a socket."""
 
 import struct
 from collections.abc import Iterable
 
 
 class WorkerInput:
-    """Preface followed by pieces, each of which is made when the worker wants to read it. No read spans two pieces."""
+    """Stream of a preface and pieces. Each piece is made when the worker wants to read it. No read spans two pieces."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -14,7 +14,7 @@ class WorkerInput:
         self._position = 0
 
     def preface(self, data: bytes) -> None:
-        """Set the bytes that are read before anything else."""
+        """Set the bytes that the worker reads before anything else."""
         self._unread = data
 
     def read(self, size: int) -> bytes:
@@ -30,7 +30,7 @@ LONG = struct.Struct("!q")
 
 
 def with_length(data: bytes) -> bytes:
-    """Return a length and that many bytes."""
+    """Return the length of `data`, followed by `data`."""
     return INT.pack(len(data)) + data
 
 

@@ -30,7 +30,7 @@ _POLICIES = {
 
 
 def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription]:
-    """Yield a description of each function, and of each module that could not be imported, which has no version."""
+    """Yield a description of each function, and of each module that could not be imported. Modules have no version."""
     for function in functions:
         yield describe(function)
     for module in functions.module_faults:
@@ -38,7 +38,7 @@ def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription
 
 
 def describe(registered: RegisteredFunction) -> FunctionDescription:
-    """Describe a function for callers; a function that cannot be described is marked as faulty."""
+    """Describe a function for callers. Mark the function as faulty if it cannot be described."""
     function = registered.function
     try:
         description = _described(registered)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions of a process: those that can be called, and those that cannot, with the reason."""
+"""Registered functions of a process, and the reasons why some of them cannot be called."""
 
 import sys
 import traceback
@@ -22,18 +22,18 @@ from updraft_server.worker.process_state import in_this_process
 AnyFunction: TypeAlias = Function[Any, Any]
 
 Running: TypeAlias = Callable[[Load], AbstractContextManager[None]]
-"""Function that returns a context manager for a load, which is entered while the load runs."""
+"""Function that returns a context manager, which is entered while the load runs."""
 
 _MAX_FAULT_BYTES = 1024
 
 
 def unnoted(_load: Load) -> AbstractContextManager[None]:
-    """Return a context that reports nothing."""
+    """Return a context that does not report the load."""
     return nullcontext()
 
 
 class RegisteredFunction:
-    """Function deployed with the pool, which is loaded when it is needed."""
+    """Function that is deployed with the pool, and loaded when it is needed."""
 
     def __init__(self, function: AnyFunction, load_timeout_seconds: float = 0.0) -> None:
         """Wrap a function; `load_timeout_seconds` applies if its author has set no limit."""
@@ -47,7 +47,7 @@ class RegisteredFunction:
         own_seconds = function.load_timeout_seconds
         limit_seconds = load_timeout_seconds if own_seconds is None else own_seconds
         if function.batching is not None:
-            # The zygote limits the load itself; this limit also covers the worker's wait for its turn.
+            # The zygote limits the load itself. This limit is for the worker, which also waits for its turn.
             limit_seconds = LONGEST_WORK_SECONDS
         self.as_load = Load(function.__module__, function.name, function.version, limit_seconds)
         """Load of the constructor, if the function is a class."""
@@ -55,14 +55,14 @@ class RegisteredFunction:
 
     @property
     def batched(self) -> BatchedFunction | None:
-        """The function as its model process runs it; None if workers run it themselves, or if it cannot be called."""
+        """Form of the function for a model process; None if workers run it themselves, or if it cannot be called."""
         batching = self.function.batching
         return None if batching is None or self.fault else BatchedFunction(self.function, batching)
 
     def load(self, running: Running = unnoted) -> Loaded:
         """Return the function, ready to be called; raises FunctionLoadError if its constructor fails.
 
-        `running` is entered while the constructor runs, if the function is a class that was not constructed before.
+        If the function is a class that has not been constructed yet, `running` is entered while its constructor runs.
         """
         if self.fault:
             raise FunctionLoadError(f"function {self.name!r} cannot be called: {self.fault}")
@@ -83,7 +83,7 @@ class RegisteredFunction:
 
 
 class ModuleFault:
-    """Module of functions that could not be imported; its functions are unknown."""
+    """Module of functions that could not be imported. Its functions are unknown."""
 
     def __init__(self, module: str, fault: str) -> None:
         self.module = module
@@ -94,7 +94,7 @@ class RegisteredFunctions:
     """Registered functions by name and version."""
 
     def __init__(self, functions: Iterable[AnyFunction] = (), load_timeout_seconds: float = 0.0) -> None:
-        """Register `functions`; `load_timeout_seconds` applies to those whose author has set no limit."""
+        """Register `functions`. `load_timeout_seconds` applies to functions whose author has not set a limit."""
         self._load_timeout_seconds = load_timeout_seconds
         self._functions: dict[str, dict[str, RegisteredFunction]] = {}
         self.module_faults: list[ModuleFault] = []
@@ -102,7 +102,7 @@ class RegisteredFunctions:
             self.add(function)
 
     def add(self, function: AnyFunction) -> None:
-        """Register a function. Two with the same name and version are ambiguous, and neither can be called."""
+        """Register a function. If two functions have the same name and version, neither can be called."""
         versions = self._functions.setdefault(function.name, {})
         known = versions.get(function.version)
         if known is None:
@@ -112,7 +112,7 @@ class RegisteredFunctions:
             known.fault = f"version {function.version!r} is defined twice, in {places}"
 
     def find(self, name: str, version: str = "") -> RegisteredFunction:
-        """Return the function with that name and version; without a version, the one registered last.
+        """Return the function with that name and version. Without a version, return the version registered last.
 
         Raises FunctionNotFoundError, whose message lists the functions or versions of this pool.
         """
@@ -129,9 +129,9 @@ class RegisteredFunctions:
         return versions[version]
 
     def load_for_workers(self, broken: Mapping[Load, str] = MappingProxyType({}), running: Running = unnoted) -> None:
-        """Load the functions that every worker is forked with; a failing constructor marks only its function as faulty.
+        """Load the functions that workers inherit from the zygote. If a constructor fails, mark its function as faulty.
 
-        A function in `broken` is marked as faulty without a call of its constructor.
+        Mark a function in `broken` as faulty without calling its constructor.
         """
         for registered in self:
             function = registered.function

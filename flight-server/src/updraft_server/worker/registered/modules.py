@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of a pool: the built-in ones, which every pool has, and those that the modules of `--functions` define."""
+"""Functions of a pool: built-in functions, which every pool has, and functions that modules of `--functions` define."""
 
 import importlib
 import sys
@@ -50,13 +50,13 @@ def registered_functions(
     broken: Mapping[Load, str] = MappingProxyType({}),
     running: Running = unnoted,
 ) -> RegisteredFunctions:
-    """Return the built-in functions, all that the modules define, and the faults of modules that fail to import.
+    """Return the built-in functions, the functions of the modules, and the faults of modules that fail to import.
 
     Args:
         modules: Names of the modules to import.
         load_timeout_seconds: Limit for each import, and for each function that sets no limit of its own.
-        broken: Loads that are known to end or hang the process, with their faults; they are skipped.
-        running: Entered with each load while it runs.
+        broken: Loads that are known to end or hang the process, with their faults. They are skipped.
+        running: Returns a context for a load, which is entered while the load runs.
     """
     functions = RegisteredFunctions(BUILTIN, load_timeout_seconds)
     for name in modules:
@@ -72,7 +72,7 @@ def registered_functions(
             sys.stderr.write(f"updraft-server: {fault}\n")
             functions.module_faults.append(ModuleFault(name, fault))
             continue
-        # Sort by declaration: a name that is bound again keeps its old place in the namespace.
+        # Sort in the order of declaration. The namespace has another order: a name that is bound again keeps its place.
         defined = [value for value in values if isinstance(value, Function)]
         for each in sorted(defined, key=lambda each: each.number):
             functions.add(each)
@@ -85,7 +85,7 @@ def _place(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        # A refused declaration is the module's mistake, not ours.
+        # Skip frames of Updraft's declarations: if one is refused, the mistake is in the module.
         if "importlib" not in frame.filename and not frame.filename.startswith(_DECLARATIONS)
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runner of registered functions over an exchange.
 
-Replies of table functions over plain Flight carry the number of each result's row (`updraft.plain_flight`).
+Over plain Flight, replies of table functions carry, for each result, the number of the row that it came from
+(`updraft.plain_flight`).
 """
 
 import contextlib
@@ -35,7 +36,7 @@ _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
 def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
-    """Return `given` with the argument's own type for each column whose type is another name for that type."""
+    """Return `given` with the argument's type for each column whose type has the same values as the argument's type."""
     fields = [
         field.with_type(wanted.type)
         if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
@@ -95,7 +96,7 @@ class Requests:
             try:
                 checked = self._function.checked(batch)
             except UpdraftError as error:
-                # This error counts, whatever the function makes of it.
+                # Record this error, so that it counts even if the function catches it.
                 self._exchange.fail(error)
             yield checked
 
@@ -110,20 +111,23 @@ _MOST_ROWS = 2**31
 
 
 class NumberedResults:
-    """Replies of one exchange with a table function, in order."""
+    """Converter of a table function's results in one exchange into replies with row numbers."""
 
     def __init__(self, results: pa.Schema) -> None:
         self.schema = table_schema(results, numbered=True)
         self._row = 0
 
     def reply(self, results: pa.RecordBatch, row_ends: Sequence[int]) -> pa.RecordBatch:
-        """Return the results as they travel; `row_ends` as in ReplyMetadata. Raises LimitError."""
+        """Return the results in the form in which they are sent; raises LimitError.
+
+        `row_ends` has the same meaning as in ReplyMetadata.
+        """
         columns = results.columns
         value = columns[0] if len(columns) == 1 else _struct(columns, self.schema.field(1).type)
         return pa.record_batch([self._rows_of(results.num_rows, row_ends), value], schema=self.schema)
 
     def _rows_of(self, results: int, row_ends: Sequence[int]) -> pa.Array:
-        """Return for each result the number of its row, counted from the first row of the exchange."""
+        """Return, for each result, the number of its row, counted from the first row of the exchange."""
         first, self._row = self._row, self._row + len(row_ends)
         if self._row >= _MOST_ROWS:
             raise LimitError(f"more than {_MOST_ROWS} rows in one exchange: their numbers have 32 bits")
@@ -141,10 +145,10 @@ def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchan
     """Send one reply for each request; raises UpdraftError."""
     function.check(requests.schema)
     with contextlib.closing(client):
-        # Connect now, so that batches of other exchanges wait for these rows.
+        # Connect now, so that the model's next batch waits for these rows too.
         client.connect()
         if exchange.plain:
-            # A plain client asks for the schema before it looks for a batch, and there may be no batch.
+            # A plain client waits for the schema before it reads a batch, and there may be no batch.
             exchange.announce(function.result_schema)
         for batch in requests.checked():
             sequence = exchange.consumed
@@ -168,7 +172,7 @@ def run_registered(
 ) -> exchange_pb2.Report:
     """Serve the exchange to its end; raises UpdraftError.
 
-    `model_channel` leads to model processes, whose results may have at most `max_batch_rows` rows.
+    `model_channel` connects to model processes. A batch of their results may have at most `max_batch_rows` rows.
     """
     started = time.monotonic()
     requests = Requests(registered.function, assignment, exchange)
@@ -207,7 +211,7 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
 
 
 def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
-    """Send any number of replies; all replies to a request come before the next one is taken."""
+    """Send any number of replies. Send all replies to a request before taking the next request."""
     registered.function.arguments.check(requests.schema)
     loaded = cast(LoadedTable, registered.load(exchange.loading))
     results = registered.function.result_schema
@@ -226,7 +230,7 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
 
 
 def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
-    """Send results with row numbers in them, for clients that receive nothing but the results."""
+    """Send results that include row numbers, for clients that get only the results."""
     numbered = NumberedResults(results)
     exchange.announce(numbered.schema)
     replies = FreeRunningReplies(exchange)
@@ -247,7 +251,7 @@ def _run_aggregate(
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
-        # The batches that the aggregation holds have used none of their own time yet.
+        # Add the time limits of the batches that the aggregation holds: it has not worked on them yet.
         exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
     exchange.clock.allow_for(aggregation.held)
@@ -255,7 +259,7 @@ def _run_aggregate(
 
 
 def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
-    """Announce the schema to a plain client, which asks for it before it looks for a batch; there may be no batch."""
+    """Announce the schema to a plain client. It waits for the schema before it reads a batch, and may get no batch."""
     if exchange.plain and schema is not None:
         exchange.announce(schema)
 

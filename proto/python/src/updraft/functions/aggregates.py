@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution of aggregates, which return a value for each group of rows, in one stage or in two.
 
-Two stages are for callers that hold the rows of a group in several parts: `ACCUMULATE` turns each part into states,
-`MERGE` turns the states into results. States travel as Arrow values, which the caller sends back.
+Callers use two stages if they hold the rows of a group in several parts. `ACCUMULATE` turns each part into states, and
+`MERGE` turns the states into results. The caller gets the states as Arrow values, and sends them back for `MERGE`.
 """
 
 import enum
@@ -37,7 +37,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """Stage of an exchange, and the meaning of its columns: keys, then a filter if there is one, then arguments."""
+    """Stage of an exchange, and the meaning of its columns: keys, then an optional filter, then arguments."""
 
     stage: Stage = Stage.WHOLE
     key_columns: int = 0
@@ -51,7 +51,7 @@ class AggregateCall:
         return self.key_columns + self.filtered
 
     def arguments(self, function: Function[Any, Any], schema: pa.Schema) -> Arguments:
-        """Return the arguments, or for MERGE the states, after the keys and the filter; raise ProtocolError."""
+        """Return the arguments (for MERGE, the states) that follow the keys and the filter; raise ProtocolError."""
         if self.key_columns > len(schema):
             raise wrong_arguments(
                 f"function {function.name!r} is called with {self.key_columns} key columns, but there are {len(schema)}"
@@ -102,7 +102,7 @@ class Aggregation:
         result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
         self._result = ResultColumn(function.name, *result, Form.ROWS)
         self.schema = pa.schema([*key_fields, self._result.field])
-        """Schema of the results: the keys of a group, then its result or state."""
+        """Schema of the results: the keys of a group, then the group's result or state."""
 
     @property
     def held(self) -> int:
@@ -110,11 +110,11 @@ class Aggregation:
         return self._joiner.held
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch; a small batch is held and accumulated together with later ones.
+        """Add the rows of a batch; a small batch is held and accumulated together with later batches.
 
         Raises:
-            ProtocolError: The arguments of this batch are invalid; they are checked even if the batch is held.
-            UserError: The author's code failed, for rows of this batch or of a held one.
+            ProtocolError: The arguments of this batch are invalid; arguments are checked even if the batch is held.
+            UserError: The author's code failed, for rows of this batch or of a held batch.
         """
         size_bytes = batch.nbytes
         leading = batch.select(range(self._call.leading_columns))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Argument columns of a function: checked before any code of the author runs, and in the form that the code takes."""
+"""Argument columns of a function: checked before its code runs, and converted to the form that the code takes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -17,7 +17,10 @@ Reader: TypeAlias = Callable[[pa.Array], Any]
 
 
 class Arguments:
-    """Arguments of a function. Callers pass columns by position, under any names. The last ones may have defaults."""
+    """Arguments of a function. The last arguments may have defaults.
+
+    Callers pass columns by position, under any names.
+    """
 
     def __init__(self, function: str, arguments: Sequence[Argument]) -> None:
         self._function = function
@@ -123,9 +126,10 @@ def _reader(form: Form, value: Hinted) -> Reader:
 def _series_reader(value: Hinted) -> Reader:
     exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
     if value.nullable and exact:
-        # NumPy has no null for these types: pandas would make them floats, which are inexact for large numbers.
+        # NumPy has no null for these types, so pandas would convert such a column to floats, which are inexact for
+        # large numbers.
         return lambda column: column.to_pandas(types_mapper=_nullable_type)
-    # This keeps integers exact inside lists, maps and structs too.
+    # With this option, integers inside lists, maps and structs stay exact too.
     return lambda column: column.to_pandas(integer_object_nulls=True)
 
 

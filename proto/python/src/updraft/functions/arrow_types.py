@@ -2,7 +2,7 @@
 """Equivalent Arrow types, and checks for forbidden nulls.
 
 All kinds of text (string, large_string, string_view) are equivalent. So are all kinds of binary, and lists and large
-lists. The name of a list's items and the nullability inside a value do not matter. Nothing else is cast.
+lists. The name of a list's items and the nullability inside a value do not matter. Other types are never cast.
 """
 
 import functools
@@ -14,7 +14,7 @@ from updraft.nested_arrays import arrays_inside, fields_inside, is_list, with_ar
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether the two types are equivalent, so that values of one are values of the other."""
+    """Return whether the two types are equivalent, so that a value of one is also a value of the other."""
     return bool(one.equals(other) or _canonical(one).equals(_canonical(other)))
 
 
@@ -32,7 +32,7 @@ def retyped(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def forbidden_null(array: pa.Array, field: pa.Field) -> str:
-    """Return where the array has a null that the field forbids, such as "items[].price"; empty if nowhere."""
+    """Return where the array has a null that the field forbids, such as "items[].price"; empty if it has none."""
     if array.null_count and not field.nullable:
         return str(field.name)
     return "" if _allows_all_nulls(field.type) else _null_inside(array, field)
@@ -73,8 +73,8 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
 def _read_as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array over the same buffers, with a type that forbids some nulls.
 
-    Array.view and casts would also refuse nulls inside a null value, and Spark writes such nulls: one into each member
-    of a null struct.
+    Array.view and casts would also refuse nulls inside a null value. Spark writes such nulls: in a null struct, each
+    member is null.
     """
     if array.type.equals(kind):
         return array

@@ -30,7 +30,7 @@ class FunctionDecorator:
     def __call__(self, /, **options: Unpack[FunctionOptions]) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
     def __call__(self, target: Any = None, /, **options: Unpack[FunctionOptions]) -> Any:
-        """Define a function that returns a value for each row, or one that maps batches of any columns to batches.
+        """Define a function that returns a value for each row, or that maps batches of any columns to batches.
 
         Args:
             target: A function, an async function, or a class with callable instances.
@@ -50,9 +50,9 @@ class FunctionDecorator:
     def table(self, target: Any = None, /, **options: Unpack[TableOptions]) -> Any:
         """Define a table function, which returns any number of rows for each row.
 
-        With hints of plain values, it is called for each row and returns an iterator of values or records. With Arrow
-        hints, it is called with any number of rows, must treat each row separately, and returns an iterator of
-        pyarrow.RecordBatch with the schema `result`.
+        With hints of plain values, the function is called for each row and returns an iterator of values or records.
+        With Arrow hints, the function is called with any number of rows. It must treat each row separately, and returns
+        an iterator of pyarrow.RecordBatch with the schema `result`.
 
         Args:
             target: A function, or a class with callable instances.
@@ -73,8 +73,8 @@ class FunctionDecorator:
         """Define an aggregate: a class that computes one value for each group of rows.
 
         Its methods are `start() -> State`, `accumulate(state, ...) -> State`, `merge(left, right) -> State` and
-        `finish(state) -> T`. `merge(start(), state)` must equal `state`. States travel as Arrow values, so State is any
-        type that a hint may name. With hints of plain values, `accumulate` is called for each row. With hints of
+        `finish(state) -> T`. `merge(start(), state)` must equal `state`. States travel as Arrow values, so State may be
+        any type that a hint can name. With hints of plain values, `accumulate` is called for each row. With hints of
         columns, it is called once for each group of a batch, with the group's rows. Small batches are joined first, so
         callers do not control which rows `accumulate` gets together, or how many.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Function as its author defined it, and its loaded code. A pool registers it; tests can still call it directly."""
+"""Function as its author defined it, and its loaded code. A pool registers the function; tests can call it directly."""
 
 import enum
 import functools
@@ -73,7 +73,7 @@ class Function(Generic[_P, _R]):
             record: Class of a table function's rows; None if a row is a single value.
         """
         self.number = next(_numbers)
-        """Sequence number of the definition: larger than those of all earlier ones."""
+        """Sequence number of the definition: larger than the numbers of all earlier definitions."""
         self.target = target
         self.kind = kind
         self.signature = signature
@@ -88,10 +88,10 @@ class Function(Generic[_P, _R]):
         """Process that constructs a class: each worker that runs it, or the zygote for all workers."""
         concurrency: int | None = options.get("concurrency")
         self.concurrency = _DEFAULT_CONCURRENCY if concurrency is None else concurrency
-        """Calls of an async function that a worker runs at once."""
+        """Number of calls of an async function that a worker runs at once."""
         self.batching: Batching | None = options.get("batching")
         self.load_timeout_seconds: float | None = options.get("load_timeout_seconds")
-        """Time limit for the constructor and `warm_up` of a class; 0 sets no limit, None uses the pool's."""
+        """Time limit for the constructor and `warm_up` of a class; 0 sets no limit, None uses the pool's limit."""
         self.arguments = Arguments(self.name, signature.arguments)
         self.state = state
         self.record = record
@@ -138,7 +138,7 @@ class Function(Generic[_P, _R]):
 
     @property
     def defaults(self) -> Sequence[Any]:
-        """Defaults of the last arguments, which a caller may leave out, as the author wrote them."""
+        """Defaults, as the author wrote them, of the last arguments, which a caller may leave out."""
         count = len(self.arguments.defaults)
         return [argument.default for argument in self.signature.arguments[len(self.signature.arguments) - count :]]
 
@@ -248,17 +248,17 @@ def _error_policy(on_error: str) -> ErrorPolicy:
 
 
 class Loaded:
-    """Author's code, ready to be called by a subclass; a class has been constructed."""
+    """Author's code, ready to be called by a subclass; if the code is a class, there is an instance of it."""
 
     def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
-        """Construct the function's class, if it is one; raise whatever the constructor raises."""
+        """If the function is a class, construct an instance; raise whatever the constructor raises."""
         self.function = function
         self.code: Any = function.target() if function.is_class else function.target
         """Author's function, or the instance of the author's class."""
         self._explain = explain
 
     def warm_up(self) -> None:
-        """Call the author's `warm_up`, if there is one; raise whatever that raises."""
+        """Call the author's `warm_up`, if there is one; raise whatever `warm_up` raises."""
         warm_up = getattr(self.code, "warm_up", None)
         if callable(warm_up):
             warm_up()

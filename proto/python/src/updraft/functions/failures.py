@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of a definition and of a call.
 
-The classes of a call's errors load protobuf, so this module imports them late to keep an author's import fast.
+The classes of a call's errors load protobuf, so this module imports these classes late, which keeps an author's import
+fast.
 """
 
 import traceback as tracebacks
@@ -20,7 +21,7 @@ class DeclarationError(TypeError):
 
 
 def wrong_arguments(message: str) -> "ProtocolError":
-    """Return the error for arguments that the function does not accept; its code has not run."""
+    """Return the error for arguments that the function does not accept; the function's code has not run."""
     from updraft.errors import ProtocolError
 
     return ProtocolError(message)

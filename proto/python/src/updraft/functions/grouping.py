@@ -11,7 +11,7 @@ from pyarrow import types as kinds
 
 
 class Part(NamedTuple):
-    """Rows of a group in one batch: `start` to `stop` in the order that `Grouping.parts` returns with the parts."""
+    """Rows of a group in one batch: positions `start` to `stop` in the order that `Grouping.parts` returns."""
 
     group: int
     start: int
@@ -22,7 +22,7 @@ class Grouping:
     """Groups by the values of key columns, numbered in order of appearance. Nulls are equal, and so are NaNs."""
 
     def __init__(self, keys: Sequence[pa.Field]) -> None:
-        """Create a grouping without groups; if there are no keys, create it with one group for all rows."""
+        """Create a grouping without groups or, if there are no keys, with one group for all rows."""
         self._fields = keys
         self._groups: dict[Any, int] = {} if keys else {(): 0}
         self._first_rows: list[Sequence[pa.Array]] = []
@@ -37,8 +37,8 @@ class Grouping:
     ) -> tuple[pa.Array | None, Sequence[Part]]:
         """Return how to order a batch's rows by group (None keeps their order), and the parts of the ordered rows.
 
-        With `counted`, a column of bools, rows where it is not true still create groups but belong to no part. The
-        order then numbers only the remaining rows.
+        `counted` is a column of bools. Rows where it is not true still create groups, but belong to no part. The order
+        then numbers only the remaining rows.
         """
         if not rows:
             return None, []
@@ -123,7 +123,7 @@ def _coded_by_python(key: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _hashable(key: pa.Array) -> Sequence[Any]:
     kind = key.type
     if kinds.is_temporal(kind) and kind.bit_width in (32, 64):
-        # Python's times have no nanoseconds, so use their numbers.
+        # Python's times have no nanoseconds, so use Arrow's integers instead.
         key = key.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
     values = key.to_pylist()
     return [_frozen(value) for value in values] if kinds.is_nested(kind) or kinds.is_floating(kind) else values

@@ -53,15 +53,15 @@ else:
     class Pandas(Generic[_T]):
         """Hint `Pandas[T]`: a pandas.Series with the values of one batch.
 
-        A nullable int or bool has pandas' nullable type. A list is an ndarray, in which a null among floats is NaN. In
-        results, NaN means null wherever the type allows one, except in dicts.
+        A nullable int or bool column has pandas' nullable type. A list is an ndarray, and a null in a list of floats is
+        NaN. In results, NaN means null wherever the type allows nulls, except in dicts.
         """
 
     class NumPy(Generic[_T]):
         """Hint `NumPy[T]`: a one-dimensional numpy.ndarray with the values of one batch.
 
-        NumPy has no null: a null float becomes NaN, also inside a list, and other nullable numbers are refused. In
-        results, NaN means null wherever the type allows one, except in dicts.
+        NumPy has no null. A null float becomes NaN, also inside a list. Hints of other nullable numbers are refused. In
+        results, NaN means null wherever the type allows nulls, except in dicts.
         """
 
 

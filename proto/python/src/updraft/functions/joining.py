@@ -18,17 +18,18 @@ class Rows(NamedTuple):
     arguments: pa.RecordBatch
     """Checked arguments of the rows to accumulate."""
     size_bytes: int
-    """Size of the whole batch that the caller sent: each of its columns keeps the memory of all of them alive."""
+    """Size of the whole batch that the caller sent, because each column keeps the memory of all columns alive."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Upper bounds for joined batches. A batch that exceeds them by itself is not joined with others."""
+    """Upper bounds for joined batches. A batch that exceeds the bounds by itself is not joined with other batches."""
 
     rows: int
     size_bytes: int
     batches: int = 1024
-    """Most batches to join: each costs memory beyond its values, and adds its time limit to the joined batch's."""
+    """Maximum number of batches to join. Each batch costs memory beyond its values, and adds its time limit to that of
+    the joined batch."""
 
     @classmethod
     def of(cls, form: Form) -> "Bounds":

@@ -15,27 +15,28 @@ _MOST_REPLICAS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batching:
-    """Option that joins rows of many exchanges into batches, which separate model processes compute.
+    """Option that joins rows of many exchanges into batches. Separate model processes compute these batches.
 
-    Only these processes load the class, so all workers of a pool share one copy of it in memory, or one per replica.
+    Only these processes load the class, so a pool holds one copy of the class in memory for each replica, not for each
+    worker.
 
     Raises:
         ValueError: A value is out of range.
     """
 
     rows: int = 512
-    """Rows of a full batch: the most that the function gets at once."""
+    """Rows of a full batch: the maximum number of rows that the function gets at once."""
     wait_seconds: float = 0.01
-    """How long rows may wait for others before the function gets a batch that is not full."""
+    """How long rows may wait for more rows before the function gets a batch that is not full."""
     replicas: int = 1
     """Number of processes that each load a copy of the function; at most 32."""
     device: str = ""
     """"cuda" gives each replica one GPU of the pool in turn (CUDA_VISIBLE_DEVICES); empty leaves devices alone."""
     threads: int = 0
-    """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL) that a model process itself loads, for example by an
-    import in the constructor; 0 divides the machine's CPUs among the replicas."""
+    """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL). This only affects libraries that a model process
+    itself loads, for example by an import in the constructor. 0 divides the machine's CPUs among the replicas."""
     timeout_seconds: float = 300.0
-    """Time limit for one batch. A process that takes longer is killed and replaced; 0 sets no limit."""
+    """Time limit for one batch. The pool kills and replaces a process that takes longer. 0 sets no limit."""
     load_timeout_seconds: float = 600.0
     """Time limit for loading and `warm_up`; 0 sets no limit."""
 
@@ -58,18 +59,18 @@ class Options(TypedDict, total=False):
     name: str
     """Name for callers; dots separate namespaces. Default: the name of the code."""
     version: str
-    """Any text without spaces or @. The last version defined in a module is the default one. Default: "1"."""
+    """Any text without spaces or @. If a module defines several versions, the last one is the default. Default: "1"."""
     description: str
     """Purpose of the function; lists show the first line. Default: the docstring."""
     tags: Sequence[str]
-    """Words to find it by."""
+    """Words by which users can find the function."""
     owner: str
-    """Team or address responsible for it."""
+    """Team or address responsible for the function."""
     deterministic: bool
     """Whether equal arguments always give equal results, which is the default."""
     load: Literal["worker", "zygote"]
-    """Where a class is constructed: "worker", the default, constructs it in each worker that runs it, "zygote" once
-    before workers are forked. A class loaded in the zygote must not hold threads, locks or connections."""
+    """Where a class is constructed. "worker", the default: in each worker that runs the class. "zygote": once in the
+    zygote, before workers are forked; such a class must not hold threads, locks or connections."""
     load_timeout_seconds: float | None
     """Time limit for the constructor and `warm_up` of a class; exceeding it counts as the function's fault. 0 sets no
     limit. Default: --load-timeout-seconds of the pool. For a batched function, set the limit in its `Batching`."""
@@ -79,18 +80,18 @@ class FunctionOptions(Options, total=False):
     """Options of `@function`."""
 
     on_error: Literal["raise", "null", "struct"]
-    """Effect of a row's failure: "raise", the default, fails the call, "null" makes the row's result null, "struct"
-    makes every result a struct of `value` and `error`. If code that takes columns fails, it is called again with ever
-    smaller parts of the batch, down to single rows."""
+    """Effect of a row's failure. "raise", the default: the call fails. "null": the row's result is null. "struct":
+    every result is a struct of `value` and `error`. With "null" or "struct", if code that takes columns fails, it is
+    called again with ever smaller parts of the batch, down to single rows."""
     concurrency: int | None
     """Rows that a worker awaits at once, for an async function of plain values. Default: 32."""
     batching: Batching | None
-    """Joins rows of many callers into batches, which separate model processes compute."""
+    """Joins rows of many callers into batches. Separate model processes compute these batches."""
     arguments: pa.Schema | None
     """Names and types of the arguments, instead of hints; the code gets pyarrow arrays."""
     result: pa.DataType | pa.Field | SchemaFunction | None
     """Type of the result, instead of a hint. For a function of any columns: a callable that computes the schema of the
-    results from that of the arguments."""
+    results from the schema of the arguments."""
 
 
 class TableOptions(Options, total=False):

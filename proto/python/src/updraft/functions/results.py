@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of results to their declared columns; results that do not fit are errors of the author's code."""
+"""Conversion of results to their declared columns; a result that does not fit is an error of the author's code."""
 
 import reprlib
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from updraft.functions.values import check_narrowing, to_column
 from updraft.nested_arrays import is_list
 
 _LONGEST_VALUE = 100
-"""Most characters of a value that an error shows."""
+"""Maximum number of characters of a value that an error shows."""
 _VALUES = reprlib.Repr()
 _VALUES.maxstring = _VALUES.maxlong = _VALUES.maxother = _LONGEST_VALUE
 _NEVER_MISSING = {str, int, bytes, bool, type(None)}
@@ -150,7 +150,7 @@ def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
 
 
 def _place_of_unfit(values: Any, convert: Callable[[Any], object]) -> str:
-    """Return the row and value of the first value that cannot be converted; empty if it cannot be found."""
+    """Return the row and value of the first value that cannot be converted; empty if no such value is found."""
 
     def fails(rows: int) -> bool:
         try:
@@ -184,7 +184,7 @@ def _shown(value: Any) -> str:
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
-    """Replace missing values of NumPy and pandas by None; skip the check if no class among them has missing values."""
+    """Replace missing values of NumPy and pandas by None; return `values` itself if its classes have none."""
     classes = set(map(type, values))
     if classes <= _NEVER_MISSING:
         return values

@@ -30,7 +30,8 @@ def called(call: Callable[..., Any], columns: Sequence[Iterable[Any]], rows: int
     results: list[Any] = []
     while len(results) < rows:
         try:
-            # After an exception, earlier results are kept and the iterators have consumed the failed row's arguments.
+            # If this raises, `results` keeps the earlier results, and the iterators are past the failed row's
+            # arguments.
             results.extend(map(call, *arguments))
         except Exception as error:
             results.append(_Failed(describe(error)))

@@ -108,7 +108,7 @@ class LoadedScalar(Loaded):
         return pa.RecordBatch.from_arrays([column], schema=self._schema)
 
     def _iterated(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the author's code once with an iterator; it may take several batches before it returns a result."""
+        """Call the author's code once with an iterator; the code may take several batches before it yields a result."""
         rows: deque[int] = deque()
         broken: list[BaseException] = []
 
@@ -153,7 +153,7 @@ class Awaited:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        # Created by the first call, because the zygote may load the function and only then fork workers.
+        # The first call creates the loop, because the zygote may load the function before it forks workers.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Any]) -> Any:
@@ -198,7 +198,7 @@ class Awaited:
 
 
 def _beside_other_loops(call: Callable[[], _T]) -> _T:
-    """Run `call`, which runs an event loop; use another thread if this one already runs a loop, as in a notebook."""
+    """Run `call`, which runs an event loop; use another thread if this thread already runs a loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

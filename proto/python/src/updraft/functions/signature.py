@@ -31,7 +31,7 @@ class Argument:
 
     @property
     def is_optional(self) -> bool:
-        """Whether it has a default."""
+        """Whether the argument has a default."""
         return self.default is not inspect.Parameter.empty
 
 
@@ -45,7 +45,7 @@ class Signature:
     """Hint of the result as written, for example `Arrow[T]`; `inspect.Parameter.empty` if there is none."""
     is_async: bool = False
     takes_iterator: bool = False
-    """Whether it takes an iterator and is called once for many batches."""
+    """Whether the callable takes an iterator and is called once for many batches."""
 
 
 def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, what: str, *, skip: int = 0) -> Signature:

@@ -15,7 +15,7 @@ from updraft.functions.hints import Form
 from updraft.functions.results import ResultColumn
 
 _ROWS_AT_ONCE = 8192
-"""Rows in a batch of results. A single row may have endless results, so a batch may end in the middle of them."""
+"""Rows in a batch of results. One row may have endless results, so a batch may end in the middle of them."""
 
 
 class TableOutput(NamedTuple):
@@ -23,7 +23,7 @@ class TableOutput(NamedTuple):
 
     batch: pa.RecordBatch
     row_ends: Sequence[int]
-    """Offsets just after the results of each row whose results end in this batch, in order."""
+    """For each row whose results end in this batch, in order: the offset just after the row's last result."""
 
 
 class LoadedTable(Loaded):
@@ -68,7 +68,7 @@ class LoadedTable(Loaded):
         return map(self._declared, self._called(self._columns.of(batch)))
 
     def _of_single_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
-        """Call the code with single rows: its results for many rows would not say which row they belong to."""
+        """Call the code with one row at a time: results for many rows would not say which row they belong to."""
         held: list[pa.RecordBatch] = []
         held_rows = 0
         ends: list[int] = []

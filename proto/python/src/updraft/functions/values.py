@@ -65,7 +65,7 @@ def _leaves(values: Iterable[Any], kind: pa.DataType) -> Iterator[tuple[Iterable
 
 
 def _leaf_columns(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the leaf columns of a column made by `pa.array`; it is not a slice, so its children need no offsets."""
+    """Yield the leaf columns of a column made by `pa.array`: it is not a slice, so its children need no offsets."""
     kind = column.type
     if kinds.is_map(kind):
         yield from _leaf_columns(column.keys)
@@ -98,8 +98,8 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
 def check_narrowing(numbers: pa.Array, kind: pa.DataType) -> None:
     """Raise TypeError for a number that a cast to the type, possibly inside lists, would change too much.
 
-    These are finite numbers that become infinite, and integers that float16 would round. pyarrow itself refuses such
-    integers only for wider types.
+    A change is too much if a finite number becomes infinite, or if float16 would round an integer. pyarrow itself
+    refuses rounded integers only for types wider than float16.
     """
     while is_list(kind) and is_list(numbers.type):
         numbers, kind = numbers.flatten(), kind.value_type
@@ -174,7 +174,7 @@ def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
 def _check_digits(values: Iterable[Any], classes: set[type], kind: pa.DataType) -> None:
     """Raise TypeError for a time that is finer than the type's unit: pyarrow would truncate it.
 
-    Python's own times have microseconds, those of pandas nanoseconds.
+    Python's own times have microseconds. The times of pandas have nanoseconds.
     """
     if kind.unit == "ns" or (kind.unit == "us" and classes <= _PLAIN_TIMES):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that both services share: listeners, security, health, lifecycle, settings, logs, metrics and traces.
 
-It is installed with `updraft-core[service]`; the contract and the client do not need it.
+Install it with `updraft-core[service]`; neither the contract nor the client needs this package.
 """

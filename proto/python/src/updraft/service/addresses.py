@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listen addresses, parsed once so that every message prints them the same way."""
+"""Listen addresses, parsed once so that every message prints an address in the same way."""
 
 import atexit
 import ipaddress
@@ -30,7 +30,7 @@ class TcpAddress:
 
 
 def parse_tcp_address(text: str) -> TcpAddress:
-    """Parse `host:port` or `[v6]:port`; raise a ValueError that shows the expected form if it is neither."""
+    """Parse `host:port` or `[v6]:port`; if the text is neither, raise a ValueError that shows the expected form."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -41,8 +41,8 @@ def parse_tcp_address(text: str) -> TcpAddress:
 def with_free_port(address: TcpAddress) -> TcpAddress:
     """Return the address with port 0 replaced by a free port, reserved until this process ends.
 
-    The reserving socket uses SO_REUSEADDR, so our servers, which set it too, can bind the port repeatedly. The system
-    does not hand a reserved port to sockets that ask for any free port, such as clients.
+    The reserving socket sets SO_REUSEADDR. Our servers set it too, so they can bind the port repeatedly. The system
+    does not hand a reserved port to sockets that ask for any free port, such as clients' sockets.
     """
     if address.port != 0:
         return address

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Audit log of a service: who used it, from where and for what.
 
-Each exchange leaves two records and each refusal one, as JSON lines in a separate stream. The first record of an
-exchange is written before the work starts, the second says how the work ended. If the service is killed in between,
-only the first exists.
+Records are JSON lines in a separate stream. Each exchange leaves two records: the first is written before the work
+starts, and the second says how the work ended. If the service is killed in between, only the first record exists. Each
+refusal leaves one record.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ENDED, REFUSED = "ended", "refused"
 
 _WRITE_TIMEOUT_SECONDS = 5.0
 _RETRY_AFTER_MILLISECONDS = 1000
-# Unauthenticated callers can call as often as they like; unbounded records of them would fill the log.
+# Unauthenticated callers can call as often as they like; without this limit, their records could fill the log.
 _STRANGERS_A_SECOND = 10
 _MOST_CHARACTERS = 1024
 
@@ -43,7 +43,8 @@ class Audit:
         Args:
             service: Name of the service in records and errors: "pool" or "writer".
             path: File of the log (`updraft.service.audit_file`), or None to record nothing.
-            refuses: Refuse exchanges while records cannot be written. Otherwise such records are lost and counted.
+            refuses: Refuse exchanges while records cannot be written. If false, exchanges go on, and such records are
+                lost and counted.
         """
         self._service = service
         self._refuses = refuses

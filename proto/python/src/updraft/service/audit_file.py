@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of an audit log to a file or to standard output, on its own thread.
 
-If a log collector renames the file, the next line goes to a new one. The operator chooses what happens to a line that
-cannot be written: it is kept and retried, or lost and counted. A written line has reached the operating system, which
-writes it to disk later.
+If a log collector renames the file, the next line goes to a new file. The operator chooses what happens to a line that
+cannot be written: the service keeps and retries the line, or drops and counts it. A written line has reached the
+operating system, which writes it to disk later.
 """
 
 import contextlib
@@ -37,7 +37,8 @@ class AuditFile:
 
         Args:
             path: Path of the file, which is created if missing, or STANDARD_OUTPUT.
-            keeps: Retry a line that cannot be written, which holds up the lines behind it. Otherwise the line is lost.
+            keeps: If true, retry a line that cannot be written, while the lines behind it wait. If false, the line is
+                lost.
         """
         self._path = path
         self._keeps = keeps
@@ -98,7 +99,8 @@ class AuditFile:
 
     def _append(self, line: bytes) -> None:
         self._follow_rotation()
-        # If the last write stopped within a line, end that fragment with a newline. Readers of JSON lines skip it.
+        # If the last write stopped within a line, end that fragment with a newline. Readers of JSON lines skip the
+        # fragment.
         rest = memoryview(b"\n" + line if self._is_torn else line)
         while rest:
             try:
@@ -123,8 +125,8 @@ class AuditFile:
 
 
 def _opened(path: Path) -> int:
-    # O_NONBLOCK: opening a named pipe without a reader fails instead of waiting. O_NOCTTY: a terminal does not become
-    # the service's controlling terminal.
+    # With O_NONBLOCK, opening a named pipe without a reader fails instead of waiting. With O_NOCTTY, a terminal does
+    # not become the service's controlling terminal.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, _MODE)
 

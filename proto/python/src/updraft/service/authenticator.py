@@ -27,15 +27,15 @@ _SPIFFE = "spiffe://"
 
 
 class Authenticator:
-    """Authenticator of callers, based on a service's credential files, which it rereads when they change.
+    """Authenticator of callers, based on a service's credential files. It rereads files that change.
 
-    Credentials of a file that has been missing or unusable for two seconds are invalid until the file is usable again,
-    so removing a file revokes them. Call `refresh` at least every two seconds, so that files are watched while the
-    service is idle.
+    If a file has been missing or unusable for two seconds, its credentials are invalid until the file is usable again.
+    So removing a file revokes its credentials. Call `refresh` at least every two seconds, so that files are watched
+    while the service is idle.
     """
 
     def __init__(self, token_file: Path | None, identities_file: Path | None) -> None:
-        """Read the files; raise SecurityError if one cannot be used.
+        """Read the files; raise SecurityError if a file cannot be used.
 
         Args:
             token_file: Tokens, one per line. Their holders have every scope but admin, and may name any tenant.
@@ -60,11 +60,11 @@ class Authenticator:
                 issued.refresh()
 
     def caps_of(self, tenant: str) -> TenantCaps:
-        """Return the caps of a tenant; if the file has become unusable, the last known ones."""
+        """Return the caps of a tenant; if the file has become unusable, return the last known caps."""
         return self._caps.get(tenant) or self._caps.get(EVERY_TENANT, NO_CAPS)
 
     def _known(self) -> "KnownIdentities | None":
-        """Return the current content of the identities file, or None if it is not configured or cannot be used."""
+        """Return the current content of the identities file; return None without a file, or if it cannot be used."""
         known = self._identities.current if self._identities is not None else None
         if known is not None:
             self._caps = known.caps
@@ -73,7 +73,7 @@ class Authenticator:
     async def identify(
         self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
     ) -> Identity:
-        """Do the same as `identity`, but wait up to 5 seconds for keys of the token's issuer that are not fetched yet.
+        """Do the same as `identity`, but wait up to 5 seconds while keys of the token's issuer are fetched.
 
         Count refused calls.
         """
@@ -123,9 +123,9 @@ class Authenticator:
         """Return the identity of a caller; raise UnauthenticatedError.
 
         Args:
-            authorization: The authorization header; if it is set, it decides and the certificate is ignored.
+            authorization: The authorization header; if it is set, the certificate is ignored.
             certificate_names: SPIFFE ids and common name of the client's certificate, which TLS has verified.
-            waited_seconds: How long ago the call arrived; a token that was valid then still counts.
+            waited_seconds: How long ago the call arrived; a token that was valid at that time still counts.
         """
         if self._tokens is None and self._identities is None:
             return ANYBODY
@@ -162,7 +162,7 @@ class Authenticator:
 
 
 def _issued_tokens(issuers: "Iterable[Issuer]") -> "IssuedTokens":
-    # The import takes a tenth of a second, so import it only for a service that knows issuers.
+    # The import takes a tenth of a second, so do it only for a service that knows issuers.
     from updraft.service.issued_tokens import IssuedTokens
 
     return IssuedTokens(issuers)
@@ -175,7 +175,7 @@ def _issued_form(authorization: str) -> str:
 
 
 def _revocable(path: Path) -> "Revocable[KnownIdentities]":
-    # The parser is slow to import, so import it only for a service that has an identities file.
+    # The parser is slow to import, so import it only if there is an identities file.
     from updraft.service.identities_file import parse_identities
 
     return Revocable(path, parse_identities, "credential")

@@ -13,7 +13,8 @@ from updraft.service.heartbeat import HeartbeatMonitor
 from updraft.service.parent import parent_environment
 
 CRASHES = 5
-"""Number of deaths within WINDOW_SECONDS after which a supervisor stops restarting, so that the failure is visible."""
+"""Number of deaths within WINDOW_SECONDS after which a supervisor stops restarting children, so that the failure is
+visible."""
 WINDOW_SECONDS = 10.0
 
 
@@ -43,7 +44,8 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL; the code that reaps children sees the process end."""
-        # Popen.kill() would first reap a child that has just ended, and the code that reaps children would miss it.
+        # Popen.kill() would first reap a child that has just ended, and the code that reaps children would never see it
+        # end.
         if self._process.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 

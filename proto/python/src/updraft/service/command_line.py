@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
-# argparse shows these for a setting without a plain default.
+# Texts that argparse shows for a setting without a plain default.
 _MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\)|\[\]|)\)| ?\(default factory: .*\)")
 
 _ENCODED = "verbatim:"
@@ -34,9 +34,9 @@ def _decoded(text: str) -> str:
 
 
 Verbatim = Annotated[str, AfterValidator(_decoded)]
-"""Value of an option that is repeated, `list[Verbatim]`, and may contain commas, quotes and brackets.
+"""Value of a repeatable option (`list[Verbatim]`) that may contain commas, quotes and brackets.
 
-pydantic-settings would split a plain text at commas, and read it as JSON.
+pydantic-settings would split plain text at commas, and read it as JSON.
 """
 
 
@@ -47,7 +47,7 @@ class Application(BaseSettings):
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
     )
 
-    # Distribution whose version is printed; empty if its name is the command's.
+    # Distribution whose version is printed; empty if it has the command's name.
     distribution: ClassVar[str] = ""
 
     version: bool = Field(default=False, description="Print the version and end.")

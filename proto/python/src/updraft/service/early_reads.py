@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory bound for messages that arrive before their exchange is admitted: commands, functions, artifacts.
 
-Once the service reads, gRPC receives a whole message and reveals its size only afterwards. Any number of clients could
-therefore send large messages at once that neither queue nor quota knows about yet. While such reads are open, the
-service checks how much memory it has allocated. Above the limit it refuses half of the reads: those of the callers with
-the most open reads, and of each caller those that have been open longest. Clients that send at network speed are rarely
-among these, because their reads end soon. Reads of unauthenticated callers, whose requests are a few bytes long, are
-all refused first.
+When the service reads, gRPC receives the whole message before it reveals the message's size. So any number of clients
+could send large messages at once, and neither queue nor quota would know about these messages yet. While such reads are
+open, the service checks how much memory it has allocated. Above the limit, it refuses half of the reads. It picks the
+callers with the most open reads, and refuses the longest-open reads of each caller first. This rarely affects clients
+that send at network speed, because their reads end soon. If unauthenticated callers have open reads, the service first
+refuses all of these: such callers send requests of only a few bytes.
 
-A check may come late on a busy machine. So of the reads that began since the last check, only a few may be open at
-once, or a single one while memory is short. However late the next check is, only that many new messages can be arriving
-by then, because gRPC holds back unread messages.
+A check may come late on a busy machine. So only a few of the reads that began since the last check may be open at once,
+and only one while memory is short. gRPC holds back unread messages. So no more than that many new messages can be
+arriving before the next check, however late it is.
 """
 
 import asyncio
@@ -131,15 +131,16 @@ class EarlyReads:
             self._opened.clear()
 
     def look(self) -> None:
-        """Check memory: below the limit let more reads begin, above it refuse half of the open ones.
+        """Check memory: below the limit, let more reads begin; above the limit, refuse half of the open reads.
 
-        The next check shows whether that was enough. A single read is never refused unless it is a stranger's.
+        The next check shows whether that was enough. A single read is refused only if its caller is unauthenticated.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             self._turns.renew()
             return
         self._turns.run_short()
-        # gRPC receives a message in thousands of small pieces, which the process would keep after freeing them.
+        # gRPC receives a message in thousands of small pieces. Without this call, the process would keep the memory of
+        # freed pieces.
         clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
@@ -151,7 +152,7 @@ class EarlyReads:
 
 
 class _Turns:
-    """Limit on reads that begin between two checks. Callers take turns; the reads of one caller begin in their order.
+    """Limit on reads that begin between two checks. Callers take turns; each caller's reads begin in order of arrival.
 
     Without turns, a caller that opens many reads and sends nothing would hold up everyone behind it.
     """
@@ -162,7 +163,7 @@ class _Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def take(self, caller: str) -> asyncio.Future[None]:
-        """Wait for a turn; return it, to be passed to `give_back`."""
+        """Wait for a turn and return it; pass it to `give_back` later."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         self._fill()
@@ -208,14 +209,14 @@ class _Turns:
 def _caller(identity: Identity) -> str:
     """Return the share, tenant or name under which a caller's reads are counted.
 
-    A caller without a fixed tenant counts under its name, because the tenant that it acts for is in the command, which
-    is still unread.
+    A caller without a fixed tenant counts under its name, because the command names the tenant, and the command is
+    still unread.
     """
     return identity.share or identity.tenant or identity.name
 
 
 def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
-    """Return half of the reads: the oldest ones of the callers with the most, so that callers keep equal numbers."""
+    """Return half of the reads: the oldest of the callers with the most reads, so that callers keep equal numbers."""
     of_callers: dict[str, list[asyncio.Timeout]] = {}
     for patience, caller in reads.items():
         of_callers.setdefault(caller, []).append(patience)

@@ -22,7 +22,7 @@ from updraft.service.telemetry import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
 # Longest wait for each of the messages that open an exchange. Every client sends them as soon as the call is open, and
-# a slow network takes a second or two. Until they arrive, the call holds memory and its tenant is unknown.
+# a slow network takes a second or two. Until these messages arrive, the call holds memory and its tenant is unknown.
 FIRST_MESSAGE_TIMEOUT_SECONDS = 10.0
 
 # How long to wait for a client to read its error message.
@@ -71,7 +71,7 @@ class Call(Protocol):
 
 
 class IdentifiedCall(Call, Protocol):
-    """Call whose caller can be identified again after it has waited."""
+    """Call whose caller can be identified again after the call has waited."""
 
     async def identity_now(self) -> Identity:
         """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError."""
@@ -172,12 +172,13 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Return the tenant of an exchange: that of the caller's identity.
+    """Return the tenant of an exchange, which is the tenant of the caller's identity.
 
-    For an identity without a fixed tenant, it is the tenant in the header, else the owner's, else the application id.
+    If the identity has no fixed tenant, use the tenant in the header, else the tenant of the task's owner, else the
+    application id.
 
     Raises:
-        PermissionDeniedError: The caller names another tenant than its own.
+        PermissionDeniedError: The call names another tenant than the identity's.
     """
     return call.identity.tenant_of([call.header(TENANT_HEADER), task.owner.tenant]) or task.owner.application_id
 
@@ -185,7 +186,8 @@ def tenant_of(call: Call, task: TaskIdentity) -> str:
 def share_of(call: Call, tenant: str) -> str:
     """Return the name under which an exchange is counted for fair shares.
 
-    That is the tenant, unless the identity has its own share because its callers may name any number of tenants.
+    This is the tenant, unless the identity has a share of its own: callers of such an identity may name any number of
+    tenants.
     """
     return call.identity.share or tenant
 
@@ -220,7 +222,8 @@ async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
 
 async def fail_without_finish() -> NoReturn:
     """Raise ProtocolError because the client's stream ended without a finish, unless the call was cancelled."""
-    # To gRPC's reader, a cancelled call ends like a half-closed one. A cancellation arrives during this wait.
+    # gRPC's reader cannot tell a cancelled call from a half-closed call. If the call was cancelled, the cancellation
+    # arrives during this wait.
     await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
     raise ProtocolError("the client ended its stream without finish: batches may have been lost")
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow Flight on grpc.aio. This module only parses, delegates, and maps errors to gRPC statuses.
 
-A service subclasses `FlightService`. Its exchanges read and write raw FlightData bytes through a `Call`, so that it can
-relay batches without parsing them. The control methods use pyarrow.flight's message types. The first control call
-imports these, because the import takes as long as the rest of a front's start.
+A service subclasses `FlightService`. Its exchanges read and write raw FlightData bytes through a `Call`, so that the
+service can relay batches without parsing them. The control methods use pyarrow.flight's message types. The first
+control call imports these types, because the import takes as long as the rest of a front's start.
 """
 
 import asyncio
@@ -45,7 +45,8 @@ _WHOAMI_DOC = (
 )
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
-"""Limit for the body of an action. The longest is a file's command, sent to ask whether a writer accepts the file."""
+"""Limit for the body of an action. The longest body is a file's command, sent to ask whether a writer accepts the
+file."""
 # The rest of a request is an action's name or a flight's path: a line of text.
 _MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
 _AUTHORIZATION = "authorization"
@@ -75,7 +76,8 @@ class Call:
             context: The gRPC call.
             identity: The caller's identity.
             record: Audit record of the call.
-            identify: Function that identifies the caller again, by the credentials that it sent so many seconds ago.
+            identify: Function that identifies the caller again by its credentials. The argument says how many seconds
+                ago the call began.
         """
         self.identity = identity
         self.record = record
@@ -104,7 +106,7 @@ class Call:
     async def identity_now(self) -> Identity:
         """Check the caller's credentials with the current files; return its identity or raise UnauthenticatedError.
 
-        A token that expired since the call began still counts; a revoked one does not.
+        A token that expired since the call began still counts; a revoked token does not.
         """
         if self._identify is None:
             return self.identity
@@ -128,7 +130,8 @@ class Action(NamedTuple):
     refusal: str = ""
     """Error for callers without the scope `admin`; empty if every authenticated caller may run the action."""
     is_recorded: bool = False
-    """Whether the audit log records it, because it changes the service or shows what the code of every tenant does."""
+    """Whether the audit log records the action. Set it for actions that change the service, or show what the code of
+    every tenant does."""
 
 
 class FlightService(ABC):
@@ -167,7 +170,7 @@ class FlightService(ABC):
         """Serve one exchange, which ends with OK when this returns."""
 
     def list_flights(self) -> Iterable[Any]:
-        """Return all flights, as pyarrow.flight.FlightInfo; a service without flights has none."""
+        """Return all flights, as pyarrow.flight.FlightInfo; by default, there are no flights."""
         return []
 
     @abstractmethod
@@ -186,7 +189,7 @@ class FlightService(ABC):
 
         Raises:
             ProtocolError: There is no such action.
-            ActionRefusedError: The caller may not run it.
+            ActionRefusedError: The caller may not run the action.
             UpdraftError: The action failed.
         """
         action = self._actions.get(name)
@@ -200,7 +203,7 @@ class FlightService(ABC):
             await record.opened()
             return await action.run(body, identity)
         answer = await action.run(body, identity)
-        # A permitted query leaves no record; a refused one does.
+        # A permitted query leaves no record; a refused query does.
         record.forget()
         return answer
 
@@ -221,8 +224,9 @@ def flight_handler(
 ) -> grpc.GenericRpcHandler:
     """Return the gRPC handler of `service`, which authenticates callers with `authenticator`.
 
-    Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, which looks the same on the
-    wire. For a unary method, gRPC would receive the request, whatever its size, before the caller is authenticated.
+    Flight's other methods end with UNIMPLEMENTED. Every method is declared as streaming, because gRPC would receive the
+    request of a unary method, whatever its size, before the service authenticates the caller. On the wire, both kinds
+    look the same.
     """
     adapter = _Adapter(service, authenticator, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
@@ -274,7 +278,7 @@ class _Adapter:
             identity, _ = await self._question(context)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
-                # An ActionType has no serialize(), but its two fields are encoded like those of an Action.
+                # An ActionType has no serialize(), but its two fields are encoded like the two fields of an Action.
                 yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
     async def do_action(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
@@ -321,7 +325,8 @@ class _Adapter:
         """Return the caller's identity; raise UnauthenticatedError. A token valid `waited_seconds` ago still counts."""
         headers = list(context.invocation_metadata() or ())
         for name in _HEADERS_OF_CALLERS:
-            # A proxy in front of this service may have checked one of the headers, and this service would use another.
+            # If a header is repeated, a proxy in front of this service may have checked one value while this service
+            # uses another.
             if len({value for key, value in headers if key == name}) > 1:
                 raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())
@@ -352,8 +357,8 @@ async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
 def _forget_locals(error: BaseException | None) -> None:
     """Free the local variables of the functions that failed, such as a client's messages.
 
-    The error and the frames of these functions refer to each other. Without this, they would stay until Python's cycle
-    collector runs, which can take hours in a service that does little.
+    The error and the frames of these functions refer to each other, so the variables would otherwise stay in memory
+    until Python's cycle collector runs. In a service that does little, that can take hours.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)

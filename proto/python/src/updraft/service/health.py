@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health service (grpc.health.v1): one board of states, served by every listener of a service.
 
-Clients need no token for it, so the size of requests and the number of open watches are limited.
+Clients need no token for health checks, so the size of requests and the number of open watches are limited.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ HEALTH_SERVICE_NAME = "grpc.health.v1.Health"
 MAX_QUESTION_BYTES = 4096
 """Limit for a request, whose longest part is the name of a registered function."""
 MOST_WATCHES = 1024
-"""Most open watches of each server. Clients may keep watches open forever, so one more watch ends the oldest."""
+"""Maximum number of open watches of each server. Clients may keep watches open forever, so at the limit a new watch
+ends the oldest watch."""
 
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
@@ -33,7 +34,8 @@ _QUESTION_SECONDS = 10.0
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 Read = Callable[[Any], Awaitable[bytes | None]]
-"""Function that takes a call's context and returns its first message, or None without one; it raises UpdraftError."""
+"""Function that takes a call's context and returns the call's first message, or None if there is none. It raises
+UpdraftError."""
 
 
 class HealthBoard:
@@ -49,7 +51,7 @@ class HealthBoard:
         return self._published
 
     def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
-        """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown until read."""
+        """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown beforehand."""
         server.add_generic_rpc_handlers((_Methods(self._servicer, read).handler(),))
 
     async def publish(self, names: Iterable[str], *, serving: bool) -> None:
@@ -70,8 +72,8 @@ class HealthBoard:
 class _Methods:
     """gRPC methods on one server.
 
-    Each is declared as streaming, which looks the same on the wire. For a unary method, gRPC would receive the request,
-    whatever its size, before our code runs.
+    Every method is declared as streaming, because gRPC would receive the request of a unary method, whatever its size,
+    before our code runs. On the wire, both kinds look the same.
     """
 
     def __init__(self, servicer: health.aio.HealthServicer, read: Read) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heartbeat by which the supervisor notices a child that is stuck but not dead: stopped, or waiting forever.
 
-A child's loop writes a byte to a pipe every second, and the supervisor checks the pipe as often. `child.py` joins the
-two ends.
+A child's loop writes a byte to a pipe every second, and the supervisor checks the pipe every second. `child.py` joins
+the two ends.
 """
 
 import contextlib
@@ -12,7 +12,8 @@ INTERVAL_SECONDS = 1.0
 SILENT_TURNS = 5
 """Number of consecutive checks without a beat after which a child counts as stuck."""
 LOADING_TURNS = 120
-"""Number of checks without a first beat after which a child counts as stuck: many, as it may have much to load."""
+"""Number of checks without a first beat after which a child counts as stuck. It is high because a child may have much
+to load."""
 
 _VARIABLE = "UPDRAFT_HEARTBEAT"
 _PIPE_BYTES = 4096
@@ -49,7 +50,7 @@ class HeartbeatMonitor:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment that tells the child its descriptor; pass the descriptor `writing` on as well."""
+        """Environment variable that tells the child its descriptor, `writing`; pass on the descriptor itself too."""
         return {_VARIABLE: str(self.writing)}
 
     def started(self) -> None:

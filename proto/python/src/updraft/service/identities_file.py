@@ -3,11 +3,11 @@
 
     [[identity]]
     name = "team-a-driver"                      # for logs and errors
-    tenant = "team-a"                           # its tenant; "*": it names its tenant itself, as a gateway has to
+    tenant = "team-a"                           # tenant of its calls; "*": each call names its tenant, as for a gateway
     scopes = ["call", "session"]                # some of call, session, write, admin
     token_sha256 = ["9f86d08188..."]            # printf %s "$TOKEN" | sha256sum
     certificates = ["spiffe://example.org/a"]   # or a common name; needs --tls-client-ca-file
-    roots = ["/data/team-a"]                    # writer roots it may write below; without this, all of the writer's
+    roots = ["/data/team-a"]                    # roots of a writer below which it may write; without this, all roots
 
     [[issuer]]
     name = "sign-on"                            # for logs and errors
@@ -25,18 +25,18 @@
     keys_token_file = "/etc/token"              # bearer token for keys_url
     keys_refresh_seconds = 30                   # interval of fetches: a withdrawn key stays valid for that long
 
-    [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or a prefix of it and "*"
+    [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or a prefix of sub and "*"
     "system:serviceaccount:team-a:*" = "team-a"
 
     [revoked]                                   # issued tokens that are invalid although they have not expired
     jti = ["b7f2c0"]                            # by this claim
-    sub = ["system:serviceaccount:team-a:old"]  # by this claim: all tokens of the subject, future ones included
+    sub = ["system:serviceaccount:team-a:old"]  # by this claim: all tokens of the subject, also future tokens
     token_sha256 = ["9f86d08188..."]            # printf %s "$TOKEN" | sha256sum
 
     [[tenant]]
     name = "team-a"                             # "*": tenants without an entry, and caps that an entry leaves out
     max_workers = 8                             # also max_waiting, max_queue_bytes, max_artifact_bytes
-    max_files = 64                              # of a writer, as is max_quota_bytes
+    max_files = 64                              # this cap and max_quota_bytes are for a writer
 
 Two identities may not share a token or a certificate. The file contains no secrets.
 """
@@ -101,7 +101,7 @@ class KnownIdentities:
     revoked: RevokedTokens
     """Revoked tokens of the issuers."""
     caps: Mapping[str, TenantCaps]
-    """Caps by tenant; `*` has those of tenants without an entry."""
+    """Caps by tenant; `*` has the caps of tenants without an entry."""
 
 
 def parse_identities(content: bytes) -> KnownIdentities:

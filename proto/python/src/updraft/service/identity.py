@@ -31,9 +31,10 @@ class Identity:
     """Tenant of the identity; None if the caller names its tenant itself."""
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
-    """Roots of a writer below which it may write; empty for all of them."""
+    """Roots of a writer below which the identity may write; empty for all roots."""
     share: str = ""
-    """Name under which its exchanges are counted for fair shares, whatever tenant it names; empty for the tenant's."""
+    """Name under which the identity's exchanges are counted for fair shares, whatever tenant they name. If empty, they
+    are counted under the tenant."""
     expires_seconds: float | None = field(default=None, compare=False)
     """Expiry of its credential, in seconds since 1970; None if it does not expire."""
 
@@ -56,10 +57,10 @@ class Identity:
         }
 
     def tenant_of(self, claims: Iterable[str]) -> str:
-        """Return the identity's tenant, or the first claimed one (empty if none) if callers name the tenant themselves.
+        """Return the identity's tenant; if callers name the tenant themselves, return the first claim or an empty text.
 
         Raises:
-            PermissionDeniedError: A claim differs from its tenant.
+            PermissionDeniedError: A claim differs from the identity's tenant.
         """
         claimed = [claim for claim in claims if claim]
         if self.tenant is None:
@@ -83,6 +84,6 @@ TOKEN_HOLDER = Identity("a holder of a token", None, _USERS)
 TOKEN_HOLDER_AMONG_IDENTITIES = replace(TOKEN_HOLDER, share="holders of tokens")
 """Caller with a token of the token file, on a service that has an identities file too.
 
-All such callers have one share together, so that naming a new tenant for each exchange gains nothing. The share's name
-cannot be a tenant's: names in the identities file have no spaces.
+All such callers have one share together, so a caller gains nothing if it names a new tenant for each exchange. No
+tenant can have the name of this share, because names in the identities file have no spaces.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verification of JSON Web Tokens of known issuers. Only a service that knows issuers imports this."""
+"""Verification of JSON Web Tokens of known issuers. Only a service that knows issuers imports this module."""
 
 import hashlib
 import time
@@ -32,7 +32,7 @@ _UNKNOWN = "the token is not one that this service knows"
 signed tokens say what is wrong."""
 # Log at most one refused token in this time, because unknown clients could otherwise fill the log.
 _LOG_SECONDS = 1.0
-# PyJWT's own errors, and others that it raises, for example for claims that are not numbers.
+# Errors that PyJWT raises: its own, and Python's, for example for claims that are not numbers.
 _UNREADABLE = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
 
@@ -73,7 +73,7 @@ class IssuedTokens:
         self.refresh()
 
     def update(self, issuers: Iterable[Issuer]) -> None:
-        """Replace the accepted issuers. If an issuer's keys cannot be used, its tokens are refused until they can."""
+        """Replace the accepted issuers. While an issuer's keys cannot be used, its tokens are refused."""
         self._issuers = tuple(issuers)
         self._sources = {issuer: source for issuer, source in self._sources.items() if issuer in self._issuers}
         self._verified.clear()
@@ -123,7 +123,7 @@ class IssuedTokens:
         return sum(source.changes for source in self._sources.values() if isinstance(source, UrlKeys))
 
     def awaited_keys(self, token: str) -> Future[None] | None:
-        """Fetch the keys of the token's issuer again if none of the known ones fits the token.
+        """Fetch the keys of the token's issuer again if no known key fits the token.
 
         Return a future that ends with the fetch, or None if no fetch is needed or due.
         """

@@ -30,7 +30,8 @@ class RevokedTokens(Table):
     jti: frozenset[Text] = frozenset()
     """Values of the claim `jti`."""
     sub: frozenset[Text] = frozenset()
-    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever they are
+    issued."""
     token_sha256: frozenset[Digest] = frozenset()
     """SHA-256 digests of whole tokens."""
 
@@ -77,17 +78,19 @@ class Issuer(Table):
     scopes: frozenset[Scope] = Field(min_length=1)
     """All scopes that a token may grant."""
     roots: tuple[Name, ...] = ()
-    """Roots of a writer below which its tokens may write; empty for all of them."""
+    """Roots of a writer below which its tokens may write; empty for all roots."""
     tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1), BeforeValidator(_as_path)] = ("tenant",)
     """Path of the claim with the tenant: each name is looked up inside the claim before it."""
     tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
-    """Tenants by the claim `sub`, or by a prefix of it followed by `*`; if there are any, `tenant_claim` is unused."""
+    """Tenants by the claim `sub`, or by a prefix of it followed by `*`. If this has entries, `tenant_claim` is
+    unused."""
     scope_claim: Text = "scope"
     """Claim with the scopes, as a list or as words."""
     default_scopes: frozenset[Scope] = frozenset()
     """Scopes of a token without `scope_claim`."""
     keys_ca_file: Path | None = None
-    """Authorities that may have signed the certificate of `keys_url`; None for those that this machine trusts."""
+    """Authorities that may have signed the certificate of `keys_url`; None for the authorities that this machine
+    trusts."""
     keys_token_file: Path | None = None
     """Bearer token sent to `keys_url`; None to send none."""
     keys_refresh_seconds: int = Field(default=30, ge=10, le=_MAX_REFRESH_SECONDS)
@@ -140,7 +143,8 @@ class Issuer(Table):
         claim = ".".join(self.tenant_claim)
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
             raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a string")
-        # JSON may contain lone surrogates, which cannot be encoded elsewhere; they are not printable.
+        # JSON may contain lone surrogates, which cannot be encoded elsewhere. They are not printable, so this check
+        # refuses them.
         if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
             raise PermissionDeniedError(
                 f"the token names no tenant: its claim {claim!r} has to be a string of at most "

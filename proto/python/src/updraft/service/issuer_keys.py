@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public keys of a token issuer, from a file or a URL. Only a service that knows issuers imports this."""
+"""Public keys of a token issuer, from a file or a URL. Only a service that knows issuers imports this module."""
 
 import contextlib
 import hashlib
@@ -35,7 +35,7 @@ _READ_BYTES = 16 * 1024
 FETCH_SECONDS = 5.0
 """Time limit for a whole fetch."""
 _GIVEN_UP_SECONDS = 30.0
-"""Age at which a running fetch counts as lost, so that another one may start."""
+"""Age at which a running fetch counts as lost, so that another fetch may start."""
 REFRESH_SECONDS = 30.0
 """Interval of fetches while keys are usable, unless the issuer's entry sets another."""
 PAUSE_SECONDS = 10.0
@@ -52,7 +52,7 @@ _READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """Public key with its algorithms; the header of a token can choose only among these."""
+    """Public key with its algorithms; the header of a token can choose only among these algorithms."""
 
     kid: str | None
     algorithms: tuple[str, ...]
@@ -99,7 +99,7 @@ def _of_key_set(content: bytes) -> Keys:
 
 
 def _of_entry(entry: Any) -> SigningKey | None:
-    """Return a key of the set, or None for one with another use or of an unsupported kind, such as a shared secret."""
+    """Return a key of the set; return None for a key of another use or an unsupported kind, such as a shared secret."""
     if not isinstance(entry, dict):
         raise ValueError("not a key set: a key has to be an object")
     reader = _READERS.get(str(entry.get("kty")))
@@ -162,7 +162,7 @@ class UrlKeys:
 
     @property
     def current(self) -> Keys | None:
-        """Last good keys; None before the first fetch, or an hour after the last successful one."""
+        """Last good keys; None before the first fetch, or an hour after the last successful fetch."""
         good = self._good
         return good.keys if good is not None and self._clock() - good.seconds < KEPT_SECONDS else None
 
@@ -175,7 +175,7 @@ class UrlKeys:
     def look_again(self) -> Future[None] | None:
         """Fetch the keys now; return None if the last fetch began less than PAUSE_SECONDS ago.
 
-        If a fetch is running, return its future. The future ends without an error when the fetch succeeds or fails.
+        If a fetch is running, return the future of that fetch. A future ends without an error, even if its fetch fails.
         """
         elapsed_seconds = None if self._begun_seconds is None else self._clock() - self._begun_seconds
         if self._running is not None and (elapsed_seconds or 0.0) < _GIVEN_UP_SECONDS:
@@ -231,8 +231,8 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
 
     Args:
         url: URL to fetch; the certificate of an https server is verified.
-        ca_file: Authorities that may have signed the certificate; None for those that this machine trusts. Both files
-            are read at every call.
+        ca_file: Authorities that may have signed the certificate; None for the authorities that this machine trusts.
+            Every call reads this file and `token_file` again.
         token_file: File with a bearer token for the URL; None to send none.
     """
     # Plain HTTP is allowed to this machine only, so bypass any proxy.
@@ -269,7 +269,7 @@ def _token_in(path: Path) -> str:
 
 
 class _Deadline:
-    """Time limit for a whole fetch; its connections are then closed. A socket timeout would restart with each byte."""
+    """Time limit for a whole fetch; it then closes the connections. A socket timeout would restart with each byte."""
 
     def __init__(self, seconds: float) -> None:
         self.has_passed = False
@@ -319,6 +319,7 @@ class _Deadline:
     def _hang_up(self) -> None:
         self.has_passed = True
         for sock in self._sockets:
-            # Shut down the TCP socket: SSLSocket.shutdown also drops the TLS state that the reading thread still uses.
+            # Shut down the TCP socket below TLS, because SSLSocket.shutdown also drops the TLS state that the reading
+            # thread still uses.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)

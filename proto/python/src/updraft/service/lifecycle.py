@@ -70,7 +70,7 @@ class Lifecycle:
         return self._phase
 
     def handle(self, event: Event) -> None:
-        """Move to the next phase and notify subscribers if it differs."""
+        """Move to the next phase, and notify subscribers if the phase has changed."""
         phase = next_phase(TRANSITIONS, self._phase, event)
         if phase is self._phase:
             return
@@ -97,7 +97,7 @@ async def keep_beating(heartbeat: Heartbeat) -> None:
 
 
 class ReadyFile:
-    """File written when the service is ready and whenever its contents change. Readers never see half of it."""
+    """File written when the service is ready and whenever its contents change. Readers never see a partial file."""
 
     def __init__(self, path: Path, content: Callable[[], Mapping[str, object]]) -> None:
         self._path = path

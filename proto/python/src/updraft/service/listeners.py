@@ -34,23 +34,26 @@ from updraft.service.web import WebPages, serve_pages
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
 
-# Most calls that one connection may have open. An executor has one connection, with a call for each of its task
-# slots, so a service sees thousands of calls only over many connections.
+# Maximum number of open calls on one connection. An executor has one connection, with a call for each of its task
+# slots. So a service sees thousands of calls only over many connections.
 MAX_CALLS_OF_A_CONNECTION = 1024
-# A handshake takes a few round trips; a connection that has not finished it is a scan, or an attempt to use up sockets.
+# A handshake takes a few round trips. A connection that takes longer than this to finish one is a scan, or an attempt
+# to use up sockets.
 HANDSHAKE_TIMEOUT_SECONDS = 10.0
-# Interval of probes on a silent connection. If the client's machine is gone, they free its worker within two minutes.
-# They also keep the connection known to NATs and load balancers, which forget it after five or more silent minutes.
+# Interval of probes on a silent connection. If the client's machine is gone, the probes free the client's worker within
+# two minutes. The probes also keep the connection known to NATs and load balancers, which forget a connection after
+# five or more silent minutes.
 KEEPALIVE_SECONDS = 60.0
 # The server disconnects clients that probe an idle connection more often than this.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
-# A client's certificate is verified once per connection. Limiting a connection's age limits how long an expired
-# certificate, or one of a removed authority, still works. Open calls go on; new ones need a new handshake.
+# The server verifies a client's certificate once per connection. So this age limit for connections also limits how long
+# a certificate still works after it has expired, or after its authority has been removed. Open calls go on; new calls
+# need a new handshake.
 _CERTIFIED_CONNECTION_MILLISECONDS = 60_000
 
-# The admin listener needs no token, and a client could hold a connection forever by sending a request now and then.
-# Connections therefore end at this age; their open watches then have a minute to move to another connection.
+# The admin listener needs no token, and a client could hold a connection forever by sending a request now and then. So
+# connections end at this age. Open watches then have a minute to move to another connection.
 _ADMIN_CONNECTION_MILLISECONDS = 600_000
 _ADMIN_GRACE_MILLISECONDS = 60_000
 
@@ -86,8 +89,8 @@ class Listeners:
             health: Board of states offered as grpc.health.v1.
             audit: Audit log; the caller closes it after the listeners.
             pages: Pages to serve in addition to the metrics.
-            neighbours_token_file: File of the tokens that requests from this machine need for pages and metrics, unless
-                the settings require a token from everyone; None if requests from this machine need no token.
+            neighbours_token_file: File of the tokens that requests from this machine need for pages and metrics; None
+                if such requests need no token. If the settings require a token from everyone, this file is not used.
         """
         self.addresses: dict[str, str] = {}
         self._settings = settings
@@ -101,11 +104,11 @@ class Listeners:
         self._authenticator: Authenticator | None = None
 
     def caps_of(self, tenant: str) -> TenantCaps:
-        """Return the caps of a tenant; there are none before the listeners have started."""
+        """Return the caps of a tenant; before the listeners have started, there are no caps."""
         return self._authenticator.caps_of(tenant) if self._authenticator is not None else NO_CAPS
 
     async def start(self, metrics: Metrics) -> None:
-        """Start all listeners; raise ListenError or SecurityError. After an error, `close` ends those that started."""
+        """Start all listeners; raise ListenError or SecurityError. After an error, `close` ends started listeners."""
         allow_all_descriptors()
         self._show_in(metrics)
         self._start_metrics(metrics.registry)
@@ -197,7 +200,7 @@ class Listeners:
 
 
 async def _keep_watching(authenticator: Authenticator) -> None:
-    """Check the credential files even while the service is idle, so that the log reports an unusable one promptly."""
+    """Check the credential files even while the service is idle, so that the log reports an unusable file promptly."""
     while True:
         await asyncio.sleep(_DOOR_LOOK_SECONDS)
         authenticator.refresh()
@@ -205,7 +208,8 @@ async def _keep_watching(authenticator: Authenticator) -> None:
 
 def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
-    # Twice the limit, so that a message somewhat beyond it gets our error, which names both sizes, instead of gRPC's.
+    # Twice the limit, so that a message somewhat beyond the limit gets our error instead of gRPC's. Our error names
+    # both sizes.
     options = _channel_options(2 * settings.max_message_bytes)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
@@ -247,7 +251,7 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
 
 
 def _bind_failure(address: TcpAddress) -> str:
-    """Return why gRPC could not bind, by trying it; gRPC gives the reason only in its own log."""
+    """Try to bind the address and return why that fails; gRPC gives the reason only in its own log."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -259,7 +263,7 @@ def _bind_failure(address: TcpAddress) -> str:
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
-    # The umask restricts the socket as it is created. With a chmod afterwards, others could connect before it.
+    # The umask restricts the socket as it is created. Other users could connect before a later chmod.
     previous = os.umask(_UNIX_UMASKS[access])
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")
@@ -280,10 +284,11 @@ _UNLIMITED = 1 << 20
 
 
 def allow_all_descriptors() -> None:
-    """Raise this process's soft limit to its hard limit.
+    """Raise this process's soft limit on open descriptors to its hard limit.
 
-    The usual soft limit of 1024 exists for programs that use select, which a service does not. A stranger's connections
-    could reach it within seconds, and the service could then neither store an artifact nor take a worker.
+    The usual soft limit of 1024 exists for programs that use select, and a service does not use select. An unknown
+    client could open that many connections within seconds. The service could then neither store an artifact nor take a
+    worker.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The kernel refuses if fs.nr_open was lowered meanwhile: the service then starts with its current limit.

@@ -2,8 +2,8 @@
 """Output of a service's log lines that never waits, never fails, and never holds unbounded memory.
 
 A daemon thread writes the lines from a bounded buffer. Lines are dropped and counted if the buffer is full (the output
-is unread) or if writing fails (the disk is full). The next line that can be written is preceded by one that says how
-many are missing.
+is unread) or if writing fails (the disk is full). Before the next line that it can write, the thread writes a line that
+says how many lines are missing.
 """
 
 import io
@@ -37,7 +37,8 @@ class LogDrops:
         `unread`: the reader is too slow or has stopped. `failed`: writing failed. `flood`: a function prints more than
         its exchange may log.
         """
-        # Re-entrant, as is the lock of LogOutput: while this thread logs, the garbage collector may run code that logs.
+        # Re-entrant, like the lock of LogOutput: while this thread logs, the garbage collector may run code that logs
+        # too.
         self._lock = threading.RLock()
 
     def add(self, reason: str, lines: int) -> None:
@@ -196,7 +197,7 @@ def log_stream(output: LogOutput) -> TextIO:
 
 
 def cut_line(text: bytes) -> bytes:
-    """Return the text, cut to MAX_LINE_BYTES; a mark at its end says that it was cut."""
+    """Return the text, cut to MAX_LINE_BYTES; a mark at the end says that the text was cut."""
     if len(text) <= MAX_LINE_BYTES:
         return text
     mark = b"... [cut from %d bytes]\n" % len(text)

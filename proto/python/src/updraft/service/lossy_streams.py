@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and error that neither block nor fail the process that writes to them.
 
-An unread pipe blocks its writers once it is full, and writes to a full disk fail, in Python code and in C libraries
-alike. `protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and installs
-Python streams that drop data which cannot be written at once. It starts no thread.
+Once an unread pipe is full, it blocks its writers. Writes to a full disk fail. Both affect Python code and C libraries.
+`protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and installs Python
+streams that drop data which cannot be written at once. It starts no thread.
 """
 
 import contextlib
@@ -34,8 +34,9 @@ def protect_standard_streams() -> None:
 def unblock(descriptor: int) -> None:
     """Make writes to a pipe or a terminal fail instead of blocking.
 
-    O_NONBLOCK belongs to the open file, which this process shares with its parent, so this function reopens the file.
-    Descriptors that cannot be reopened (sockets, another user's pipes) stay unchanged. Files on a disk do not block.
+    O_NONBLOCK belongs to the open file, and this process shares the open file with its parent. So this function reopens
+    the file. Descriptors that cannot be reopened (sockets, another user's pipes) stay unchanged. Files on a disk do not
+    block.
     """
     with contextlib.suppress(OSError):
         mode = os.fstat(descriptor).st_mode
@@ -62,7 +63,7 @@ class LossyFile(io.FileIO):
     """Raw stream over a descriptor that drops data which cannot be written at once."""
 
     waits: ClassVar[bool] = False
-    """Whether writes block and fail as on any file; set in a process whose output is known to be read."""
+    """Whether writes block and fail as on any file. Set it in a process whose output is certainly read."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)

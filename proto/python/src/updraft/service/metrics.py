@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prometheus metrics of a service: a registry, and the ways to add a metric to it.
 
-A part that has something to show has a method `show_in(metrics)` that adds its own metrics. Values that exist anyway
-are read at each scrape, so that the hot path does not pay for them.
+A part of a service adds its own metrics in a method `show_in(metrics)`. Values that exist anyway are read at each
+scrape, so they cost nothing on the hot path.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access control for a service's metrics and status, which name functions, tasks and errors of every tenant.
 
-If foreign code runs on the service's own machine, a local address proves nothing about the client, so requests from
-this machine need a token. Other machines need one only if the operator set a token file.
+If foreign code runs on the service's own machine, a local address proves nothing about the client. So requests from
+this machine then need a token. Requests from other machines need a token only if the operator set a token file.
 """
 
 import base64
@@ -65,7 +65,7 @@ def _can_be_bound(address: str, version: int) -> bool:
         try:
             probe.bind((address, 0))
         except OSError as error:
-            # Other errors prove nothing: assume that the address is local, which requires a token.
+            # Other errors prove nothing. Then assume that the address is local, so that a token is required.
             return error.errno != errno.EADDRNOTAVAIL
     return True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduction of root's capabilities to those that a service needs to open its port and its files.
+"""Reduction of root's capabilities to the few that a service needs to open its port and its files.
 
 Call `keep_few_capabilities` before the process starts threads: capabilities belong to a thread, and new threads inherit
 them. This module does not limit the capabilities that a program gains when the service executes it.
@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def keep_few_capabilities() -> None:
     """Permanently drop root's capabilities other than KEPT; raise OSError if that fails.
 
-    Do nothing for other users: someone granted their capabilities on purpose.
+    Do nothing if the process runs as another user: somebody granted that user's capabilities on purpose.
     """
     if os.geteuid() != 0:
         return

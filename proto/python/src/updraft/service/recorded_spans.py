@@ -2,7 +2,7 @@
 """Spans that OpenTelemetry records and exports by OTLP over gRPC.
 
 `updraft.service.tracing` imports this module if tracing is on. Ended spans wait in a bounded queue for the exporter's
-thread; a full queue drops the oldest. So no exchange waits for a collector or fails because of one.
+thread; a full queue drops the oldest span. So a collector can neither delay an exchange nor make it fail.
 """
 
 import logging

@@ -3,8 +3,8 @@
 
 The service rereads files that change, so neither a renewed certificate nor a rotated token needs a restart. If a
 certificate file becomes unusable, the last certificate stays valid. If a token file becomes unusable, no token is
-valid. Health checks need no token: kubelets and load balancers cannot send one, and the answer only says whether the
-service is serving.
+valid. Health checks need no token: kubelets and load balancers cannot send a token, and the answer only says whether
+the service is serving.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class WatchedFiles(Generic[Content]):
     """Parsed content of files, which are reread when one of them changes.
 
     A change that cannot be read or parsed is logged once, and the last good content stays. `unconfirmed_seconds` says
-    for how long that content has been out of date.
+    for how long the files have been unusable.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class WatchedFiles(Generic[Content]):
 
     @property
     def content(self) -> Content:
-        """Current content, or the last good one if the files cannot be used now."""
+        """Current content, or the last good content if the files cannot be used now."""
         self.refresh()
         return self._content
 
@@ -121,7 +121,7 @@ def _read_file(path: Path) -> bytes:
 def server_credentials(certificate: Path, key: Path, client_ca: Path | None) -> grpc.ServerCredentials:
     """Return TLS credentials that follow changes of their files.
 
-    With `client_ca`, clients must present a certificate signed by it.
+    With `client_ca`, clients must present a certificate that this authority has signed.
 
     Raises:
         SecurityError: A file cannot be read.
@@ -148,7 +148,7 @@ def _certificate_configuration(chain: bytes, key: bytes, client_ca: bytes | None
 class Revocable(Generic[Content]):
     """Credentials or keys granted by a file, which are revoked when the file is removed.
 
-    Once the file has been missing or unusable for two seconds, it grants nothing until it is usable again. Every access
+    If the file has been missing or unusable for two seconds, it grants nothing until it is usable again. Every access
     checks the file. Call `refresh` at least every two seconds, so that the file is also watched while the service is
     idle.
     """
@@ -156,7 +156,7 @@ class Revocable(Generic[Content]):
     def __init__(
         self, path: Path, parse: Callable[[bytes], Content], noun: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Read the file; raise SecurityError if it cannot be used.
+        """Read the file; raise SecurityError if the file cannot be used.
 
         Args:
             path: Path of the file.
@@ -250,7 +250,7 @@ def expiry_timestamp_seconds(path: Path) -> float:
 
     Return 0.0 if the file cannot be read.
     """
-    # The import takes a tenth of a second, so import it only for a service with TLS.
+    # The import takes a tenth of a second, so do it only for a service with TLS.
     from cryptography import x509
 
     try:

@@ -37,7 +37,7 @@ Collector = Annotated[str, AfterValidator(_checked_collector)]
 class ServiceSettings(Settings):
     """Settings of a service that listens for Arrow Flight.
 
-    The default ports are those of a pool; another service restates them (`updraft.service.settings.restated`).
+    The default ports are a pool's ports. Another service restates the addresses (`updraft.service.settings.restated`).
     """
 
     listen: Address = setting(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of settings in errors, in the form in which the reader of the error set them.
+"""Names of settings in errors: the names under which the reader of the error has set the settings.
 
-Code names a setting by its option. The Helm chart uses values instead, and `local_pool()` uses arguments.
+Code names a setting by its command-line option. Users of the Helm chart set a value instead, and users of
+`local_pool()` set an argument.
 """
 
 import os
@@ -14,7 +15,7 @@ from updraft.errors import UpdraftError, UserError
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: of the (?:pool|writer))?")
 
 
-# Only the Helm chart and `local_pool()` set it; users have no reason to.
+# Only the Helm chart and `local_pool()` set this variable; users have no reason to set it.
 _CONFIGURED_BY_VARIABLE = "UPDRAFT_CONFIGURED_BY"
 
 

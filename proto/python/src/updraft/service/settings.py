@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaration of a service's settings. Each is declared once, with its description, unit, default and checks.
+"""Declaration of a service's settings. Each setting is declared once, with its description, unit, default and checks.
 
 A setting is a field of a `Settings` class, created by `setting()`. That one declaration produces the command-line
 option (`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the checks, `--help`
@@ -34,7 +34,7 @@ def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", commo
             change it.
         default: Default value; without one, the setting is required.
         unit: Unit of the value, shown with the description; empty for texts and flags.
-        common: Whether most operators set it: the reference page then has it in its first table.
+        common: Whether most operators set it. The first table of the reference page has these settings.
         checks: Pydantic's checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
     """
     described = f"{doc} [{unit}]" if unit else doc
@@ -51,7 +51,7 @@ def split_at_commas(value: object) -> object:
 
 
 def restated(settings: type[Settings], name: str, *, default: Any = PydanticUndefined) -> Any:
-    """Return the setting `name` of another class, with another default if one is given."""
+    """Return the setting `name` of another class, with `default` as its default if that is given."""
     field = copy.copy(settings.model_fields[name])
     if default is not PydanticUndefined:
         field.default = default
@@ -59,7 +59,7 @@ def restated(settings: type[Settings], name: str, *, default: Any = PydanticUnde
 
 
 def reference_page(command: str, settings: type[Settings]) -> str:
-    """Return the reference page of `command serve`, in Markdown: the common settings first, then the others."""
+    """Return the reference page of `command serve`, in Markdown: the common settings first, then the rest."""
     common = {name for name, field in settings.model_fields.items() if _extra(name, field)["common"]}
     return f"""# Settings of `{command} serve`
 

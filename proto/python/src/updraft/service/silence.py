@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy that decides when a side that owes a sign of life has been silent for too long.
 
-Silence is limited, work is not. The watcher samples counters that exist anyway, so messages cost nothing extra. This
+Services limit silence, not work. The watcher samples counters that exist anyway, so messages cost nothing extra. This
 module uses neither a clock nor a transport.
 """
 
@@ -14,8 +14,9 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 class Silence:
     """Silence of one side; a limit of 0 seconds switches this off.
 
-    Check it no more often than every `look_seconds`, by default what `seconds_between_looks` returns for the limit.
-    Silence is counted in checks, not by the clock: time during which the watcher itself was stopped does not count.
+    Call `is_too_long` no more often than every `look_seconds`. The default interval is what `seconds_between_looks`
+    returns for the limit. Silence is counted in checks, not by the clock: time during which the watcher itself was
+    stopped does not count.
     """
 
     def __init__(self, limit_seconds: float, look_seconds: float | None = None) -> None:

@@ -35,7 +35,7 @@ class Span:
         """Add attributes."""
 
     def fail(self, error: BaseException) -> None:
-        """Mark the span as failed; a cancellation before its end does not change that."""
+        """Mark the span as failed; a later cancellation does not change that."""
 
     def __enter__(self) -> Self:
         return self

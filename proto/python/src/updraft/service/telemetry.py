@@ -16,13 +16,13 @@ from updraft.service.log_output import MAX_LINE_BYTES, LogDrops, LogOutput, log_
 from updraft.service.lossy_streams import STDERR, protect_standard_streams
 
 LOG_DROPS = LogDrops()
-"""Log lines that this process dropped; stays at zero if `log_to_stderr` was not called."""
+"""Log lines that this process dropped; all counts stay at zero if `log_to_stderr` was not called."""
 
 # Control characters of ASCII and Latin-1, and Unicode's other line separators and direction marks.
 _CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
 
-# Limits tried in turn until the line fits: the first keeps it readable, the last makes any line fit.
+# Limits tried in turn until the line fits. The first limit keeps the line readable; with the last limit, any line fits.
 _VALUE_CHARACTERS = (8192, 1024, 64)
 _IDENTITY_CHARACTERS = 200
 _TRACEBACK_FRAMES = 30
@@ -31,8 +31,9 @@ _TRACEBACK_FRAMES = 30
 def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
     """Log to stderr as JSON lines or for a console; every line names the `process`.
 
-    Neither an unread pipe nor a full disk blocks or fails code that logs (`updraft.service.log_output`) or that writes
-    to sys.stderr or descriptor 2. At exit, the process spends at most half a second on writing the remaining lines.
+    Code that logs (`updraft.service.log_output`), or that writes to sys.stderr or descriptor 2, never blocks or fails
+    because of an unread pipe or a full disk. At exit, the process spends at most half a second on writing the remaining
+    lines.
     """
     is_terminal = sys.stderr.isatty()
     protect_standard_streams()
@@ -53,7 +54,7 @@ def configure_logging(
 ) -> None:
     """Log to `write`, one line at a time; every line names the `process`.
 
-    Values bound with `structlog.contextvars` (the task's identity) appear in every line of that exchange.
+    Values bound with `structlog.contextvars` (the task's identity) appear in every line of the task's exchange.
     """
     render = line_renderer(log_format, colors=colors)
     structlog.configure(
@@ -102,7 +103,7 @@ def line_renderer(log_format: str, *, colors: bool) -> Callable[[EventDict], str
 
 
 def shortened(text: str, characters: int = _IDENTITY_CHARACTERS) -> str:
-    """Cut a text that may be of any length, so that it can be kept and repeated in every log line."""
+    """Cut a text of any length, so that the result can be kept and repeated in every log line."""
     return text if len(text) <= characters else text[: characters - 3] + "..."
 
 

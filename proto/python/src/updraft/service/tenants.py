@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on what one tenant may take of a service: the operator's caps, with counts of refusals, and shares of room."""
+"""Limits on what one tenant may take of a service: the operator's caps with counts of refusals, and shares of room."""
 
 import time
 from collections import Counter, OrderedDict
@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 from updraft.service.metrics import Metrics
 
 EVERY_TENANT = "*"
-"""Name of the entry with the caps of all tenants that have none of their own."""
+"""Name of the entry with the caps of all tenants without caps of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantCaps:
-    """Most that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
+    """Maximum that one tenant may hold at a time; None sets no cap. The fields are keys of the identities file."""
 
     max_workers: int | None = None
-    """Busy workers. Beyond that, an exchange gets a worker only if its task already holds one."""
+    """Busy workers. At the cap, an exchange gets a worker only if its task already holds a worker."""
     max_waiting: int | None = None
     """Exchanges that wait for a worker."""
     max_queue_bytes: int | None = None
@@ -35,7 +35,7 @@ NO_CAPS = TenantCaps()
 # How long a claim lasts. Refused tenants retry within this time.
 _CLAIM_SECONDS = 10.0
 _MOST_CLAIMS = 4096
-# Unit of each cap that can refuse, as its error names it.
+# Unit of each cap that can lead to a refusal, as the error names it.
 _UNITS = {
     "max_waiting": "waiting exchanges",
     "max_queue_bytes": "bytes of waiting exchanges",
@@ -46,7 +46,7 @@ _UNITS = {
 
 
 class Caps:
-    """Current caps of all tenants, with a count of what they refused."""
+    """Current caps of all tenants, with counts of refusals."""
 
     def __init__(self, caps_of: Callable[[str], TenantCaps] = lambda _tenant: NO_CAPS) -> None:
         self.of = caps_of
@@ -83,15 +83,15 @@ _RESERVE_DIVISOR = 8
 
 
 def own_room(limit: int) -> int:
-    """Return the part of a service's room that each of ten tenants has for itself, an eightieth of it."""
+    """Return the part of a service's room that each of ten tenants has for itself: an eightieth of the room."""
     return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
 
 
 class Reserve:
-    """Room with a part reserved for each of ten tenants. All share the rest, and a single tenant may take all of it.
+    """Room with a part reserved for each of ten tenants. Tenants share the rest, and one tenant may take all of it.
 
-    A tenant that stays within its own part always finds it free, whatever up to nine other tenants take. `limit` is the
-    whole room and `own` the part of each tenant, in the same unit.
+    While at most nine other tenants hold room, a tenant that stays within its own part always finds that part free.
+    `limit` is the whole room and `own` the part of each tenant, in the same unit.
     """
 
     def __init__(self, limit: int, own: int) -> None:
@@ -114,7 +114,7 @@ class Reserve:
         return self.used[tenant] + more <= self._own
 
     def missing(self, tenant: str, more: int) -> int:
-        """Return how much shared room must be freed before a tenant may take `more`; 0 or less if it may do so now."""
+        """Return the shared room that must be freed before a tenant may take `more`; 0 or less if there is enough."""
         if self.is_own(tenant, more):
             return 0
         used = self.used[tenant]
@@ -131,7 +131,7 @@ class Claims(Generic[Tenant]):
     """Tenants that hold less than their share and recently found too little room left.
 
     Room that other tenants hold cannot be taken back. Instead, while a claim lasts (ten seconds), no other tenant may
-    go beyond its share, so that room which becomes free is left for the claimants.
+    go beyond its share. So the claimants can take room that becomes free.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,10 +19,10 @@ from updraft.service.observers import Observers, is_own_address
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-# Most connections from this machine, where functions run. As many more may come from other machines, so that neither
-# side can keep the other out.
+# Maximum number of connections from this machine, where functions run. The same number of connections may come from
+# other machines, so that neither side can keep the other side out.
 _MOST_CONNECTIONS = 16
-# At the limit, a new connection replaces the oldest one if that is older than this.
+# At the limit, a new connection replaces the oldest connection if that is older than this.
 _OLD_SECONDS = 2.0
 # A connection ends if it is silent for this long.
 _SILENCE_SECONDS = 10.0
@@ -86,7 +86,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether the connection may be served; at the limit, close an old one to make room."""
+        """Return whether the connection may be served; at the limit, close an old connection to make room."""
         is_own, now = is_own_address(client_address[0]), time.monotonic()
         with self._lock:
             alike = [(other, since) for other, (own, since) in self._open.items() if own is is_own]

@@ -28,7 +28,7 @@ class LoadedFunction:
     """Function that is constructed once and called for any number of exchanges."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Load a function; raise whatever its constructor or `warm_up` raises, or TypeError if it is not registered."""
+        """Load a function; raise TypeError if it is not registered, or whatever its constructor or `warm_up` raises."""
         if not isinstance(function, Function):
             raise TypeError(f"{function!r} is not a registered function: decorate it with @function")
         self._function: Function[..., Any] = function
@@ -41,7 +41,7 @@ class LoadedFunction:
         A function with `batching` gets each batch in parts of at most `Batching.rows` rows.
 
         Args:
-            columns: One column for each argument; the last ones may be left out if they have defaults.
+            columns: One column for each argument; arguments at the end that have defaults need no column.
             batch_rows: Rows of each batch that a caller would send; 0 sends all rows in one batch.
             rows: Number of rows for a function without arguments.
 
@@ -56,7 +56,7 @@ class LoadedFunction:
         return _column([batch.column(0) for batch in _replies(results)], self._function.result_schema)
 
     def table(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
-        """Return the results of a table function; arguments and errors are those of `call`."""
+        """Return the results of a table function; arguments and errors are the same as for `call`."""
         self._require(Kind.TABLE, "table")
         batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
         loaded = cast(LoadedTable, self._loaded)
@@ -88,14 +88,14 @@ class LoadedFunction:
         rows: int = 0,
         parts: int = 1,
     ) -> pa.Table:
-        """Return a row for each group, with its keys and the result; errors are those of `call`.
+        """Return a row for each group, with its keys and the result; errors are the same as for `call`.
 
         Args:
             columns: One column for each argument.
             keys: Columns whose values identify the group of each row; without keys, all rows form one group.
             batch_rows: Rows of each batch; 0 sends all rows in one batch.
             rows: Number of rows for a function without arguments.
-            parts: Number of callers that share the batches; with more than one, their states are merged as in Spark.
+            parts: Number of callers that share the batches; if there are several, their states are merged as in Spark.
         """
         self._require(Kind.AGGREGATE, "aggregate")
         arguments = self._batch(columns, rows or len(next(iter(keys.values()), ())))

@@ -31,8 +31,8 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
   private ActionCall() {}
 
   /**
-   * Run an action, waiting at most the connect timeout. Ask once more if the peer refused the token
-   * and the token file has another one by then.
+   * Run an action, waiting at most the connect timeout. If the peer refuses the token and the token
+   * file has a new token by then, run the action once more.
    *
    * @throws IllegalArgumentException if the token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled

@@ -2,19 +2,20 @@
 package io.updraft.client;
 
 /**
- * Admission state of one call, and what may be sent in each state. Until the pool has a worker for
- * the exchange, the client sends little, so that a refusal wastes little. It sends only batches
- * that can be sent again, so that none is lost if the pool dies while the exchange is queued.
+ * Admission state of one call, and what the client may send in each state. Until the pool has a
+ * worker for the exchange, the client sends little, so that a refusal wastes little. Until then it
+ * sends only batches that it can send again, so that no batch is lost if the pool dies while the
+ * exchange is queued.
  */
 final class Admission {
-  /** Limit on the bytes sent in a call before admission, its command included. */
+  /** Limit on the bytes that a call sends before admission, including the command. */
   static final int BYTES_BEFORE_ADMISSION = 64 << 10;
 
   /** Stage of a call. */
   enum Stage {
-    /** The pool still lacks something that it needs before the first batch. */
+    /** The pool still needs something from this side before the first batch. */
     PREPARING,
-    /** Like PREPARING, but the pool has already assigned a worker to the exchange. */
+    /** As in PREPARING, but the pool has already assigned a worker to the exchange. */
     PREPARING_ADMITTED,
     /** Batches may follow; the exchange is waiting for a worker. */
     QUEUED,
@@ -84,7 +85,7 @@ final class Admission {
     return stage != Stage.PREPARING && stage != Stage.PREPARING_ADMITTED;
   }
 
-  /** Return the time at which the call opened, as {@link System#nanoTime} counts. */
+  /** Return the value of {@link System#nanoTime} when the call opened. */
   long openedNanos() {
     return openedNanos;
   }
@@ -115,7 +116,7 @@ final class Admission {
     handedOver = true;
   }
 
-  /** Return whether the call has sent a batch or announced that there are no more. */
+  /** Return whether the call has sent a batch or announced that every batch was sent. */
   boolean hasHandedOver() {
     return handedOver;
   }

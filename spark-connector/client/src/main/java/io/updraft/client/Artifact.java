@@ -7,18 +7,20 @@ import java.io.InputStream;
 
 /**
  * Bytes that a function needs in addition to its command, such as a broadcast or a file. A pool
- * that lacks them asks for them; each pool that the exchange moves to asks anew.
+ * asks for the bytes if it lacks them. If the exchange moves to another pool, that pool asks again.
  */
 public interface Artifact {
-  /** Return the SHA-256 of the bytes (32 bytes), by which the command names the artifact. */
+  /**
+   * Return the SHA-256 of the bytes (32 bytes). The command identifies the artifact by this value.
+   */
   ByteString sha256();
 
   /** Return the total number of bytes. */
   long sizeBytes();
 
   /**
-   * Open a stream that starts at the first byte and has at least {@link #sizeBytes} bytes; the
-   * caller closes it.
+   * Open a stream that starts at the first byte and has at least {@link #sizeBytes} bytes. The
+   * caller closes the stream.
    *
    * @throws IOException if the bytes cannot be read; the exchange then fails
    */

@@ -14,9 +14,10 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * Upload of what the pool asks for before the first batch of a call: a function that was too large
- * for the command, and the artifacts that the pool lacks. It runs on the task's thread and holds
- * one part in memory at a time: the next part waits until the transport has taken the previous one.
+ * Upload of everything that the pool asks for before the first batch of a call: a function that was
+ * too large for the command, and the artifacts that the pool lacks. The upload runs on the task's
+ * thread. It reads a part only once the transport has taken the previous part, so it holds one part
+ * in memory at a time.
  */
 final class ArtifactUpload {
   private static final int PART_BYTES = 1 << 20;

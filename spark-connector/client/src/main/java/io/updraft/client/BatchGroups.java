@@ -6,8 +6,8 @@ import io.updraft.proto.v1.RequestMetadata;
 /**
  * Groups in a request batch: see "Groups" in proto/README.md.
  *
- * @param ends offset just after the last row of each group that ends in the batch, in order; rows
- *     after the last offset belong to a group that continues in the next batch. Must not be
+ * @param ends for each group that ends in the batch, the offset just after its last row, in order.
+ *     Rows after the last offset belong to a group that continues in the next batch. Must not be
  *     modified
  * @param input for cogroups 0 is left and 1 is right; otherwise 0
  */

@@ -5,8 +5,8 @@ import io.netty.buffer.ByteBuf;
 import io.updraft.proto.v1.BatchPart;
 
 /**
- * Slicer that cuts the batches of a call into slices, one for each message. Nearly every batch is a
- * single slice. Not thread-safe.
+ * Slicer that cuts the batches of a call into slices. Each slice goes into one message, and nearly
+ * every batch is a single slice. Not thread-safe.
  */
 final class BatchSlicer {
   /**
@@ -16,8 +16,8 @@ final class BatchSlicer {
   private static final int MOST_PART_BYTES = 16 << 20;
 
   /**
-   * Bytes reserved in a message for everything but header and body: services accept metadata of up
-   * to 64 KiB.
+   * Bytes reserved in a message for everything except header and body. Services accept metadata of
+   * up to 64 KiB.
    */
   static final int MOST_BESIDE_BYTES = 65 << 10;
 
@@ -53,8 +53,8 @@ final class BatchSlicer {
     /**
      * Return a message made of the prefix and this slice.
      *
-     * @return the message; null if the batch was closed, because then its exchange is over and no
-     *     call needs the message
+     * @return the message; null if the batch was closed. A closed batch means that its exchange is
+     *     over, so no call needs the message
      */
     ByteBuf message(WireAllocator allocator, ByteBuf prefix) {
       return batch.message(allocator, prefix, startByte, endByte);

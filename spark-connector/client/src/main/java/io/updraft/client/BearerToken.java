@@ -8,8 +8,8 @@ import java.nio.file.Path;
 
 /**
  * Bearer token of one exchange, file or action. Each call rereads the token file, because the token
- * may have been replaced since the last call. Used only by the task's thread, because it reads
- * files.
+ * may have been replaced since the last call. Only the task's thread uses this class, because
+ * reading a file may block.
  */
 final class BearerToken {
   private static final Metadata.Key<String> AUTHORIZATION =
@@ -42,8 +42,8 @@ final class BearerToken {
   }
 
   /**
-   * Read the token for the next call. If the file is empty or cannot be read, it is most likely
-   * being replaced, so the previous token stays in use.
+   * Read the token for the next call. An empty or unreadable file is probably being replaced, so
+   * the previous token then stays in use.
    *
    * @return whether the token has changed
    * @throws IllegalArgumentException if the file cannot be used and there is no previous token

@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
- * Bounded waits that an interruption does not end; they restore the thread's interrupt flag
- * afterwards.
+ * Bounded waits that an interruption does not end. After the wait, the thread's interrupt flag is
+ * restored.
  */
 final class BoundedWait {
   /** Wait on a lock that the caller holds, until a notification or the given time. */
@@ -17,7 +17,7 @@ final class BoundedWait {
 
   private BoundedWait() {}
 
-  /** Wait until the condition holds, at most this long. */
+  /** Wait until the condition holds, but at most this long. */
   static void await(BooleanSupplier done, long milliseconds, Pause pause) {
     long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds);
     boolean interrupted = false;

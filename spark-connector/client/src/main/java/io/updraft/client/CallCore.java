@@ -10,14 +10,14 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Logic shared by {@link ExchangeCore} and {@link FileCore}: the sequence of calls until the
- * outcome is known, and how long the task may wait for each. It never calls gRPC, waits, locks or
- * reads a clock; {@link CallShell} does.
+ * outcome is known, and how long the task may wait for each call. A core never calls gRPC, waits,
+ * locks or reads a clock. {@link CallShell} does all of that.
  */
 abstract class CallCore {
 
   /** Phase of an exchange or a file, over all of its calls. */
   enum Phase {
-    /** No call is open yet, or it was lost; the next begins at a set time. */
+    /** No call is open yet, or the call was lost. The next call begins at a set time. */
     BACKING_OFF,
     /** A call is open. */
     RUNNING,
@@ -32,7 +32,7 @@ abstract class CallCore {
     enum Event {
       /** A new call took over. */
       BEGUN,
-      /** The call was lost and another one may replace it. */
+      /** The call was lost, and another call may replace it. */
       LOST,
       /** The peer's last message agrees with what was sent. */
       FINISHED,
@@ -65,10 +65,10 @@ abstract class CallCore {
     /** Return whether the call has reached the wire. */
     boolean connected();
 
-    /** Return the time at which the call was created, as {@link System#nanoTime} counts. */
+    /** Return the value of {@link System#nanoTime} when the call was created. */
     long startedNanos();
 
-    /** Return what is known of the call's endpoint. */
+    /** Return what is known about the call's endpoint. */
     Recovery.Reachability reach();
 
     /** Return text to append to the reason if the call could not connect; may be empty. */
@@ -88,7 +88,8 @@ abstract class CallCore {
   record Step<M extends MessageLite>(M metadata, BatchSlicer.Slice slice, boolean last) {}
 
   /**
-   * Longest single wait; a wait without its own limit is repeated whenever this time has passed.
+   * Longest single wait. A wait without a limit of its own is repeated whenever this time has
+   * passed.
    */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
@@ -105,7 +106,10 @@ abstract class CallCore {
   /** Time at which the next call begins; only while backing off. */
   private long againNanos;
 
-  /** Refusal of the token, after which the next call needs another one; null if it does not. */
+  /**
+   * Refusal of the last call's token; null if that token was not refused. The next call needs
+   * another token.
+   */
   private Failure tokenRefusal;
 
   private long progressNanos;
@@ -118,7 +122,7 @@ abstract class CallCore {
     this.progressNanos = nowNanos;
   }
 
-  /** Reset the state that belonged to the previous call, since a new one has taken over. */
+  /** Reset the state of the previous call, because a new call has taken over. */
   abstract void onBegun();
 
   /** Decide what to do about the loss of the current call. */
@@ -146,7 +150,7 @@ abstract class CallCore {
     return phase == Phase.RUNNING;
   }
 
-  /** Return whether this is the open call; messages from any other call come too late. */
+  /** Return whether this is the open call. Messages from any other call come too late. */
   final boolean isCurrent(Call from) {
     return from == call && phase == Phase.RUNNING;
   }
@@ -201,7 +205,7 @@ abstract class CallCore {
     progressNanos = nowNanos;
   }
 
-  /** Return how long to wait until something has to be done or a timeout passes. */
+  /** Return how long to wait until the next action is due or a timeout passes. */
   final long restNanos(long waitingSinceNanos, long nowNanos) {
     return switch (phase) {
       case BACKING_OFF -> Math.max(1, againNanos - nowNanos);
@@ -209,7 +213,7 @@ abstract class CallCore {
           call.connected()
               ? untilLateNanos(waitingSinceNanos, nowNanos)
               : options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
-      // Only this side has work left, and it wakes the task when done.
+      // Only this side has work left, and that work wakes the task when it is done.
       case FINISHED, FAILED, CLOSED -> LONGEST_WAIT_NANOS;
     };
   }
@@ -244,7 +248,7 @@ abstract class CallCore {
 
   /**
    * Take an error that the peer sent in-band. If the peer is full, the call continues until its
-   * status arrives, which says when to retry; any other error loses the call at once.
+   * status arrives, because the status says when to retry. Any other error loses the call at once.
    */
   final void takeError(Failure error, long nowNanos) {
     inBand = orLate(error, nowNanos);
@@ -253,7 +257,7 @@ abstract class CallCore {
     }
   }
 
-  /** Return whether the peer has reported in-band why the call fails; its status follows. */
+  /** Return whether the peer has reported in-band why the call fails. The call's status follows. */
   final boolean hasError() {
     return inBand != null;
   }
@@ -265,7 +269,7 @@ abstract class CallCore {
 
   /**
    * Return our own failure instead of the peer's if the deadline has passed. Both sides watch the
-   * deadline, and the message must not depend on which one acts first.
+   * deadline, and the message must not depend on which side acts first.
    */
   private Failure orLate(Failure said, long nowNanos) {
     boolean late =
@@ -289,7 +293,7 @@ abstract class CallCore {
     }
   }
 
-  /** Replace the lost call by another one, or fail if that is not possible. */
+  /** Schedule a call to replace the lost one, or fail if that is not possible. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
     boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
     Failure told = unconnected ? reason.withMessage(reason.message() + call.explanation()) : reason;
@@ -313,7 +317,7 @@ abstract class CallCore {
     phase = phase.after(Phase.Event.FINISHED);
   }
 
-  /** Fail unless the outcome is already known; the first reason stays. */
+  /** Fail unless the outcome is already known. The first reason stays. */
   void fail(Failure reason) {
     if (phase.isUndecided()) {
       failWith(reason);

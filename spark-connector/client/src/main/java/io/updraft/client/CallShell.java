@@ -14,8 +14,9 @@ import org.apache.arrow.memory.BufferAllocator;
 /**
  * Shell shared by {@link Exchange} and {@link FileExchange}: the lock and the clock of a {@link
  * CallCore}, and the open call. The task's thread and gRPC's event loop hold the lock while they
- * read or change the core; the task's thread also waits on it. Messages are sent under the lock,
- * which is safe because sending calls nothing back; calls are opened and cancelled outside it.
+ * read or change the core. The task's thread also waits on the lock. Messages are sent under the
+ * lock, which is safe because sending invokes no callback. Calls are opened and cancelled outside
+ * the lock.
  */
 abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Time that a close waits for the transport to release sent buffers. */
@@ -74,7 +75,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Start a call that the core has accepted, and tell the core when more messages may follow. */
   abstract void start(FlightCall next);
 
-  /** Return the next message of the core; null if it has to wait. Only under the lock. */
+  /** Return the next message of the core; null if the message has to wait. Only under the lock. */
   abstract CallCore.Step<?> nextToSend();
 
   /** Start the first call of a shell; close the shell if that fails. */
@@ -114,7 +115,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     return call;
   }
 
-  /** Run an action under the lock, send what may be sent after it and wake the task's thread. */
+  /**
+   * Run an action under the lock, then send every message that is due and wake the task's thread.
+   */
   final void locked(Runnable action) {
     lock.lock();
     try {
@@ -135,7 +138,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Send what may be sent and wake the task's thread; only under the lock. */
+  /** Send every message that is due and wake the task's thread; only under the lock. */
   final void advance() {
     for (CallCore.Step<?> step = nextToSend(); step != null; step = nextToSend()) {
       send(step);
@@ -190,7 +193,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     }
   }
 
-  /** Wait, at most this long, for a condition after the outcome is known; only under the lock. */
+  /** Wait at most this long for a condition after the outcome is known; only under the lock. */
   final void awaitAfterwards(BooleanSupplier found, long milliseconds) {
     BoundedWait.await(found, milliseconds, changed::awaitNanos);
   }

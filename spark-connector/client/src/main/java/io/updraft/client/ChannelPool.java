@@ -19,10 +19,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 
 /**
- * Connections of this JVM, by endpoint and credentials. Creating one takes tens of milliseconds, so
- * they are kept; an unused connection closes its socket by itself. Large executors spread their
- * exchanges over several connections, because one connection has one thread. If the endpoint's name
- * resolves to several pods, {@link Replicas} chooses one for each call.
+ * Connections of this JVM, by endpoint and credentials. Creating a connection takes tens of
+ * milliseconds, so connections are kept. An unused connection closes its socket by itself. Large
+ * executors spread their exchanges over several connections, because one connection has one thread.
+ * If the endpoint's name resolves to several pods, {@link Replicas} chooses a pod for each call.
  */
 final class ChannelPool {
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
@@ -30,8 +30,8 @@ final class ChannelPool {
   private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
-   * Properties shared by all exchanges on one connection. If the TLS files change, a new connection
-   * is made.
+   * Properties shared by all exchanges on one connection. After a change of the TLS files, later
+   * calls use a new connection.
    *
    * @param pod the pod to connect to; null if the endpoint's name is enough
    */
@@ -42,7 +42,10 @@ final class ChannelPool {
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** Endpoint and the TLS files used to call it, because it may answer only with some files. */
+  /**
+   * Endpoint and the TLS files used to call it. An endpoint may answer calls with some files and
+   * refuse calls with others.
+   */
   private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
       return new Known(options.endpoint(), options.tls());
@@ -59,14 +62,14 @@ final class ChannelPool {
     this.pod = pod;
   }
 
-  /** Return a connection for one more exchange; the caller releases it. */
+  /** Return a connection for one more exchange. The caller releases the connection. */
   static Connection acquire(ClientOptions options, String task) {
     return acquire(options, task, ChannelPool::leastLoaded);
   }
 
   /**
-   * Return a connection for a question about the peer's current state. It never reuses a connection
-   * whose last attempt failed: calls on it would fail until gRPC reconnects, even if the peer is
+   * Return a connection for a question about the peer's current state. A connection whose last
+   * attempt failed is never reused: its calls would fail until gRPC reconnects, even if the peer is
    * listening by now.
    */
   static Connection acquireForQuestion(ClientOptions options) {
@@ -143,8 +146,8 @@ final class ChannelPool {
   }
 
   /**
-   * Return the endpoint's addresses, of one family only, because a pod may have an address of each.
-   * The JVM caches them.
+   * Return the endpoint's addresses of one family (IPv4 or IPv6), because one pod may have an
+   * address of each family. The JVM caches the addresses.
    */
   private static List<InetAddress> addresses(Endpoint endpoint) {
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
@@ -162,7 +165,7 @@ final class ChannelPool {
   private synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
-    // Open no second connection to a dead address: it would only be one more attempt.
+    // Do not open a second connection to a dead address: it would only be one more failed attempt.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
@@ -177,7 +180,7 @@ final class ChannelPool {
     return leastLoaded();
   }
 
-  /** Connection with the number of exchanges that use it. */
+  /** Connection, with the number of exchanges that use it. */
   final class SharedChannel {
     private final ManagedChannel channel;
     private int exchanges;
@@ -224,7 +227,7 @@ final class ChannelPool {
    * Share of one exchange in a connection.
    *
    * @param place the chosen pod; null if the endpoint's name is enough
-   * @param reach what was known of the endpoint when the connection was requested
+   * @param reach what was known about the endpoint when the connection was requested
    */
   record Connection(SharedChannel shared, Replicas.Place place, Recovery.Reachability reach) {
     ManagedChannel channel() {

@@ -26,13 +26,14 @@ import javax.net.ssl.SSLException;
  */
 final class Channels {
   /**
-   * HTTP/2 window of a connection and of each stream: room for a few batches, not a memory limit.
+   * HTTP/2 window of a connection and of each stream. It is room for a few batches, not a memory
+   * limit.
    */
   private static final int FLOW_CONTROL_BYTES = 4 << 20;
 
   /**
-   * Bytes that a connection hands to its socket at once. With the default of 64 KiB, a batch of a
-   * file takes 64 system calls and wakes its reader as often.
+   * Bytes that a connection hands to its socket at once. With the default of 64 KiB, one batch of a
+   * file would take 64 system calls and wake its reader 64 times.
    */
   private static final WriteBufferWaterMark WRITE_BYTES =
       new WriteBufferWaterMark(FLOW_CONTROL_BYTES / 2, FLOW_CONTROL_BYTES);
@@ -47,8 +48,8 @@ final class Channels {
       DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
 
   /**
-   * Logger that reports each reply that arrives after a cancel. Without this strong reference, the
-   * level that is set below would be lost.
+   * Logger of gRPC that reports each reply that arrives after a cancel. The static block below
+   * turns that off. Without this strong reference, the level would be lost.
    */
   private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
 
@@ -59,14 +60,15 @@ final class Channels {
   private Channels() {}
 
   /**
-   * Divisor of the connect timeout if there are several pods, so that there is time to try another.
+   * Divisor of the connect timeout if there are several pods, so that there is time to try another
+   * pod.
    */
   private static final int TRIES_WHILE_CONNECTING = 3;
 
   /**
-   * Return a channel to the options' endpoint; it connects with its first call.
+   * Return a channel to the options' endpoint. The channel connects with its first call.
    *
-   * @param pod the pod to use among those behind the endpoint's name; null leaves the choice to
+   * @param pod the pod to use among the pods behind the endpoint's name; null leaves the choice to
    *     gRPC
    * @throws IllegalArgumentException if a TLS file cannot be used, or if there is a certificate
    *     without its key or a key without its certificate
@@ -102,8 +104,8 @@ final class Channels {
         .idleTimeout(IDLE_MINUTES, TimeUnit.MINUTES)
         .decompressorRegistry(UNCOMPRESSED)
         .disableServiceConfigLookUp()
-        // The exchange retries by itself: gRPC would hold every message to be able to send it
-        // again.
+        // The exchange retries by itself. With its own retries, gRPC would keep every message in
+        // case it has to send it again.
         .disableRetry()
         .build();
   }
@@ -111,11 +113,11 @@ final class Channels {
   private static NettyChannelBuilder unix(Endpoint endpoint) {
     return NettyChannelBuilder.forAddress(EventLoops.unixAddress(endpoint.path()))
         .channelType(EventLoops.unixChannel())
-        // gRPC sets this on every socket, and Netty warns about each socket that does not support
-        // it.
+        // gRPC sets this option on every socket. Netty logs a warning for each Unix socket, because
+        // Unix sockets do not support it.
         .withOption(ChannelOption.SO_KEEPALIVE, null)
-        // TCP's buffers grow by themselves; by default a Unix socket's buffer holds a fraction of a
-        // batch.
+        // TCP's buffers grow by themselves. A Unix socket's buffer does not, and by default it
+        // holds only a fraction of a batch.
         .withOption(ChannelOption.SO_SNDBUF, UNIX_SEND_BUFFER_BYTES)
         .overrideAuthority("localhost");
   }
@@ -123,7 +125,7 @@ final class Channels {
   private static NettyChannelBuilder network(Endpoint endpoint, InetAddress pod) {
     return to(endpoint, pod)
         .channelType(EventLoops.tcpChannel())
-        // Pools and writers are inside the cluster: the JVM's proxy is for the outside.
+        // Pools and writers are inside the cluster, and the JVM's proxy is for addresses outside.
         .proxyDetector(address -> null);
   }
 
@@ -171,8 +173,8 @@ final class Channels {
   }
 
   /**
-   * Return the file, or raise an error if it cannot be opened: Netty would only report that it
-   * contains nothing valid.
+   * Return the file, or raise an error if it cannot be opened. Without this check, Netty would only
+   * report that the file contains nothing valid.
    */
   private static File readable(String path) {
     File file = new File(path);

@@ -7,15 +7,13 @@ import java.util.function.LongBinaryOperator;
 
 /**
  * Circuit breaker that limits how often the tasks of this JVM together try to connect to a dead
- * address. After some failed attempts the circuit opens. Then gRPC's channel fails calls at once,
- * and single attempts at growing, jittered intervals find out whether the address is back. A
- * connection closes the circuit. {@link Recovery} decides how long tasks wait and when they give
- * up; the circuit only saves attempts. Callers read the clock.
+ * address. After some failed attempts the circuit opens. While it is open, gRPC's channel fails
+ * calls at once. Single attempts at growing, jittered intervals find out whether the address is
+ * back. A connection closes the circuit. {@link Recovery} decides how long tasks wait and when they
+ * give up. The circuit only saves attempts. Callers read the clock.
  */
 final class Circuit {
-  /**
-   * Number of attempts without a wait in between, because a killed process is usually back soon.
-   */
+  /** Number of attempts without a wait between them. A killed process is usually back soon. */
   static final int FREE_ATTEMPTS = 5;
 
   /** First interval between two attempts of an open circuit. */
@@ -46,7 +44,8 @@ final class Circuit {
   }
 
   /**
-   * Return whether a call whose connection has failed may try again now; count the attempt if so.
+   * Return whether a call whose connection has failed may try again now. If the call may, count the
+   * attempt.
    */
   synchronized boolean mayAttempt(long nowNanos) {
     if (isOpen() && nowNanos - nextNanos < 0) {

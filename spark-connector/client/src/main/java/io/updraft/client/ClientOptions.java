@@ -8,16 +8,17 @@ import java.util.function.Consumer;
 
 /**
  * Connection options and limits of a task's exchange with a pool or writer. {@link #of} returns the
- * defaults, and {@link #changed} other values. Immutable and serialized to the executors; options
- * with the same endpoint and credentials share a connection in one JVM.
+ * defaults, and {@link #changed} returns a copy with other values. Options are immutable and are
+ * serialized to the executors. In one JVM, options with the same endpoint and credentials share a
+ * connection.
  *
- * @param peer kind of service that the calls are for; errors name it
+ * @param peer kind of service that the calls go to; errors mention it
  * @param endpoint address of the pool or the writer; has no default
  * @param token bearer token, sent with each call as {@code authorization}. Default: empty, no
- *     token; a service that requires one then fails calls with {@code UNAUTHENTICATED}
- * @param tokenFile file with the bearer token; it takes precedence over {@code token}. Each call
- *     reads it. An exchange that was refused before any work was done is opened once more if the
- *     file has another token by then. Default: empty
+ *     token. A service that requires a token then fails calls with {@code UNAUTHENTICATED}
+ * @param tokenFile file with the bearer token, which takes precedence over {@code token}. Each call
+ *     reads the file. If the service refuses the token before any work was done and the file has a
+ *     new token by then, the exchange is opened once more. Default: empty
  * @param tls PEM files, used only with {@code grpc+tls}. Default: {@link TlsFiles#NONE}
  * @param tenant tenant used for fair scheduling in the pool's queue. Default: empty, which means
  *     the application
@@ -25,29 +26,29 @@ import java.util.function.Consumer;
  * @param connectTimeout longest time to make a connection; positive. A call that takes longer
  *     counts as an unreachable endpoint: see {@code acquireTimeout}. Default: 10 s
  * @param acquireTimeout how long an exchange keeps asking a full, draining or restarting pool
- *     before any work was done; zero means that it asks once. For an endpoint that has never
- *     answered and does not refuse connections, the limit is {@code connectTimeout}. Default: 10
- *     min
+ *     before any work was done. Zero means that the exchange asks once. For an endpoint that has
+ *     never answered and does not refuse connections, the limit is {@code connectTimeout}. Default:
+ *     10 min
  * @param replyTimeout longest wait for the pool without progress, after which the exchange fails
  *     with {@code DEADLINE_EXCEEDED}. Default: zero, which leaves only the deadline
- * @param deadline longest total time of an exchange or a file, its recoveries included, after which
- *     it fails with {@code DEADLINE_EXCEEDED}. Default: zero, no limit
+ * @param deadline longest total time of an exchange or a file, including recoveries. After that it
+ *     fails with {@code DEADLINE_EXCEEDED}. Default: zero, no limit
  * @param keepAlive how long a call with nothing to send stays silent before it sends a keepalive;
  *     positive. Default: 30 s
- * @param windowBatches how many batches may be in flight in one exchange; at least 1. Default: 4,
- *     one that the function works on, one on its way in each direction, and one that waits at the
- *     worker, so that neither side ever waits for the network
- * @param windowBytes how many bytes of batches may be in flight in one exchange, or wait here for a
- *     file; at least 1. A larger batch is sent alone. Default: 16 MiB
+ * @param windowBatches how many batches may be in flight in one exchange; at least 1. Default: 4.
+ *     The function works on one batch, one is on its way in each direction, and one waits at the
+ *     worker. So neither side ever waits for the network
+ * @param windowBytes how many bytes of batches may be in flight in one exchange; for a file, how
+ *     many may wait on this side. At least 1. A larger batch is sent alone. Default: 16 MiB
  * @param replayBytes how many bytes of consumed but unanswered batches the exchange keeps for a
- *     replay. The exchange is not replayed if the function has consumed more without answering, but
- *     a single larger batch is kept. This memory is in addition to the window. Default: zero, which
- *     means four windows, at least 64 MiB
+ *     replay. If the function has consumed more than that without answering, the exchange cannot be
+ *     replayed. A single larger batch is kept, though. This memory is in addition to the window.
+ *     Default: zero, which means four windows, but at least 64 MiB
  * @param maxMessageBytes size limit of one message in bytes, in either direction; at least 1.
- *     Larger batches travel in parts of 16 MiB. Default: 1 GiB, the largest that a service can be
- *     configured to send ({@code --max-message-bytes})
+ *     Larger batches travel in parts of 16 MiB. Default: 1 GiB, the largest message that a service
+ *     can be configured to send ({@code --max-message-bytes})
  * @param maxBatchBytes size limit of a batch's body in bytes, in either direction; at least 1. A
- *     larger batch fails with {@code ERROR_KIND_LIMIT}. Default: 2047 MiB, the largest that a
+ *     larger batch fails with {@code ERROR_KIND_LIMIT}. Default: 2047 MiB, the largest batch that a
  *     service can be configured to take ({@code --max-batch-bytes})
  * @param maxReplays how many times in a row an exchange may move to another worker with no batch
  *     answered in between; zero means never. Unused with {@link Replay#NEVER}. Default: 3
@@ -125,13 +126,13 @@ public record ClientOptions(
         : Math.max(LEAST_REPLAY_BYTES, REPLAY_WINDOWS * windowBytes);
   }
 
-  /** Return a text without the token, because logs and plans print options. */
+  /** Return text without the token, because logs and plans print options. */
   @Override
   public String toString() {
     return "ClientOptions[" + endpoint + "]";
   }
 
-  /** Options to be changed, with their defaults; each field is the option of its name. */
+  /** Options to be changed, with their defaults. Each field is the option of the same name. */
   public static final class Draft {
     public Peer peer;
     public Endpoint endpoint;
@@ -152,7 +153,7 @@ public record ClientOptions(
     public int maxBatchBytes = 2047 << 20;
     public int maxReplays = 3;
 
-    /** Create a draft of the defaults, which lacks a peer and its endpoint. */
+    /** Create a draft of the defaults. It has no peer and no endpoint. */
     public Draft() {}
 
     private Draft(ClientOptions options) {

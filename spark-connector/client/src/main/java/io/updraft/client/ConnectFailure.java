@@ -38,7 +38,7 @@ public final class ConnectFailure {
     if (e instanceof NoRouteToHostException || message.contains("Network is unreachable")) {
       return Optional.of("no route to %s".formatted(address));
     }
-    // Netty's timeout is a ConnectException, too.
+    // This check comes before the one for ConnectException, because Netty's timeout is one, too.
     if (e instanceof SocketTimeoutException || message.startsWith("connection timed out")) {
       return Optional.of("no answer from %s".formatted(address));
     }

@@ -7,8 +7,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Batches of a file, numbered from 1, and how far each has come: waiting here, credit requested,
- * credit given, sent, stored. Not thread-safe.
+ * Batches of a file, numbered from 1, and the state of each: waiting here, credit requested, credit
+ * given, sent, or stored. Not thread-safe.
  */
 final class CreditWindow implements AutoCloseable {
   /** Limit on unanswered requests for credit, from the protocol. */
@@ -41,17 +41,20 @@ final class CreditWindow implements AutoCloseable {
     return sentRows;
   }
 
-  /** Return whether every batch that was taken over is sent. */
+  /** Return whether this side has sent every batch that it took over. */
   boolean isEmpty() {
     return waiting.isEmpty();
   }
 
-  /** Return whether every batch that was taken over is stored. */
+  /** Return whether the writer has stored every batch that this side took over. */
   boolean isStored() {
     return waiting.isEmpty() && stored == sent;
   }
 
-  /** Return whether one more batch of this size may wait here; a single batch always may. */
+  /**
+   * Return whether one more batch of this size may wait here. An empty window takes a batch of any
+   * size.
+   */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= windowBytes;
   }
@@ -61,14 +64,14 @@ final class CreditWindow implements AutoCloseable {
     waitingBytes += batch.bodyBytes();
   }
 
-  /** Reset for a new call, which has asked for no batch yet. */
+  /** Reset for a new call, which has not asked for credit yet. */
   void restart() {
     asked = 0;
     credit = 0;
     slicer.restart();
   }
 
-  /** Return the next request for credit; null if none may be sent. */
+  /** Return the next request for credit; null if no request may be sent. */
   Ask nextAsk() {
     if (asked >= sent + waiting.size() || asked - credit >= MOST_UNANSWERED_ASKS) {
       return null;
@@ -103,7 +106,7 @@ final class CreditWindow implements AutoCloseable {
     return Finish.newBuilder().setBatches(sent).setRows(sentRows).build();
   }
 
-  /** Take credit up to a batch; zero means that the message has no such field. */
+  /** Take credit for every batch up to this one; zero means that the message has no such field. */
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(

@@ -15,7 +15,7 @@ import java.util.Objects;
  * @param transport transport of the connection
  * @param host host name or address; empty for a Unix socket
  * @param port TCP port; zero for a Unix socket
- * @param path path of the Unix socket; empty for the others
+ * @param path path of the Unix socket; empty for the other transports
  */
 public record Endpoint(Transport transport, String host, int port, String path)
     implements Serializable {
@@ -35,7 +35,7 @@ public record Endpoint(Transport transport, String host, int port, String path)
   /**
    * Parse an endpoint.
    *
-   * @throws IllegalArgumentException if the text is not an endpoint; the message contains it
+   * @throws IllegalArgumentException if the text is not an endpoint; the message contains the text
    */
   public static Endpoint parse(String text) {
     URI uri;

@@ -19,23 +19,23 @@ import java.util.concurrent.ThreadFactory;
 
 /**
  * Event loop threads for all connections of this JVM, and the matching socket types: epoll if
- * Netty's native library loads, NIO otherwise. The threads are daemons, start with the first
- * connection that needs one, and live as long as the JVM.
+ * Netty's native library loads, NIO otherwise. The threads are daemons. Each starts with the first
+ * connection that needs it and lives as long as the JVM.
  */
 final class EventLoops {
   private static final boolean EPOLL = Epoll.isAvailable();
 
   private static final int CORES_PER_THREAD = 4;
 
-  /** Number of threads, and so the number of useful connections to one endpoint. */
+  /** Number of threads. More connections than this to one endpoint would not be useful. */
   static final int THREADS =
       Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_THREAD));
 
   static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
 
   /**
-   * Event loop that checks for silent calls. It is fixed, because taking the group's next loop
-   * instead would make connections share threads.
+   * Event loop that checks for silent calls. All checks use this one loop: taking the group's next
+   * loop for each check would make connections share threads.
    */
   static final EventExecutor TIMER = GROUP.iterator().next();
 

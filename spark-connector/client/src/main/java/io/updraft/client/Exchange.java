@@ -14,13 +14,14 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Exchange with a pool: request batches go out within a window, reply batches come back in order.
- * Used by one task thread; only {@link #cancel} may be called from any thread.
+ * Exchange with a pool: request batches go out within a window, and reply batches come back in
+ * order. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The exchange recovers by itself if that is safe: it asks a full or unreachable pool again
- * before any work was done, and moves batches to another worker as far as {@link Replay} allows. It
- * starts no thread: the task's thread opens and recovers, gRPC's event loop receives, and both
- * send, so that a batch waiting for admission is not held up by a task that is busy elsewhere.
+ * <p>The exchange recovers by itself if that is safe. Before any work was done, it asks a full or
+ * unreachable pool again. Later it moves batches to another worker as far as {@link Replay} allows.
+ * The exchange starts no thread: the task's thread opens and recovers, and gRPC's event loop
+ * receives. Both send, so that a batch waiting for admission is not held up by a task that is busy
+ * elsewhere.
  */
 public final class Exchange extends CallShell<ExchangeCore> {
   /** Version of the protocol (proto/README.md) that this client speaks. */
@@ -33,7 +34,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
   /** Reply found by {@link #findReply}. */
   private ReplyQueue.Entry found;
 
-  /** Bytes of commands and the uploads that followed them. */
+  /** Bytes of all commands and of the uploads that followed them. */
   private long openingBytes;
 
   private Exchange(
@@ -65,9 +66,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Open an exchange whose function needs artifacts. This blocks until the pool has them. Every
-   * method that moves the exchange to another worker blocks in the same way. A large function is
-   * sent in the same way.
+   * Open an exchange whose function needs artifacts. This method blocks until the pool has the
+   * artifacts. Every method that moves the exchange to another worker blocks in the same way. A
+   * large function is sent in the same way.
    *
    * @param artifacts the artifacts listed in the command
    * @throws ExchangeException if an artifact cannot be read
@@ -99,22 +100,25 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Send a batch and take it over: the exchange closes it, even if this throws. Never blocks; a
-   * large batch goes out once the pool has admitted the exchange, that is, assigned it a worker.
-   * After {@link Reply.Kind#END}, batches are dropped, because the function wants no more.
+   * Send a batch and take it over: the exchange closes the batch, even if this method throws. Never
+   * blocks. A large batch goes out only once the pool has admitted the exchange, that is, assigned
+   * a worker to it. After {@link Reply.Kind#END}, batches are dropped, because the function needs
+   * no more input.
    *
    * @param rows the batch's rows
-   * @throws IllegalArgumentException if the batch has another number of rows
+   * @throws IllegalArgumentException if the batch has a different number of rows
    * @throws ExchangeException if the exchange already failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
-   * @throws IllegalStateException if the window has no room or sending was finished
+   * @throws IllegalStateException if the window has no room, or if {@link #finishSending} was
+   *     called
    */
   public void send(ArrowRecordBatch batch, int rows) {
     send(batch, rows, BatchGroups.NONE);
   }
 
   /**
-   * Send a batch for a function over groups; otherwise like {@link #send(ArrowRecordBatch, int)}.
+   * Send a batch for a function over groups. Apart from the groups, this is {@link
+   * #send(ArrowRecordBatch, int)}.
    *
    * @param groups the ends of the groups in the batch
    */
@@ -144,7 +148,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Return the next batch of results or the end, or null if neither has arrived yet. Never blocks.
+   * Return the next batch of results, or the end; null if neither has arrived yet. Never blocks.
    *
    * @throws ExchangeException if the exchange failed and all earlier replies were returned
    */
@@ -155,7 +159,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /**
    * Wait for the next report and return it: a batch of results, the end, or {@link Reply#ROOM},
-   * which means that a full window has opened.
+   * which means that a full window has room again.
    *
    * @throws ExchangeException if the exchange failed and all earlier replies were returned
    * @throws InterruptedException if the thread was interrupted; the caller still has to close the
@@ -204,7 +208,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return core.nextToSend();
   }
 
-  /** Send what the pool asks for before the first batch; return false if the call was lost. */
+  /** Send what the pool asks for before the first batch. Return false if the call was lost. */
   private boolean upload(FlightCall to) {
     if (request.deferredPayload().isEmpty() && artifacts.isEmpty()) {
       return true;
@@ -235,7 +239,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return read(core::report);
   }
 
-  /** Return the bytes of request messages, including those sent again. */
+  /** Return the bytes of request messages, including messages that were sent again. */
   public long bytesSent() {
     return openingBytes + sentBytes();
   }
@@ -246,16 +250,16 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
-   * Return how many times the exchange was replayed on another worker, as {@link Replay} allows,
-   * after its worker or connection was lost. Asking a full or unavailable pool again does not
-   * count.
+   * Return how many times the exchange was replayed on another worker after its worker or
+   * connection was lost. {@link Replay} says what may be replayed. Asking a full or unavailable
+   * pool again does not count.
    */
   public int replays() {
     return read(core::replays);
   }
 
   /**
-   * End the exchange; a waiting task thread wakes with the reason. Idempotent, callable from any
+   * End the exchange. A waiting task thread wakes with the reason. Idempotent, callable from any
    * thread.
    */
   public void cancel(String reason) {
@@ -269,7 +273,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     @Override
     void onReady(boolean first) {
-      // Later events matter only to artifacts, because batches have a window of their own.
+      // Only the upload of artifacts needs the later events, because batches have a window of their
+      // own.
       if (first || protocol.state() == ReplyProtocol.State.INIT) {
         locked(() -> {});
       }

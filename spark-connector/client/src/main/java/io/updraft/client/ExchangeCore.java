@@ -12,8 +12,8 @@ import java.util.OptionalLong;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * State machine of an exchange: the task's requests, the events of its calls, and the reactions to
- * them. {@link Exchange} locks it, sends for it and waits.
+ * State machine of an exchange: the task's requests, the events of the exchange's calls, and the
+ * reactions to both. {@link Exchange} does the locking, sending and waiting.
  */
 final class ExchangeCore extends CallCore {
   private final RequestLog log;
@@ -22,7 +22,7 @@ final class ExchangeCore extends CallCore {
   private final Admission admission = new Admission();
   private final BatchSlicer slicer;
 
-  /** Number of the last batch before the current call's first. */
+  /** Number of the last batch before the first batch of the current call. */
   private long base;
 
   /** Rows in the batches sent by the current call. */
@@ -76,8 +76,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * Return whether the pool has reported which artifacts it lacks since the last {@link
-   * #takeWanted}.
+   * Return whether the pool has reported, since the last {@link #takeWanted}, which artifacts it
+   * lacks.
    */
   boolean isWantedKnown() {
     return wanted != null;
@@ -106,12 +106,15 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  /** Record that the call has sent its command and what the pool asked for: batches may follow. */
+  /**
+   * Record that the call has sent its command and everything that the pool asked for. Batches may
+   * follow.
+   */
   void opened(long commandBytes, long nowNanos) {
     admission.opened(commandBytes, nowNanos);
   }
 
-  /** Return the next message of the current call; null if it has to wait. */
+  /** Return the next message of the current call; null if the message has to wait. */
   Step<RequestMetadata> nextToSend() {
     if (!isRunning()) {
       return null;
@@ -153,7 +156,7 @@ final class ExchangeCore extends CallCore {
     return room;
   }
 
-  /** Take a batch over, closing it if this throws; return false if no call is open. */
+  /** Take a batch over; if this throws, the batch is closed. Return false if no call is open. */
   boolean admit(RequestBatch batch) {
     try {
       switch (phase()) {
@@ -194,8 +197,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * Return the next reply or the end, or {@link ReplyQueue#ROOM} once after a full window has
-   * opened.
+   * Return the next reply or the end. After a full window has room again, return {@link
+   * ReplyQueue#ROOM} once.
    */
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
@@ -298,7 +301,8 @@ final class ExchangeCore extends CallCore {
 
   @Override
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
-    // All results have arrived and were counted, so a connection that breaks now does no harm.
+    // All results have arrived and their counts agree, so it does no harm if the connection breaks
+    // now.
     boolean complete = isCurrent(from) && report != null;
     if (complete && reasonOf(status, nowNanos).origin() == Failure.Origin.CONNECTION) {
       finish();
@@ -310,7 +314,7 @@ final class ExchangeCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     boolean connected = call().connected();
-    // A call without a batch has done no work: it was waiting for a worker or for its input.
+    // A call that has sent no batch has done no work: it was waiting for a worker or for its input.
     boolean lostOnTheWire =
         reason.origin() == Failure.Origin.CONNECTION && connected && admission.hasHandedOver();
     if (admission.isOpen() && connected) {
@@ -324,13 +328,17 @@ final class ExchangeCore extends CallCore {
       return new Recovery.Decision.GiveUp(explained(last.failure()));
     }
     if (!log.oneToOne()) {
-      // Drop the replies now, not when the next call begins: the task could take one in between.
+      // Drop the replies now. If they stayed until the next call begins, the task could take one in
+      // between.
       replies.dropBatches();
     }
     return decision;
   }
 
-  /** Add to the failure why the exchange was not replayed, if such a failure allows a replay. */
+  /**
+   * Add to the failure why the exchange was not replayed. A failure that allows no replay stays as
+   * it is.
+   */
   private Failure explained(Failure failure) {
     if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {
       return failure;
@@ -345,8 +353,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /**
-   * Return the number of the batch that the function has started. Return zero if it is unknown,
-   * because the worker may have died before it saw its first batch.
+   * Return the number of the batch that the function has started. Return zero if that is unknown:
+   * the worker may have died before it saw its first batch.
    */
   private long startedBatch() {
     if (!log.oneToOne()) {

@@ -7,8 +7,9 @@ import java.util.Optional;
 
 /**
  * Raised when an exchange or a file has failed for good, after all recovery. The message says what
- * happened, where, and which setting to check. The {@linkplain #getCause cause} is what this side
- * saw, such as a broken connection; null if the pool or the writer reported the failure.
+ * happened, where, and which setting to check. The {@linkplain #getCause cause} is the exception
+ * that this side saw, such as a broken connection. It is null if the pool or the writer reported
+ * the failure.
  */
 public final class ExchangeException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -39,7 +40,7 @@ public final class ExchangeException extends RuntimeException {
 
   /**
    * Return the pool's last message, with the class and the Python traceback of a user's exception.
-   * Empty if the pool died before it could send one, if the failure is local, and after
+   * Empty if the pool died before it could send a message, if the failure is local, and after
    * serialisation.
    */
   public Optional<Error> details() {

@@ -11,8 +11,8 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * Opening messages of each call of an exchange.
  *
  * @param command the encoded command
- * @param deferredPayload the payload of a session function that is too large to send before the
- *     pool has room for it; empty if the command contains the payload
+ * @param deferredPayload payload of a session function, if it is too large to send before the pool
+ *     has room for the exchange; empty if the command contains the payload
  * @param schemaHeader IPC metadata of the batches
  */
 record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] schemaHeader) {

@@ -44,8 +44,8 @@ record Failure(
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
   /**
-   * Messages by which gRPC in Java and in C report that a message is too large. They come with the
-   * same code as for a full pool.
+   * Texts by which gRPC for Java and gRPC for C report that a message is too large. The code that
+   * comes with them also stands for a full pool.
    */
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");
@@ -70,8 +70,8 @@ record Failure(
   }
 
   /**
-   * Return the kind of error for a code without an in-band error. UNKNOWN maps to INTERNAL, because
-   * a user's error always comes in-band.
+   * Return the kind of error for a code that came without an in-band error. UNKNOWN maps to
+   * INTERNAL, because a user's error always comes in-band.
    */
   static ErrorKind kindOf(Status.Code code) {
     return switch (code) {
@@ -160,9 +160,9 @@ record Failure(
   }
 
   /**
-   * Return the exception because of which this side refuses to talk to the peer: a bad certificate,
-   * or bytes that are not TLS. A handshake that merely broke off does not count, because the pool
-   * may have died during it.
+   * Return the exception that makes this side refuse to talk to the peer: a bad certificate, or
+   * bytes that are not TLS. A handshake that merely broke off does not count, because the pool may
+   * have died during the handshake.
    */
   private static Optional<Throwable> refusedByTls(Throwable cause) {
     return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
@@ -178,7 +178,7 @@ record Failure(
             || text.startsWith("Keepalive failed"));
   }
 
-  /** Return the failure for bytes of the peer that break the protocol or cannot be read. */
+  /** Return the failure for bytes from the peer that break the protocol or cannot be read. */
   static Failure malformed(String message, Throwable cause) {
     return new Failure(
         ErrorKind.ERROR_KIND_PROTOCOL, "INTERNAL", message, null, cause, Origin.CLIENT);
@@ -234,8 +234,8 @@ record Failure(
   }
 
   /**
-   * Return whether nothing listened at the endpoint, as when a peer restarts; false for a broken
-   * handshake.
+   * Return whether nothing listened at the endpoint, as happens while a peer restarts; false for a
+   * broken handshake.
    */
   boolean isRefusedConnection() {
     return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
@@ -248,8 +248,8 @@ record Failure(
 
   /**
    * Return whether a listener other than the peer may have caused the failure: another service,
-   * another port, or TLS on one side only. The peer itself fails in other ways, except for a broken
-   * connection.
+   * another port, or TLS on one side only. The expected peer causes only one of these failures: a
+   * broken connection.
    */
   boolean mayBeOfAnotherListener() {
     return switch (code) {
@@ -259,7 +259,7 @@ record Failure(
     };
   }
 
-  /** Return whether the peer was full; its status, which comes last, says when to retry. */
+  /** Return whether the peer was full. The call's status, which comes last, says when to retry. */
   boolean isWithoutRoom() {
     return kind == ErrorKind.ERROR_KIND_POOL_FULL || kind == ErrorKind.ERROR_KIND_QUOTA;
   }

@@ -13,13 +13,14 @@ import java.util.OptionalLong;
 import java.util.Set;
 
 /**
- * State machine of a file being written: what to send next, what the writer may send when, and what
- * to do when a call is lost. {@link FileExchange} locks it, sends for it and waits.
+ * State machine of a file being written: what to send next, which replies the writer may send in
+ * which stage, and what to do when a call is lost. {@link FileExchange} does the locking, sending
+ * and waiting.
  */
 final class FileCore extends CallCore {
   /** Stage of this side of a call. */
   enum Stage {
-    /** The command is not sent yet; nothing may precede it. */
+    /** The command is not sent yet. No other message may precede it. */
     OPENING,
     /** Requests for credit and batches may follow. */
     OPEN,
@@ -46,8 +47,8 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Failures after which the file may have been published, because the writer did not report its
-   * fate.
+   * Failures after which the file may have been published, because the writer did not report the
+   * outcome.
    */
   private static final Set<ErrorKind> UNANSWERED =
       EnumSet.of(
@@ -87,7 +88,8 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Return whether one more batch of this size may wait here; a single batch always may.
+   * Return whether one more batch of this size may wait here. An empty window takes a batch of any
+   * size.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -97,7 +99,8 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Return whether the writer has stored every batch, which it reports only at a synchronous pace.
+   * Return whether the writer has stored every batch. The writer reports this only at a synchronous
+   * pace.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -125,7 +128,7 @@ final class FileCore extends CallCore {
     return isReceived() ? receipt : null;
   }
 
-  /** Take a batch over; close it and throw if it comes too late. */
+  /** Take a batch over. If the batch comes too late, close it and throw. */
   void admit(RequestBatch batch) {
     if (isSendingFinished() || phase() == Phase.CLOSED) {
       batch.close();
@@ -176,7 +179,10 @@ final class FileCore extends CallCore {
     return null;
   }
 
-  /** Abandon the file; return the message that says so, or null if it is too late for one. */
+  /**
+   * Abandon the file. Return the message that tells the writer, or null if it is too late for a
+   * message.
+   */
   Step<WriteRequestMetadata> abort(String reason) {
     if (stage != Stage.OPEN) {
       return null;
@@ -195,7 +201,7 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** Return whether the writer was asked to finish the file and has not reported the result. */
+  /** Return whether the writer was asked to finish the file and has not reported the outcome. */
   private boolean isInDoubt(Failure reason) {
     boolean unanswered = reason.details() == null && UNANSWERED.contains(reason.kind());
     boolean told = isRunning() && stage == Stage.FINISHED;
@@ -206,7 +212,7 @@ final class FileCore extends CallCore {
    * Handle a message of a call.
    *
    * @param partBytes number of the file's bytes in the message
-   * @return whether the caller has to store these bytes
+   * @return whether the caller has to store the bytes in the message
    */
   boolean onReply(Call from, WriteReplyMetadata reply, long partBytes, long nowNanos)
       throws MalformedReplyException {
@@ -277,8 +283,8 @@ final class FileCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
-      // The first batch may come long after the file was opened, so the time to wait for a full
-      // writer starts only now.
+      // The first batch may come long after the file was opened. So the time limit on waiting for a
+      // full writer starts only now.
       recovery =
           new Recovery(
               options(),

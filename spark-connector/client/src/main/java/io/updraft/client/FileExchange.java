@@ -16,15 +16,18 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * File written by a remote writer: batches go out as the writer gives credit, a receipt comes back.
- * Used by one task thread; only {@link #cancel} may be called from any thread.
+ * File written by a remote writer: batches go out as the writer gives credit, and a receipt comes
+ * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The task's thread hands batches over and waits; gRPC's event loop sends them when credit
+ * <p>The task's thread hands batches over and waits. gRPC's event loop sends them when credit
  * comes, so that no batch is held up by a task that is busy elsewhere. {@link FileCore} decides
  * what happens when.
  */
 public final class FileExchange extends CallShell<FileCore> {
-  /** Messages (credit, parts, the receipt) that the writer may send before the first is handled. */
+  /**
+   * Messages (credit, parts, the receipt) that the writer may send before this side has handled the
+   * first.
+   */
   private static final int REPLIES_AHEAD = 4;
 
   /** Time that an abort waits for the writer to end the call. */
@@ -71,8 +74,8 @@ public final class FileExchange extends CallShell<FileCore> {
   }
 
   /**
-   * Send a batch and take it over: it is closed, even if this throws. Wait while the window has no
-   * room for it and, at a synchronous pace, until the batch is stored.
+   * Send a batch and take it over: the batch is closed, even if this method throws. Wait while the
+   * window has no room for the batch. At a synchronous pace, wait until the batch is stored.
    *
    * @throws ExchangeException if the file has failed, or the batch is larger than {@link
    *     ClientOptions#maxBatchBytes}
@@ -160,15 +163,16 @@ public final class FileExchange extends CallShell<FileCore> {
       super.send(step);
     } finally {
       if (step.slice() != null && step.slice().isLast()) {
-        // The transport holds its own references to bytes that it has not written yet.
+        // The batch can be closed: the transport holds its own references to bytes that it has not
+        // written yet.
         step.slice().batch().close();
       }
     }
   }
 
   /**
-   * End the file without a receipt; a waiting task thread wakes with the reason and can {@link
-   * #abort} or {@link #close} it. Idempotent.
+   * End the file without a receipt. A waiting task thread wakes with the reason and can then {@link
+   * #abort} or {@link #close} the file. Idempotent.
    */
   public void cancel(String reason) {
     locked(() -> core.fail(Failure.cancelled(reason)));
@@ -201,7 +205,7 @@ public final class FileExchange extends CallShell<FileCore> {
           parts.add(body);
         }
         advance();
-        // The writer may send the next part once this one is stored.
+        // The writer may send the next part only once this part is stored.
         return !part;
       } finally {
         lock.unlock();

@@ -22,14 +22,14 @@ import org.apache.arrow.memory.OutOfMemoryException;
  * interpret the messages. The hooks run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
-  /** Interval of the check for silence: services end calls that are silent for too long. */
+  /** Interval of the check for silence. Services end calls that are silent for too long. */
   private static final long LOOK_SECONDS = 1;
 
-  /** Stage of a call, independent of whether it has reached the wire. */
+  /** Stage of a call, whether or not the call has reached the wire. */
   private enum Stage {
     /** Nothing is sent yet. */
     PREPARED,
-    /** gRPC has the call; its first message is on its way. */
+    /** gRPC has the call, and the call's first message is on its way. */
     STARTED,
     /** Messages may follow. */
     OPEN,
@@ -109,7 +109,7 @@ abstract class FlightCall implements CallCore.Call {
     this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
   }
 
-  /** Return the name by which pools tell tasks apart; null if there is no task. */
+  /** Return the name by which pools distinguish tasks; null if there is no task. */
   private static String name(TaskIdentity task) {
     return task.getOwner().getApplicationId().isEmpty()
         ? null
@@ -121,13 +121,13 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Handle the call reaching the wire for the first time, or taking more messages after it was
-   * full.
+   * Handle a call that has reached the wire for the first time, or that takes messages again after
+   * its queue was full.
    */
   abstract void onReady(boolean first);
 
   /**
-   * Handle a message; the caller closes it afterwards.
+   * Handle a message. The caller closes the message afterwards.
    *
    * @return whether the peer may send one more right away
    */
@@ -146,8 +146,8 @@ abstract class FlightCall implements CallCore.Call {
 
   @Override
   public final boolean connected() {
-    // gRPC does not call onReady while its queue is full, for example in a call that waits for a
-    // worker.
+    // gRPC does not call onReady while the call's queue is full, for example while the call waits
+    // for a worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       reached();
     }
@@ -229,15 +229,15 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Release what the call holds; no message is being read any more, and none will be. */
+  /** Release what the call holds. No message is being read now or will be read later. */
   void onReleased() {}
 
   /** Return the message that shows that this side is alive. */
   abstract MessageLite keepAlive();
 
   /**
-   * Send a keepalive if nothing was sent for a while. Never waits: no keepalive is needed while the
-   * task is sending or the transport still has unsent messages.
+   * Send a keepalive if nothing was sent for a while. Never waits: while the task is sending or the
+   * transport still has unsent messages, no keepalive is needed.
    */
   private void keepAliveIfQuiet() {
     if (stage.get() != Stage.OPEN || !sending.tryLock()) {
@@ -249,9 +249,9 @@ abstract class FlightCall implements CallCore.Call {
         send(OutgoingMessage.of(keepAlive()));
       }
     } catch (RuntimeException | Error e) {
-      // The call is broken and reports that to the waiting task. Keep the error from the event
-      // loop, which also serves other calls. It may be an Error that Netty throws for lack of
-      // memory for one message.
+      // The call is broken and reports that to the waiting task. Keep the exception from the event
+      // loop, which also serves other calls. Catch Error too: Netty throws an Error if it lacks
+      // memory for a message.
       keepAlives.cancel(false);
     } finally {
       sending.unlock();
@@ -259,7 +259,7 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Rethrow the exception unless the call has ended: gRPC refuses to send on a call that another
+   * Rethrow the exception unless the call has ended. gRPC refuses to send on a call that another
    * thread has just cancelled.
    */
   private void ignoreIfCancelled(IllegalStateException e) {
@@ -269,8 +269,8 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Return whether the transport takes more without queueing it; {@link #onReady} signals when it
-   * does again.
+   * Return whether the transport takes another message without queueing it. If not, {@link
+   * #onReady} signals when it does again.
    */
   final boolean isReady() {
     // gRPC's isReady must not be called before the call is started.
@@ -296,20 +296,20 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Close a call that is being replaced; the next call goes to another pod if there are several.
+   * Close a call that is being replaced. The next call goes to another pod if there are several.
    */
   final void leave(String reason) {
     connection.avoid();
     if (stage.get() == Stage.CLOSED) {
-      // gRPC does not reset a stream that is already half-closed: without this cancel, messages
-      // that the peer will never read would be held as long as the connection lasts.
+      // gRPC does not reset a stream that is already half-closed. Without this cancel, it would
+      // hold messages that the peer will never read for as long as the connection lasts.
       call.cancel(reason, null);
     }
     close(reason);
   }
 
   /**
-   * Cancel the call unless it has ended, and return when no reply is being read any more.
+   * Cancel the call unless it has ended, and wait until no reply is being read any more.
    * Idempotent.
    */
   final void close(String reason) {

@@ -12,7 +12,7 @@ import org.apache.arrow.memory.BufferAllocator;
 
 /**
  * Reader of one FlightData. It copies the body once, from the transport's buffers into one Arrow
- * buffer, and never trusts a length beyond the bytes available.
+ * buffer. It rejects any length that exceeds the bytes available.
  */
 final class FlightDataReader {
   private static final byte[] NOTHING = {};

@@ -12,8 +12,8 @@ import java.io.OutputStream;
 import java.util.function.Function;
 
 /**
- * gRPC methods of Flight and of the health service, without Flight's generated classes: requests
- * write their own bytes, replies are passed on as the stream they came in.
+ * gRPC methods of Flight and of the health service, without Flight's generated classes. Requests
+ * write their own bytes, and replies are passed on as the streams in which they arrived.
  */
 final class FlightMethod {
   /** DoExchange; {@link FlightDataReader} reads its replies. */
@@ -24,7 +24,8 @@ final class FlightMethod {
       method(MethodDescriptor.MethodType.SERVER_STREAMING, "DoAction", FlightAction::encoded);
 
   /**
-   * Health check, which every listener has, even without Flight. Its request is an encoded message.
+   * Health check. Every listener has it, even a listener without Flight. The request is an encoded
+   * message.
    */
   static final MethodDescriptor<byte[], InputStream> HEALTH_CHECK =
       named(
@@ -67,7 +68,7 @@ final class FlightMethod {
   }
 
   /**
-   * Stream that encodes the message once gRPC asks for the bytes, so that a message that is never
+   * Stream that encodes the message only when gRPC asks for the bytes. So a message that is never
    * sent holds no memory.
    */
   private static final class MessageStream extends InputStream implements Drainable {

@@ -36,8 +36,8 @@ final class IpcReader {
   }
 
   /**
-   * Return the batch in an IPC message. Its buffers are slices of the body, to which the batch
-   * holds its own references.
+   * Return the batch in an IPC message. The batch's buffers are slices of the body, and the batch
+   * holds its own references to the body.
    */
   static ArrowRecordBatch batch(byte[] header, ArrowBuf body) throws MalformedReplyException {
     try {
@@ -50,8 +50,8 @@ final class IpcReader {
   }
 
   /**
-   * Slice the body into the batch's buffers; on failure, release the reference that Arrow's reader
-   * releases only on success.
+   * Slice the body into the batch's buffers. Arrow's reader releases the extra reference only on
+   * success, so release it here on failure.
    */
   private static ArrowRecordBatch slices(RecordBatch batch, ArrowBuf body) throws IOException {
     body.getReferenceManager().retain();

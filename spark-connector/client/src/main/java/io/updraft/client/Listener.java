@@ -7,15 +7,15 @@ import java.net.InetSocketAddress;
 import java.util.Optional;
 
 /**
- * Diagnosis of an endpoint where calls fail in ways that the expected peer would not cause: another
- * service may listen there, it may be another port of the peer, or only one side may use TLS.
+ * Diagnosis of an endpoint where calls fail in ways that the expected peer would not cause. Another
+ * service may listen there, the port may be another port of the peer, or only one side may use TLS.
  */
 public final class Listener {
   private Listener() {}
 
   /**
-   * Describe what listens at the endpoint if it is known to differ from the endpoint's setting;
-   * empty otherwise. Takes a few seconds at most.
+   * Describe what listens at the endpoint, if it is certainly not what the endpoint's setting
+   * expects; empty otherwise. Takes a few seconds at most.
    *
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted
@@ -39,8 +39,8 @@ public final class Listener {
   }
 
   /**
-   * Return an explanation of why TLS calls have broken off, if the peer asks for a client
-   * certificate; empty if it does not.
+   * Explain why TLS calls have broken off, if the reason is that the peer asks for a client
+   * certificate; empty if the peer does not ask for one.
    */
   static Optional<String> wantsCertificate(ClientOptions options) {
     Endpoint endpoint = options.endpoint();
@@ -82,7 +82,7 @@ public final class Listener {
             endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
   }
 
-  /** Describe the gRPC service that answers at the endpoint, if it is not the expected one. */
+  /** Describe the gRPC service that answers at the endpoint, if it is not the expected service. */
   private static Optional<String> mistakenService(ClientOptions options)
       throws InterruptedException {
     Peer expected = options.peer();

@@ -11,7 +11,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 
 /**
- * FlightData from client to pool or writer; absent fields are empty.
+ * FlightData from client to pool or writer. Absent fields are empty.
  *
  * @param descriptor the flight descriptor; only in the first message of a call
  * @param header IPC metadata of a schema or a batch
@@ -82,7 +82,7 @@ record OutgoingMessage(
   }
 
   /**
-   * Encode the message; the caller releases the buffer. Return null if the batch was closed with
+   * Encode the message. The caller releases the buffer. Return null if the batch was closed with
    * its exchange.
    */
   ByteBuf encode() {

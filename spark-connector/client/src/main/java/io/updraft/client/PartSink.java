@@ -8,7 +8,8 @@ import java.nio.ByteBuffer;
 @FunctionalInterface
 public interface PartSink {
   /**
-   * Append bytes; the buffer is the caller's again afterwards. Called by one thread at a time.
+   * Append bytes. Do not use the buffer afterwards: it then belongs to the caller again. Called by
+   * one thread at a time.
    *
    * @throws IOException if the bytes cannot be stored; the file then fails with {@code
    *     ERROR_KIND_SINK}

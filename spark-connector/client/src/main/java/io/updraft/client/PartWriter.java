@@ -11,9 +11,10 @@ import java.util.concurrent.Executors;
 import org.apache.arrow.memory.ArrowBuf;
 
 /**
- * Queue that passes the parts of one returned file from gRPC's event loop to its {@link PartSink},
- * in order, on a thread that may block. The task's own thread may be busy for long, and the writer
- * does not wait for it. The number of messages requested from gRPC bounds the queue.
+ * Queue that passes the parts of one returned file from gRPC's event loop to the file's {@link
+ * PartSink}, in order, on a thread that may block. The task's own thread cannot do this, because it
+ * may be busy for long and the writer does not wait for it. The number of messages requested from
+ * gRPC bounds the queue.
  */
 final class PartWriter implements AutoCloseable {
   /** Listener for each part, called on the thread that stores it. */
@@ -67,7 +68,7 @@ final class PartWriter implements AutoCloseable {
       sink.append(part.nioBuffer(part.readerIndex(), bytes));
       owner.onStored(bytes);
     } catch (IOException | RuntimeException | Error e) {
-      // Catch errors too, because the task waits for its parts without a limit.
+      // Catch errors too, because the task waits for its parts without a time limit.
       drop();
       owner.onFailed(e);
     }

@@ -13,18 +13,18 @@ final class PartedBody implements AutoCloseable {
   /**
    * Create an empty body.
    *
-   * @param limitBytes limit on the whole body; no memory is allocated for a larger one
+   * @param limitBytes limit on the whole body; no memory is allocated for a larger body
    */
   PartedBody(long limitBytes) {
     this.limitBytes = limitBytes;
   }
 
-  /** Return whether a part has arrived and the last one has not. */
+  /** Return whether a part has arrived, but not the last part. */
   boolean isOpen() {
     return body != null;
   }
 
-  /** Take the next part; its buffer remains the caller's. */
+  /** Take the next part. The part's buffer still belongs to the caller. */
   void add(BatchPart part, ArrowBuf data) throws MalformedReplyException {
     if (body == null) {
       begin(part, data);

@@ -2,8 +2,8 @@
 package io.updraft.client;
 
 /**
- * Kind of service that a call is for, with its name in errors and the Spark settings that such
- * errors mention.
+ * Kind of service that a call goes to, with the service's name in errors and the Spark settings
+ * that such errors mention.
  */
 public enum Peer {
   /** Service that runs functions. */
@@ -44,8 +44,8 @@ public enum Peer {
   }
 
   /**
-   * Return a setting in brackets for the end of an error; empty for a writer, which has no setting
-   * for the limits of a file.
+   * Return a setting in brackets for the end of an error. The text is empty for a writer, because
+   * no setting limits the time of a file.
    */
   String note(Setting setting) {
     return this == POOL ? " (" + setting(setting) + ")" : "";
@@ -63,7 +63,6 @@ public enum Peer {
     ACQUIRE_TIMEOUT("acquireTimeout"),
     REPLY_TIMEOUT("replyTimeout"),
     DEADLINE("deadline"),
-    MAX_REPLAYS("maxReplays"),
     REPLAY_BYTES("replayBytes");
 
     private final String name;

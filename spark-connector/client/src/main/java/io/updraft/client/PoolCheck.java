@@ -16,10 +16,10 @@ import java.util.Optional;
 import java.util.stream.Stream;
 
 /**
- * Check of whether a pool accepts this client at all, before there are tasks: its certificate and
- * token, the versions that both sides must share, and the key that signs its functions. If several
- * pods share one name, the check asks one of them, because they are replicas with the same
- * settings.
+ * Check of whether a pool accepts this client at all, made before there are tasks. It covers the
+ * client's certificate and token, the versions that both sides must share, and the key that signs
+ * the client's functions. If several pods share one name, the check asks only one of them, because
+ * they are replicas with the same settings.
  */
 public final class PoolCheck {
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;
@@ -57,10 +57,10 @@ public final class PoolCheck {
    * Answer of a pool.
    *
    * @param refusal reason why the pool accepts no call of this client
-   * @param silence message for the user if no connection could be made or no answer came in time;
+   * @param silence message for the user if no connection was made or no answer came in time;
    *     otherwise empty
-   * @param status status of the pool. Empty if unknown: the pool may be restarting or full, and
-   *     tasks will find out
+   * @param status status of the pool. Empty if unknown: the pool may be restarting or full, which
+   *     the tasks will find out
    * @param caller the pool's view of this client, as the JSON object of {@code updraft.whoami}
    * @param signature reason why the pool runs nothing signed by the client's key
    */
@@ -108,7 +108,7 @@ public final class PoolCheck {
   /**
    * Ask once, waiting at most the connect timeout for each answer.
    *
-   * @param signed a statement about no function, signed by the client's key; empty if the client
+   * @param signed a statement without a function, signed by the client's key; empty if the client
    *     does not sign
    * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
@@ -119,7 +119,8 @@ public final class PoolCheck {
     try {
       ActionCall.Outcome outcome = run(connection, options, Peer.POOL.statusAction());
       if (isCutOff(outcome, options)) {
-        // The pool may have just ended, so blame the certificate only if the pool hangs up again.
+        // The pool may just have ended, so blame the certificate only if the pool hangs up a second
+        // time.
         Optional<String> wanted = Listener.wantsCertificate(options);
         outcome = run(connection, options, Peer.POOL.statusAction());
         if (wanted.isPresent() && isCutOff(outcome, options)) {
@@ -131,7 +132,7 @@ public final class PoolCheck {
       }
       Optional<PoolStatus> status = body(outcome).flatMap(PoolCheck::status);
       if (status.isEmpty()) {
-        // Tasks will report the error of whatever listens there.
+        // Tasks will report the error of the service that listens there.
         return Answer.UNKNOWN;
       }
       Optional<String> caller =
@@ -159,8 +160,8 @@ public final class PoolCheck {
   }
 
   /**
-   * Return whether a TLS connection was made and then broke off, as happens if certificates do not
-   * match.
+   * Return whether a TLS connection was made and then broke off. This happens if certificates do
+   * not match.
    */
   private static boolean isCutOff(ActionCall.Outcome outcome, ClientOptions options) {
     Status status = outcome.status();
@@ -171,8 +172,8 @@ public final class PoolCheck {
   }
 
   /**
-   * Return why the pool refuses the key. A pool that does not check signatures lacks this action
-   * and accepts every key.
+   * Return why the pool refuses the key; empty if it accepts the key. A pool that does not check
+   * signatures lacks this action and accepts every key.
    */
   private static Optional<Refusal> refusedSignature(Status status) {
     return status.getCode() == Status.Code.PERMISSION_DENIED
@@ -229,7 +230,7 @@ public final class PoolCheck {
 
   /**
    * Return a message if the peer did not answer in time; otherwise empty. Netty's own timeout for a
-   * TLS handshake counts, too, because it may come before ours.
+   * TLS handshake counts too, because it may fire before ours.
    */
   private static Optional<String> silenceOf(Status status, ClientOptions options) {
     String told = "the service at %s did not answer".formatted(options.endpoint());

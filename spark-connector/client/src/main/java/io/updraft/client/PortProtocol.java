@@ -29,7 +29,7 @@ enum PortProtocol {
   TLS,
   /** TLS that asks for a certificate of this client. */
   MUTUAL_TLS,
-  /** Nothing listens, the listener is silent, or it speaks something else. */
+  /** Nothing listens, the listener is silent, or the listener speaks something else. */
   UNKNOWN;
 
   /** Client preface, followed by an empty SETTINGS frame. */
@@ -55,7 +55,7 @@ enum PortProtocol {
     if (text.startsWith("HTTP/") || text.startsWith("<")) {
       return HTTP1;
     }
-    // A listener that expects TLS answers other bytes with an alert, or hangs up.
+    // A listener that expects TLS answers these bytes with an alert, or hangs up.
     return ofHandshake(address, milliseconds);
   }
 
@@ -94,7 +94,8 @@ enum PortProtocol {
         secure.startHandshake();
       }
     } catch (IOException | GeneralSecurityException e) {
-      // The other side may require a certificate of ours after showing its own.
+      // The other side may show its certificate and then fail the handshake because it requires one
+      // of ours.
       return seen(server, client);
     }
     return seen(server, client);
@@ -107,7 +108,7 @@ enum PortProtocol {
     return server.hasSeen ? TLS : UNKNOWN;
   }
 
-  /** Key manager that records whether the peer asks for a client certificate, and provides none. */
+  /** Key manager that provides no client certificate and records whether the peer asks for one. */
   private static final class Asked extends X509ExtendedKeyManager {
     private boolean wasAsked;
 
@@ -144,8 +145,8 @@ enum PortProtocol {
   }
 
   /**
-   * Trust manager that records that it saw a certificate and accepts any, because nothing is sent
-   * to its owner.
+   * Trust manager that accepts any certificate and records that it saw one. Accepting is safe,
+   * because this probe sends no data.
    */
   private static final class Witness extends X509ExtendedTrustManager {
     private boolean hasSeen;

@@ -4,13 +4,13 @@ package io.updraft.client;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 /**
- * Gate that keeps the event loop from allocating for a task that has ended: once {@link #close}
- * returns, no reply is being read and none will be.
+ * Gate that keeps the event loop from allocating memory for a task that has ended. Once {@link
+ * #close} returns, no reply is being read or will be read later.
  */
 final class ReadGate {
   /**
-   * Limit on the wait for a read. A read only copies one message, so the limit matters only if
-   * there is a bug.
+   * Limit on the wait for a read. A read only copies one message, so a wait reaches the limit only
+   * if there is a bug.
    */
   private static final long LONGEST_READ_MILLISECONDS = 30_000;
 
@@ -25,7 +25,7 @@ final class ReadGate {
     return !shut;
   }
 
-  /** End the read of a reply, which was handed over or dropped. */
+  /** End the read of a reply that was handed over or dropped. */
   synchronized void exit() {
     reader = null;
     notifyAll();

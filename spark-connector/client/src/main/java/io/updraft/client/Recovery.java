@@ -11,23 +11,23 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Policy for calls that end early: ask the pool again, move the unanswered batches to another
- * worker, or give up. Callers read the clock and wait.
+ * worker, or give up. The callers read the clock and do the waiting.
  */
 final class Recovery {
 
   /**
-   * Knowledge about an endpoint that is unreachable now, which decides whether waiting for it makes
-   * sense.
+   * Knowledge about an endpoint that is unreachable now. It decides whether waiting for the
+   * endpoint makes sense.
    */
   enum Reachability {
     /**
-     * Its name has no address, or the directory of its socket is missing: most likely it is
+     * The name has no address, or the directory of the socket is missing. The endpoint is probably
      * misspelt.
      */
     UNRESOLVED,
-    /** Its name has an address, but it has not answered this JVM yet. */
+    /** The name has an address, but the endpoint has not answered this JVM yet. */
     RESOLVED,
-    /** It has answered this JVM before: most likely it is restarting. */
+    /** The endpoint has answered this JVM before, so it is probably restarting. */
     ANSWERED
   }
 
@@ -40,7 +40,7 @@ final class Recovery {
 
   private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
-  /** Marks that no batch is to blame, because the worker may never have begun. */
+  /** Marks that no batch is to blame: the worker may never have begun. */
   private static final long NOTHING = 0;
 
   /** Marks the setup before the first batch as the cause: import, unpickle, initialize. */
@@ -52,7 +52,7 @@ final class Recovery {
     record Again(Duration pause) implements Decision {}
 
     /**
-     * Make a new call at once if the token file has another token by now; otherwise fail the
+     * Make a new call at once if the token file now has another token. Otherwise, fail the
      * exchange.
      */
     record WithAnotherToken(Failure failure) implements Decision {}
@@ -65,11 +65,11 @@ final class Recovery {
    * Progress of a call before it ended.
    *
    * @param workDone true if the function may have seen a batch
-   * @param base number of the exchange's last batch before the call's first
+   * @param base number of the exchange's last batch before the first batch of the call
    * @param startedBatch number of the batch that the function is known to have worked on; zero if
    *     unknown
    * @param replayable true if all unanswered batches are still held
-   * @param reach what is known of the endpoint
+   * @param reach what is known about the endpoint
    */
   record Progress(
       boolean workDone, long base, long startedBatch, boolean replayable, Reachability reach) {}
@@ -113,7 +113,8 @@ final class Recovery {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
     }
-    // An in-band error means that the call was admitted; its token was revoked while it waited.
+    // An in-band error means that the call was admitted, and that its token was revoked while the
+    // call waited.
     boolean tokenRefusedBefore = tokenRefused && failure.details() == null;
     tokenRefused = failure.kind() == ErrorKind.ERROR_KIND_UNAUTHENTICATED && !progress.workDone();
     if (tokenRefused && !tokenRefusedBefore) {
@@ -134,8 +135,7 @@ final class Recovery {
   }
 
   /**
-   * Return whether the worker or the connection to it was lost, as opposed to an error of the
-   * function.
+   * Return whether the worker or the connection was lost. An error of the function is not a loss.
    */
   static boolean isLoss(Failure failure) {
     return failure.origin() == Failure.Origin.CONNECTION
@@ -173,7 +173,7 @@ final class Recovery {
   }
 
   /**
-   * Return how long to keep trying: a restarting peer is worth waiting for, a misspelt endpoint is
+   * Return how long to keep trying. A restarting peer is worth waiting for; a misspelt endpoint is
    * not.
    */
   private Duration acquireLimit(Failure failure, Reachability reach) {
@@ -215,7 +215,7 @@ final class Recovery {
             failure.message());
   }
 
-  /** Return what else to check if something listens but does not answer. */
+  /** Return what else to check at an endpoint that cannot be reached. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
         ? "with TLS (%s) and whether it asks for a client certificate ("
@@ -254,11 +254,7 @@ final class Recovery {
     if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "gave up after %d replays in a row (%s): %s"
-                  .formatted(
-                      replaysInARow,
-                      options.peer().setting(Peer.Setting.MAX_REPLAYS),
-                      failure.message())));
+              "gave up after %d replays in a row: %s".formatted(replaysInARow, failure.message())));
     }
     replaysInARow++;
     replays++;
@@ -270,8 +266,8 @@ final class Recovery {
 
   /**
    * Return what to blame for a lost worker. A connection may break because the worker took its pod
-   * down (by using all memory), but only a batch that had begun is suspected of that. If a pool is
-   * draining, nothing is to blame.
+   * down, for example by using all memory. Only a batch that had begun is suspected of that. If a
+   * pool is draining, nothing is to blame.
    */
   private static long blamed(Failure failure, Progress progress) {
     long told = failure.details() == null ? 0 : failure.details().getSequence();

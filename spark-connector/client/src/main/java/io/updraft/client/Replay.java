@@ -4,13 +4,13 @@ package io.updraft.client;
 /** Policy for sending request batches again after the loss of a worker or the connection. */
 public enum Replay {
   /**
-   * For deterministic one-to-one functions: keep unanswered batches and send them to another
-   * worker.
+   * For deterministic one-to-one functions: keep unanswered batches, and send them to another
+   * worker if their worker is lost.
    */
   REPLAY,
   /**
    * For deterministic functions whose replies do not match requests one to one: keep all batches
-   * until the task takes the first result; until then another worker may start over.
+   * until the task takes the first result. Until then another worker may start over.
    */
   FROM_THE_START,
   /** Fail the exchange if its worker is lost. */

@@ -10,11 +10,11 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Choice between the pods behind one name for the next call of this JVM: the pod with the fewest
- * calls, and among equals the one that has been idle longest. All calls of one task go to the same
- * pod, so that the pod can recognize them as one task's. Otherwise, tasks that each hold a worker
- * of one pod and wait for a worker of another could deadlock. A pod that has just failed or refused
- * a call comes last. Callers resolve names and read the clock.
+ * Choice between the pods behind one name for the next call of this JVM. The pod with the fewest
+ * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
+ * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
+ * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. A pod
+ * that has just failed or refused a call comes last. The callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -28,7 +28,7 @@ final class Replicas {
 
   private static final class Pod {
     final InetAddress address;
-    // Unused pods come first, in random order, so that JVMs do not all start with the same one.
+    // Unused pods come first, in random order, so that JVMs do not all start with the same pod.
     long lastUse = -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE);
     int calls;
     boolean failed;
@@ -43,7 +43,7 @@ final class Replicas {
     }
   }
 
-  /** Pod of a task's calls, kept while the task has any. */
+  /** Pod that serves a task's calls. It is kept while the task has open calls. */
   private static final class Stay {
     Pod pod;
     int calls;
@@ -90,7 +90,7 @@ final class Replicas {
       return pod.address;
     }
 
-    /** Record that the call failed: for a while, other calls go to another pod if there is one. */
+    /** Record that the call failed. For a while, new calls go to another pod if there is one. */
     void avoid(long nowNanos) {
       synchronized (Replicas.this) {
         pod.failed = true;

@@ -9,12 +9,12 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
  * the end.
  *
  * @param kind kind of report
- * @param sequence for one-to-one functions the number of the {@link Exchange#send} that this batch
- *     answers, counted from 1, even after a replay; for others the number of the reply. Zero unless
- *     {@link Kind#BATCH}
+ * @param sequence for one-to-one functions, the number of the {@link Exchange#send} that this batch
+ *     answers, counted from 1, even after a replay; for other functions, the number of the reply.
+ *     Zero unless {@link Kind#BATCH}
  * @param batch the batch, which the caller closes; null unless {@link Kind#BATCH}
- * @param rowEnds for table functions the offset just after the output of each input row whose
- *     output ends in the batch, in order. Must not be modified
+ * @param rowEnds for table functions: for each input row whose output ends in the batch, the offset
+ *     just after that output, in order. Must not be modified
  * @param lines log lines as PySpark's worker wrote them; empty unless {@link Kind#LOG}
  */
 public record Reply(
@@ -33,7 +33,7 @@ public record Reply(
 
   private static final int[] NO_ROWS = {};
 
-  /** Report that the window has opened. */
+  /** Report that the window has room again. */
   public static final Reply ROOM = new Reply(Kind.ROOM, 0, null, NO_ROWS, List.of());
 
   /** Report that every result was delivered. */

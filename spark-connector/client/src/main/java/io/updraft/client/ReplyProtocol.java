@@ -11,9 +11,9 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
- * State machine of the pool's side of one call: which messages may come when, and whether the
- * counts agree. {@link FlightDataReader} provides the messages, and {@link ExchangeCore} handles
- * the resulting events. Uses no transport and no locks.
+ * State machine of the pool's side of one call: which messages may come in which state, and whether
+ * the counts agree. {@link FlightDataReader} provides the messages, and {@link ExchangeCore}
+ * handles the resulting events. The class uses no transport and no locks.
  */
 final class ReplyProtocol implements AutoCloseable {
   /** State of the pool's side. */
@@ -44,7 +44,7 @@ final class ReplyProtocol implements AutoCloseable {
       FAILED
     }
 
-    /** Return the next state; null if the event may not come now. */
+    /** Return the next state; null if the event is not allowed in this state. */
     State after(Event event) {
       return switch (event) {
         case WANTED -> this == INIT ? INIT : null;

@@ -5,13 +5,13 @@ import java.util.ArrayDeque;
 
 /**
  * Queue of replies that have arrived and are not taken yet. The number of messages requested from
- * gRPC bounds its size; each reply taken allows one more. Not thread-safe.
+ * gRPC bounds the queue. For each reply taken, the task requests one more message. Not thread-safe.
  */
 final class ReplyQueue implements AutoCloseable {
   /**
    * Reply and the call that delivered it.
    *
-   * @param call the call that may send one more reply in its place; null if none may
+   * @param call the call that may send one more reply once this reply is taken; null if no call may
    */
   record Entry(Reply reply, CallCore.Call call) {}
 
@@ -29,7 +29,7 @@ final class ReplyQueue implements AutoCloseable {
     return entries.poll();
   }
 
-  /** Release the batches of a lost call; another call starts over. */
+  /** Release the batches of a lost call, because another call starts over. */
   void dropBatches() {
     entries.removeIf(
         entry -> {

@@ -10,8 +10,8 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * Batch that the exchange has taken over and holds until it is no longer needed. It may be written
- * several times, once for each worker that it is sent to.
+ * Batch that the exchange has taken over and holds until it no longer needs the batch. The batch is
+ * written once for each worker to which it is sent.
  */
 final class RequestBatch implements AutoCloseable {
   /** Largest body for which one copy is cheaper than a list of buffers. */
@@ -33,7 +33,7 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * Take a batch over, closing it if this throws.
+   * Take a batch over. If this throws, the batch is closed.
    *
    * @throws ExchangeException if the batch is larger than the options allow
    */
@@ -82,8 +82,8 @@ final class RequestBatch implements AutoCloseable {
   /**
    * Return a message made of the prefix and a range of this batch's body.
    *
-   * @return the message; null if the batch was closed, because then its exchange is over and no
-   *     call needs the message
+   * @return the message; null if the batch was closed. A closed batch means that its exchange is
+   *     over, so no call needs the message
    */
   synchronized ByteBuf message(
       WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {

@@ -4,9 +4,9 @@ package io.updraft.client;
 import java.util.TreeMap;
 
 /**
- * Log of an exchange's request batches, numbered from 1. It knows which batches the task and the
- * current call have sent, which the function has taken and answered, which can still be replayed,
- * and how much room the window has. Not thread-safe.
+ * Log of an exchange's request batches, numbered from 1. It knows which batches the task has sent,
+ * the current call has sent, and the function has taken or answered. It also knows which batches
+ * can still be replayed and how much room the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
   private final int windowBatches;
@@ -26,8 +26,8 @@ final class RequestLog implements AutoCloseable {
   /**
    * Create an empty log.
    *
-   * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay; beyond
-   *     it the exchange gives up replay. A single larger batch is kept
+   * @param replayBytes limit on the bytes of taken but unanswered batches kept for a replay. Beyond
+   *     this limit the exchange can no longer be replayed. A single larger batch is kept
    */
   RequestLog(int windowBatches, long windowBytes, long replayBytes, Replay replay) {
     this.windowBatches = windowBatches;
@@ -56,8 +56,8 @@ final class RequestLog implements AutoCloseable {
   }
 
   /**
-   * Return how many bytes the function had taken without an answer when they exceeded the limit;
-   * zero if that did not happen.
+   * Return how many bytes the function had taken without answering when this number exceeded the
+   * limit for a replay; zero if it never did.
    */
   long forgottenBytes() {
     return forgottenBytes;
@@ -93,7 +93,7 @@ final class RequestLog implements AutoCloseable {
 
   /**
    * Record that the task has taken a result. Results that are not one-to-one cannot be delivered
-   * twice, so replay ends here.
+   * twice, so from now on the exchange cannot be replayed.
    */
   void resultTaken() {
     if (!oneToOne && replayable) {
@@ -116,7 +116,8 @@ final class RequestLog implements AutoCloseable {
   /**
    * Record that a one-to-one function has answered the next batch with this many rows.
    *
-   * @throws MalformedReplyException if no such batch was sent, or it has another number of rows
+   * @throws MalformedReplyException if no such batch was sent, or if the batch has a different
+   *     number of rows
    */
   void answeredNext(int rows) throws MalformedReplyException {
     if (answered == sent) {
@@ -152,7 +153,7 @@ final class RequestLog implements AutoCloseable {
     transmitted++;
   }
 
-  /** Reset for a new call: unanswered batches count as neither taken nor sent. */
+  /** Reset for a new call. Unanswered batches then count as neither taken nor sent. */
   void restart() {
     consumed = Math.min(answered, consumed);
     transmitted = oneToOne ? answered : 0;

@@ -5,8 +5,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Limit on how often all tasks of this JVM together may retry one endpoint: a burst, then at even
- * intervals, so that tasks refused together come back one after the other. Callers read the clock.
+ * Limit on how often all tasks of this JVM together may retry one endpoint. First a burst of
+ * retries is allowed, then one retry per interval, so that tasks refused together come back one
+ * after the other. The callers read the clock.
  */
 final class RetryBudget {
   static final int BURST = 10;
@@ -14,7 +15,7 @@ final class RetryBudget {
 
   private static final ConcurrentHashMap<Endpoint, RetryBudget> BUDGETS = new ConcurrentHashMap<>();
 
-  /** Time at which the latest granted retry may begin; meaningless before the first. */
+  /** Time at which the latest granted retry may begin; meaningless before the first retry. */
   private long latestNanos;
 
   private boolean used;

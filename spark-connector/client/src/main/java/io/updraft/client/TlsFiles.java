@@ -7,11 +7,11 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * PEM files for {@code grpc+tls}; an empty text stands for no file. An unusable file raises {@link
- * IllegalArgumentException} when a call is opened.
+ * PEM files for {@code grpc+tls}. An empty string means that there is no such file. Opening a call
+ * with an unusable file raises {@link IllegalArgumentException}.
  *
  * @param ca the certificate authorities that sign the service's certificate; if empty, the JVM's
- *     are trusted
+ *     authorities are trusted
  * @param certificate this client's certificate chain, for mutual TLS; requires the key
  * @param key private key of that certificate, in PKCS 8
  */
@@ -19,7 +19,7 @@ public record TlsFiles(String ca, String certificate, String key) implements Ser
   /** No files: trust the JVM's authorities and present no client certificate. */
   public static final TlsFiles NONE = new TlsFiles("", "", "");
 
-  /** Return the modification time of each file; zero for a missing one. */
+  /** Return the modification time of each file; zero for a missing file. */
   List<Long> modifiedMilliseconds() {
     return Stream.of(ca, certificate, key).map(file -> new File(file).lastModified()).toList();
   }

@@ -13,8 +13,8 @@ import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
- * Allocator for the bytes of one exchange that the transport still has to send, separate from the
- * task's allocator: a peer that has stopped reading can keep a few bytes in the socket's queue long
+ * Allocator for the bytes of one exchange that the transport still has to send. It is separate from
+ * the task's allocator: if a peer stops reading, a few bytes can stay in the socket's queue long
  * after the task has ended, and this must not look like a leak of the task.
  */
 final class WireAllocator {
@@ -69,7 +69,7 @@ final class WireAllocator {
     this.allocator = task.getRoot().newChildAllocator("updraft-wire", 0, Long.MAX_VALUE);
   }
 
-  /** Return another reference to a buffer's memory, which the user of the reference closes. */
+  /** Return another reference to a buffer's memory. The caller closes this reference. */
   ArrowBuf reference(ArrowBuf buffer) {
     ArrowBuf reference = buffer.getReferenceManager().retain(buffer, allocator);
     return reference.readerIndex(buffer.readerIndex()).writerIndex(buffer.writerIndex()).slice();
@@ -84,7 +84,10 @@ final class WireAllocator {
     closeWhenEmpty();
   }
 
-  /** Declare that no more buffers will be opened; the allocator closes with the last open one. */
+  /**
+   * Declare that no more buffers will be opened. The allocator closes when the last open buffer is
+   * released.
+   */
   synchronized void close() {
     if (!closed) {
       closed = true;
@@ -99,7 +102,7 @@ final class WireAllocator {
     }
   }
 
-  /** Wait, at most this long, until the transport has released everything. */
+  /** Wait at most this long until the transport has released everything. */
   synchronized void awaitEmpty(long milliseconds) {
     BoundedWait.await(
         () -> buffers == 0, milliseconds, nanos -> NANOSECONDS.timedWait(this, nanos));

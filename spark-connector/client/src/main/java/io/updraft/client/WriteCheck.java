@@ -7,9 +7,9 @@ import io.updraft.proto.v1.WriteCommand;
 import java.util.Optional;
 
 /**
- * Check of whether a writer would open a file, made before the data that the file replaces is
- * removed. The writer creates nothing. If several pods share one name, the check asks one of them,
- * because they are replicas with the same settings.
+ * Check of whether a writer would open a file, made before Spark removes the data that the file
+ * replaces. The check creates nothing on the writer's side. If several pods share one name, the
+ * check asks only one of them, because they are replicas with the same settings.
  */
 public final class WriteCheck {
   /** Name of the action in proto/README.md. */
@@ -32,7 +32,7 @@ public final class WriteCheck {
     private static Refusal of(Failure failure) {
       boolean temporary =
           switch (failure.kind()) {
-            // A TLS refusal counts as unavailable, too, but it is permanent.
+            // A TLS refusal has this kind, too, but is permanent.
             case ERROR_KIND_POOL_UNAVAILABLE -> failure.origin() != Failure.Origin.CLIENT;
             case ERROR_KIND_DEADLINE, ERROR_KIND_POOL_FULL -> true;
             default -> failure.origin() == Failure.Origin.CONNECTION;

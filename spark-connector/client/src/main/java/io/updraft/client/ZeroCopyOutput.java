@@ -17,9 +17,10 @@ import org.slf4j.LoggerFactory;
 /**
  * Output that hands a Netty buffer to gRPC's framer without copying it.
  *
- * <p>gRPC offers a message that writes itself only an {@link OutputStream}, which copies. The
- * stream's internal list of buffers takes our buffer as it is. This class depends on two private
- * names of the bundled gRPC; if they are gone, the bytes are copied instead, and a test fails.
+ * <p>A message that writes itself gets only an {@link OutputStream} from gRPC, and this stream
+ * copies. But the stream's internal list of buffers takes our buffer as it is. This class depends
+ * on two private names of the bundled gRPC. If a release renames them, the bytes are copied
+ * instead, and a test fails.
  */
 final class ZeroCopyOutput {
   private static final Logger LOG = LoggerFactory.getLogger(ZeroCopyOutput.class);

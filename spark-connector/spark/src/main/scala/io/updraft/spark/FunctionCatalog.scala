@@ -18,9 +18,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import io.updraft.spark.functions.{NamedFunctions, Pools, UnboundPoolFunction}
 
 /** Catalog of the pools' registered functions: `spark.sql.catalog.updraft =
-  * io.updraft.spark.FunctionCatalog`. Its namespaces are pools: `default` is the pool of
-  * `spark.updraft.udf.endpoint`, and `spark.sql.catalog.updraft.pool.NAME` adds others. The part of
-  * a function's name before a dot is a namespace inside its pool.
+  * io.updraft.spark.FunctionCatalog`. The catalog's namespaces are pools: `default` is the pool of
+  * `spark.updraft.udf.endpoint`, and each `spark.sql.catalog.updraft.pool.NAME` adds a pool. If a
+  * function's name contains a dot, the part before the dot is a namespace inside the pool.
   */
 class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
   private var catalog = ""

@@ -65,7 +65,8 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     // Spark's internal functions belong to no namespace.
     if (call.isInternal) None else find(call.nameParts, hasValue)
 
-  /** Raise an error if the name can only be that of a pool's function and is misspelt. */
+  /** Raise an error if the name can only mean a pool's function and the pool has no such function.
+    */
   private def requireKnown(call: UnresolvedFunction): Unit = ofPool(call)
 
   private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
@@ -80,8 +81,8 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     case other => hasAny(other)
   }
 
-  /** Return whether a catalog has a function, which may return values or a table: it does not say
-    * which.
+  /** Return whether a catalog has this function. The function may return values or a table, because
+    * a catalog does not say which.
     */
   private def hasAny(place: FunctionPlace) = place match {
     case FunctionPlace.Catalog(functions: CatalogFunctions, name) =>
@@ -100,8 +101,8 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
     if (name.length == 1) first(places, isFoundIn)
     else
       places match {
-        // The name can only mean a pool's function, and Spark's own error would not suggest the
-        // nearest name.
+        // The name can only mean a pool's function. Spark's own error would not suggest the nearest
+        // name.
         case Seq(FunctionPlace.Catalog(catalog: FunctionCatalog, inside)) =>
           Some(catalog.find(inside).getOrElse(throw notFound(name, catalog.missing(inside))))
         case _ => first(places, isFoundIn)
@@ -125,16 +126,16 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
         case found => found
       }
     case (place: FunctionPlace.System) +: others if !isFoundIn(place) => first(others, isFoundIn)
-    // Ask other catalogs only if a pool could come after them.
+    // Ask a catalog of another kind only if a catalog of pools comes after it.
     case (place: FunctionPlace.Catalog) +: others
         if others.exists(isOfPools) && !isFoundIn(place) =>
       first(others, isFoundIn)
     case _ => None
   }
 
-  /** Return the table function with its full name if Spark's search path has it after a pool. With
-    * the short name, Spark would ask the pool's catalog, which has no table functions, and stop
-    * there.
+  /** Return the table function with its full name if it follows a catalog of pools in Spark's
+    * search path. With the short name, Spark would ask the pools' catalog, which gives Spark no
+    * table functions, and stop there.
     */
   private def behindPools(table: UnresolvedTableValuedFunction): UnresolvedTableValuedFunction = {
     val (before, from) = FunctionPath.of(session, table.name).span {

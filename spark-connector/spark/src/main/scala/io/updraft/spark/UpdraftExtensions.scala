@@ -13,7 +13,7 @@ import io.updraft.spark.plan.{
 import io.updraft.spark.write.WriterInput
 import io.updraft.spark.write.delta.TableWrites
 
-/** Spark session extension of Updraft, to be named in `spark.sql.extensions`. It does nothing until
+/** Spark session extension of Updraft, listed in `spark.sql.extensions`. It does nothing until
   * `spark.updraft.udf.endpoint` is set.
   */
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {

@@ -16,13 +16,13 @@ import org.apache.commons.compress.archivers.tar.{
 /** Tar archive of a directory that depends only on the directory's contents. If the driver and the
   * executors have unpacked the same archive of a session, they all produce the same bytes.
   *
-  * Compiled Python files are left out, because a driver that imports from the directory adds them,
-  * and Python would not use them with the modification times set here.
+  * The archive has no compiled Python files. A driver that imports from the directory adds such
+  * files, and Python would not use them with the modification times set here.
   */
 object DirectoryArchive {
 
-  /** 1980-01-01, the first day that a zip file can represent, because Python reads modification
-    * times as zip dates.
+  /** 1980-01-01, the first day that a zip file can represent. Python reads modification times as
+    * zip dates.
     */
   private val ModifiedSeconds = 315532800L
 
@@ -70,8 +70,8 @@ object DirectoryArchive {
     }
   }
 
-  /** Return whether a link stays inside the directory. A link that leads elsewhere means nothing on
-    * another host, so the archive contains the target file instead.
+  /** Return whether a link stays inside the directory. A link that leads outside means nothing on
+    * another host, so the archive then contains the target file instead.
     */
   private def staysInside(directory: Path, link: Path): Boolean = {
     val target = Files.readSymbolicLink(link)

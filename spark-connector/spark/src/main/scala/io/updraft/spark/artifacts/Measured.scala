@@ -12,12 +12,12 @@ import scala.util.Using
 import com.google.protobuf.ByteString
 import org.apache.spark.sql.updraft.{ArtifactFile, SparkInternals}
 
-/** Artifact with its digest and size, and a way to read it. */
+/** Digest and size of an artifact, and a way to read the bytes. */
 final case class Measured(sha256: ByteString, sizeBytes: Long, open: () => InputStream)
 
 object Measured {
 
-  /** Identity of a file's contents, as far as one can tell without reading it. */
+  /** Identity of a file's contents, as far as we can tell without reading the file. */
   private final case class Stamp(
       path: String,
       sizeBytes: Long,
@@ -28,14 +28,16 @@ object Measured {
 
   private val BufferBytes = 1 << 20
 
-  /** Number of cached artifacts at which the cache is cleared; artifacts are then measured again on
-    * demand.
+  /** Number of cached artifacts at which the cache is cleared. Afterwards, artifacts are measured
+    * again on demand.
     */
   private val MostKnown = 4096
 
   private[this] val known = new ConcurrentHashMap[Stamp, Measured]()
 
-  /** Measure the artifact if it is new to this executor; other tasks that need it wait. */
+  /** Measure the artifact if it is new to this executor. Other tasks that need the same artifact
+    * wait.
+    */
   def of(origin: ArtifactFile): Measured = {
     if (known.size() >= MostKnown) known.clear()
     known.computeIfAbsent(stamp(origin), _ => measure(origin))

@@ -45,7 +45,7 @@ object SessionArtifact {
 }
 
 /** Artifact as measured and signed by the driver. A task looks for the bytes only when the pool
-  * asks for them, which it does once.
+  * asks for them, and the pool asks only once.
   */
 final class SignedArtifact(signed: v1.Artifact, artifacts: FunctionArtifacts) extends Artifact {
 

@@ -3,17 +3,18 @@ package io.updraft.spark.columns
 
 /** Limits that decide where a request batch ends.
   *
-  * A batch is a whole number of slices, where a slice is the rows that the function sees at once
-  * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows), so that slicing on the pool gives the
-  * same batches as stock Spark. The first batch is one slice, and each may have twice as many as
-  * the one before, so that the pool starts early and a LIMIT reads little. A batch ends inside a
-  * slice only if that slice is too large for a batch.
+  * A slice is the rows that the function sees at once
+  * (`spark.sql.execution.arrow.maxRecordsPerBatch` rows). A batch is a whole number of slices, so
+  * that slicing on the pool gives the same batches as stock Spark. The first batch is one slice,
+  * and each following batch may have twice as many slices as the batch before. So the pool starts
+  * early and a LIMIT reads little. A batch ends inside a slice only if that slice is too large for
+  * a batch.
   *
   * @param sliceRows
   *   rows that the function sees at once
   * @param sliceBytes
   *   bytes of arguments that the function sees at once
-  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), even if these are fewer than `sliceRows` rows
+  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), even if that means fewer than `sliceRows` rows
   * @param requestBytes
   *   target bytes of arguments, at most `sliceBytes`
   * @param heldBytes
@@ -33,8 +34,9 @@ final case class BatchLimits(
   def areReachedBy(size: BatchSize): Boolean =
     size.requestBytes >= sliceBytes || size.heldBytes >= ceilingBytes
 
-  /** Return how many rows may follow before the size must be checked again: at most as many as the
-    * batch has now, and fewer if rows of the same size would reach a limit.
+  /** Return how many rows may follow before the size must be checked again. The number is at most
+    * the number of rows that the batch has now, and less if rows of the same size would reach a
+    * limit sooner.
     */
   def lookAhead(rows: Int, size: BatchSize): Int = {
     def left(bytes: Long, limit: Long): Long =
@@ -54,8 +56,8 @@ object BatchLimits {
   def of(bytes: Long): BatchLimits = BatchLimits(Int.MaxValue, bytes, bytes, bytes, bytes)
 }
 
-/** Size of a batch: bytes of its arguments, and bytes of all columns including those that stay in
-  * the executor.
+/** Size of a batch: the bytes of its arguments, and the bytes of all columns, including columns
+  * that stay in the executor.
   */
 final case class BatchSize(requestBytes: Long, heldBytes: Long)
 
@@ -64,7 +66,9 @@ final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
   private[this] var lookAhead = 1
 
-  /** Return how many rows may be appended to this many before [[endsAt]] must be called. */
+  /** Return how many rows may be appended to a batch with this many rows before [[endsAt]] must be
+    * called.
+    */
   def room(rows: Int): Int = math.min(lookAhead, limits.sliceRows - rows % limits.sliceRows)
 
   /** Return whether a batch with this many rows ends here. */

@@ -6,11 +6,12 @@ import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 
-/** Builder that copies values of one column into Arrow buffers, until [[finish]] returns them as a
-  * column and starts afresh.
+/** Builder that copies values of one column into Arrow buffers. [[finish]] returns the buffers as a
+  * column and starts the next column.
   *
   * Each physical layout has its own builder: [[FixedWidthBuilder]], [[BooleanBuilder]],
-  * [[VariableWidthBuilder]], and [[NestedBuilder]] for the rest. [[ColumnBuilders]] chooses.
+  * [[VariableWidthBuilder]], and [[NestedBuilder]] for all other layouts. [[ColumnBuilders]]
+  * chooses the builder for a type.
   */
 abstract class ColumnBuilder extends AutoCloseable {
 
@@ -29,7 +30,7 @@ abstract class ColumnBuilder extends AutoCloseable {
     }
   }
 
-  /** Return the bytes of the values so far; for nested columns an estimate that [[measure]]
+  /** Return the bytes of the values so far. For nested columns this is an estimate that [[measure]]
     * updates.
     */
   def byteCount: Long

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** Columns of a batch that is being filled from rows or from the batches of a columnar child.
+/** Columns of a batch while it is being filled from rows or from the batches of a columnar child.
   *
   * @param ordinals
   *   position of each column in the source rows and batches
@@ -25,7 +25,7 @@ final class ColumnSet(
     ordinals: Array[Int]
 ) extends AutoCloseable {
 
-  /** Create columns that are filled from rows that have exactly these columns. */
+  /** Create columns to be filled from rows that have exactly these columns. */
   def this(types: Seq[DataType], schema: Schema, largeVarTypes: Boolean) =
     this(types, schema, largeVarTypes, types.indices.toArray)
 
@@ -34,7 +34,7 @@ final class ColumnSet(
       ColumnBuilders.of(dataType, field, largeVarTypes)
     }.toArray
 
-  // With a single column, one call for each value is just as fast.
+  // Blocks do not help with a single column: one call for each value is just as fast.
   private[this] val fillsBlocks = builders.length > 1
   // Appended rows that are not in the builders yet.
   private[this] var copies: RowCopies = _
@@ -113,13 +113,13 @@ final class ColumnSet(
   }
 }
 
-/** Conversion of finished columns to batches and vectors; both hold their own references to the
-  * buffers.
+/** Conversion of finished columns to batches and vectors. Batches and vectors hold their own
+  * references to the buffers.
   */
 object ColumnSet {
 
   /** Size of the largest row that is copied into a block. Larger rows have large values, and
-    * copying these twice costs more than a call for each column.
+    * copying large values twice costs more than a call for each column.
     */
   private val LargestBlockedRow = 1024
 

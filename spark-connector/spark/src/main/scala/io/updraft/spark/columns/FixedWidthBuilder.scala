@@ -14,8 +14,8 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
   private[this] val data = new GrowableBuffer
   private[this] var rows = 0
 
-  /** Copy a range to `address`. The range has no nulls, or the source allows reading the values at
-    * null positions.
+  /** Copy a range to `address`. Either the range has no nulls, or the source allows reading values
+    * at null positions.
     */
   protected def copyRange(source: ColumnVector, from: Int, count: Int, address: Long): Unit
 

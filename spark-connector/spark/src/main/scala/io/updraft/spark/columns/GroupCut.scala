@@ -2,11 +2,12 @@
 package io.updraft.spark.columns
 
 /** Decision of where a request of groups ends: after a group or, if the group is large, after a
-  * slice of it. A slice is the rows that the function sees at once, counted from the group's first
-  * row.
+  * slice of the group. A slice is the rows that the function sees at once, counted from the group's
+  * first row.
   *
-  * The first request is small and each may hold twice as much as the one before, so that the pool
-  * starts early. The caller asks after every row; sizes are checked only now and then.
+  * The first request is small, and each following request may hold twice as much as the request
+  * before, so that the pool starts early. The caller asks after every row, but sizes are measured
+  * only now and then.
   *
   * @param size
   *   size of the request so far

@@ -5,7 +5,7 @@ import org.apache.arrow.memory.ArrowBuf
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.unsafe.Platform
 
-/** Growing off-heap buffer; its first allocation has the final size of the previous buffer. */
+/** Growing off-heap buffer. The first allocation has the final size of the previous buffer. */
 private[columns] final class GrowableBuffer extends AutoCloseable {
   private[this] var buffer: ArrowBuf = _
   private[this] var start = 0L
@@ -15,7 +15,7 @@ private[columns] final class GrowableBuffer extends AutoCloseable {
   /** Return the start of the buffer; valid until the next [[reserve]]. */
   def address: Long = start
 
-  /** Make room for `bytes` in total, keeping the first `used`. */
+  /** Make room for `bytes` bytes in total, keeping the first `used` bytes. */
   def reserve(bytes: Long, used: Long): Unit = if (bytes > capacity) grow(bytes, used)
 
   private def grow(bytes: Long, used: Long): Unit = {
@@ -30,7 +30,7 @@ private[columns] final class GrowableBuffer extends AutoCloseable {
     capacity = grown.capacity()
   }
 
-  /** Return the buffer with `bytes` of content; this object is empty afterwards. */
+  /** Return the buffer with `bytes` bytes of content. This object is empty afterwards. */
   def finish(bytes: Long): ArrowBuf =
     if (buffer == null) {
       SparkInternals.allocator.getEmpty

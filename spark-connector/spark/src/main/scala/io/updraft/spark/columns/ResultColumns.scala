@@ -7,12 +7,12 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Arrow columns for Spark, with one final class for each layout, so that generated code inlines a
-  * memory read instead of ArrowColumnVector's virtual call with bounds and null checks.
+/** Arrow columns for Spark, with one final class for each layout. So generated code inlines a
+  * memory read, where ArrowColumnVector makes a virtual call with bounds and null checks.
   */
 object ResultColumns {
 
-  /** Wrap a vector, which the column then owns. */
+  /** Wrap a vector in a column, which then owns the vector. */
   def wrap(vector: FieldVector, dataType: DataType): ArrowColumnVector = dataType match {
     case ByteType => new ByteColumn(vector)
     case ShortType => new ShortColumn(vector)
@@ -29,8 +29,8 @@ object ResultColumns {
     case _ => new ArrowColumnVector(vector)
   }
 
-  /** Return a range of rows of a column made by [[wrap]]: a column of the same class that shares
-    * the buffers and is closed separately.
+  /** Return a range of rows of a column made by [[wrap]], as a column of the same class. The new
+    * column shares the buffers and is closed separately.
     */
   def slice(column: ColumnVector, from: Int, rows: Int): ColumnVector = {
     val vector = column.asInstanceOf[ArrowColumnVector].getValueVector
@@ -39,16 +39,16 @@ object ResultColumns {
     wrap(part.getTo.asInstanceOf[FieldVector], column.dataType())
   }
 
-  /** Return whether a column that [[wrap]] makes for the declared type can read a vector of the
-    * found type.
+  /** Return whether a vector of the found type can be read by the column that [[wrap]] makes for
+    * the declared type.
     */
   def reads(found: DataType, declared: DataType): Boolean = (found, declared) match {
     case (found: DecimalType, declared: DecimalType) => found == declared
     case _ => className(found) == className(declared)
   }
 
-  /** Return the name of the class that [[wrap]] uses for a type; Spark's generated code casts to
-    * it.
+  /** Return the name of the class that [[wrap]] uses for a type. Spark's generated code casts to
+    * this class.
     */
   def className(dataType: DataType): String = dataType match {
     case ByteType => classOf[ByteColumn].getName
@@ -67,7 +67,7 @@ object ResultColumns {
   }
 }
 
-/** Column that reads validity without ArrowColumnVector's accessor; the addresses remain valid
+/** Column that reads validity without ArrowColumnVector's accessor. The addresses remain valid
   * while the vector is open.
   */
 private[columns] abstract class DirectColumn(vector: ValueVector)

@@ -6,7 +6,7 @@ import java.util.Arrays
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
-/** Block of row copies, small enough for the processor's cache, that builders read column by
+/** Block of row copies that is small enough for the processor's cache. Builders read it column by
   * column, because a loop over values of one type costs a fraction of a call for each value.
   *
   * @param columns
@@ -15,7 +15,8 @@ import org.apache.spark.unsafe.Platform
 final class RowCopies(columns: Int) {
   private[this] val bitSetBytes = UnsafeRow.calculateBitSetWidthInBytes(columns)
   private[this] val nullsOfAll = new Array[Long](bitSetBytes / 8)
-  // Values are copied word by word, so the last read may go beyond a value's end.
+  // The 8 extra bytes are needed because values are copied word by word, so the last read may go
+  // beyond a value's end.
   private[this] val bytes = new Array[Byte](RowCopies.MostBytes + 8)
   private[this] val starts = new Array[Long](RowCopies.MostRows)
   private[this] val view = new UnsafeRow(columns)
@@ -55,12 +56,13 @@ final class RowCopies(columns: Int) {
   def isNullAt(index: Int, ordinal: Int): Boolean =
     (Platform.getLong(bytes, starts(index) + (ordinal >> 6) * 8L) >>> ordinal & 1) != 0
 
-  /** Return the word of a row for a column: the value, or its position in the row. */
+  /** Return the word of a row for a column: the value itself, or the value's position in the row.
+    */
   def word(index: Int, ordinal: Int): Long =
     Platform.getLong(bytes, starts(index) + bitSetBytes + ordinal * 8L)
 
-  /** Copy a column's values, of one, two, four or eight bytes each, to `address`; a null becomes
-    * zero.
+  /** Copy a column's values to `address`. Values have one, two, four or eight bytes, and a null
+    * becomes zero.
     */
   def copyColumn(ordinal: Int, width: Int, address: Long): Unit = {
     val field = bitSetBytes + ordinal * 8L
@@ -86,7 +88,7 @@ final class RowCopies(columns: Int) {
   }
 
   /** Copy `length` bytes of a row, starting at `offset`, to `address`. Whole words are copied, so
-    * up to seven more bytes follow.
+    * up to seven bytes after the end are overwritten.
     */
   def copyBytes(index: Int, offset: Int, length: Int, address: Long): Unit =
     RowCopies.copyWords(bytes, starts(index) + offset, null, address, length)

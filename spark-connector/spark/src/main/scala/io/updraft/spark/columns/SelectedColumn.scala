@@ -5,8 +5,8 @@ import org.apache.spark.sql.types.Decimal
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** View of another column's rows, in any order and with repetition, without copying their values:
-  * row `i` is row `rows(i)` of `source`, which its owner closes.
+/** View of another column's rows, in any order and with repetition, without copying values. Row `i`
+  * is row `rows(i)` of `source`. The owner of `source` closes it.
   */
 final class SelectedColumn(source: ColumnVector, rows: Array[Int])
     extends ColumnVector(source.dataType()) {

@@ -6,7 +6,8 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Validity buffer of a column being built. The first null allocates it, so most columns have none.
+/** Validity buffer of a column being built. The first null allocates the buffer, so most columns
+  * have no buffer.
   */
 private[columns] final class ValidityBits extends AutoCloseable {
   private[this] var bits: ArrowBuf = _
@@ -39,8 +40,8 @@ private[columns] final class ValidityBits extends AutoCloseable {
     }
   }
 
-  /** Return the buffer for a column of `rows` values, empty if no value is null; the bits are empty
-    * afterwards.
+  /** Return the buffer for a column of `rows` values; empty if no value is null. This object is
+    * empty afterwards.
     */
   def finish(rows: Int): ArrowBuf =
     if (nulls == 0) {

@@ -38,7 +38,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     }
   }
 
-  /** Return whether the values are contiguous, as a reader of plain pages leaves them. */
+  /** Return whether the values are contiguous, as after a read of plain-encoded pages. */
   private def isContiguous(source: WritableColumnVector, from: Int, count: Int): Boolean =
     !source.hasDictionary && {
       var end = source.getArrayOffset(from)
@@ -83,7 +83,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
         val place = copies.word(i, ordinal)
         val length = place.toInt
         val end = endAfter(length)
-        // The copy works in whole words, so it needs up to 8 extra bytes.
+        // The copy works in whole words, so it may write up to 8 bytes more.
         data.reserve(end + 8, dataBytes)
         copies.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
         dataBytes = end
@@ -122,7 +122,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     end
   }
 
-  /** Reserve one offset more than there are rows, because the last offset is the end of the last
+  /** Reserve room for one offset more than there are rows. The last offset is the end of the last
     * value.
     */
   private def reserveOffsets(count: Int): Unit =

@@ -8,7 +8,8 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.network.util.JavaUtils
 
-/** Setting with everything that describes it; docs/reference/connector.md is generated from it.
+/** Setting with everything that describes it. docs/reference/connector.md is generated from these
+  * entries.
   *
   * @param key
   *   name that users set
@@ -17,7 +18,7 @@ import org.apache.spark.network.util.JavaUtils
   * @param default
   *   text used if the setting is absent; None if the setting has no default
   * @param isCommon
-  *   true if most users set it; the reference page lists such settings in its first part
+  *   true if most users set it; the first part of the reference page lists these settings
   */
 final case class ConfigEntry[T](
     key: String,
@@ -27,7 +28,7 @@ final case class ConfigEntry[T](
     isCommon: Boolean = false
 ) {
 
-  /** Return the value of the setting, or of its default. */
+  /** Return the value of the setting, or the default. */
   def read(lookup: String => Option[String]): Option[T] =
     lookup(key).orElse(default).map(_.trim).filter(_.nonEmpty).map(parsed)
 
@@ -52,7 +53,8 @@ final case class ConfigEntry[T](
   * @param unit
   *   notation of the values
   * @param parse
-  *   function that reads a value; raises IllegalArgumentException that names what was expected
+  *   function that reads a value; it raises IllegalArgumentException, and the message says what was
+  *   expected
   */
 final case class Values[T](unit: String, parse: String => T)
 
@@ -69,9 +71,6 @@ private[config] object Values {
     Values(names, checked(_.toLowerCase(Locale.ROOT))(allowed.contains(_), names))
   }
 
-  def count(least: Int): Values[Int] =
-    Values("count", checked(wholeNumber)(_ >= least, s"at least $least"))
-
   def bytes(least: Long, most: Long): Values[Long] = Values(
     "bytes",
     checked(JavaUtils.byteStringAsBytes(_))(
@@ -86,9 +85,6 @@ private[config] object Values {
   /** Return a default as users write it. */
   def text(duration: Duration): String =
     if (duration.toMinutes > 0) s"${duration.toMinutes}min" else s"${duration.toSeconds}s"
-
-  private def wholeNumber(text: String): Int =
-    text.toIntOption.getOrElse(fail("expected a whole number"))
 
   private def checked[T](read: String => T)(holds: T => Boolean, expected: String): String => T =
     text => {

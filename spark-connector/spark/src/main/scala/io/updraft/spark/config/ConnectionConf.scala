@@ -7,8 +7,8 @@ import java.time.Duration
 import io.updraft.client.Peer.Setting
 import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
-/** Settings shared by pools and writers, under two prefixes: how to reach the service, and how long
-  * to wait for it.
+/** Settings that pools and writers share, each under a prefix of its own: how to reach the service,
+  * and how long to wait for it.
   *
   * @param noun
   *   name of the service
@@ -107,7 +107,7 @@ private[config] abstract class ConnectionConf(
     Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) :+
       connectTimeout :+ acquireTimeout
 
-  /** Return the values of these settings, with those that pools and writers set separately. */
+  /** Return the values of these settings, and of the settings that pools and writers each add. */
   protected def connection(address: String, lookup: String => Option[String])(
       separately: ClientOptions.Draft => Unit
   ): ConnectionSettings = {

@@ -6,13 +6,14 @@ import java.util.concurrent.TimeUnit
 
 import io.updraft.client.{ClientOptions, Peer}
 
-/** Time limit for retries, and the setting that controls it, if there is one. */
+/** Time limit for retries, and the setting that controls the limit; None if no setting does. */
 final case class Limit(milliseconds: Long, setting: Option[String]) {
   override def toString: String =
     s"${milliseconds / 1000.0} s${setting.fold("")(name => s" ($name)")}"
 }
 
-/** Connection of [[ConnectionConf]] and how long to wait for it. Sent to the executors.
+/** Values of [[ConnectionConf]]: how to reach a service and how long to wait for it. Sent to the
+  * executors.
   *
   * @param traceEndpoint
   *   address of the collector of traces
@@ -22,7 +23,7 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
 
   def endpoint: String = options.endpoint.toString
 
-  /** Return the tenant; None if it is the application. */
+  /** Return the tenant; None if the application is the tenant. */
   def tenant: Option[String] = Option(options.tenant).filter(_.nonEmpty)
 
   /** Return the client's options for questions that the driver asks while it plans a query. */
@@ -35,7 +36,7 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
     else Limit(ConnectionSettings.PlanningMilliseconds, None)
 
   /** Return how long the driver waits for a peer that has not answered yet. The wait is short if
-    * the peer's name has no address, because then it is not about to start.
+    * the peer's name has no address, because such a peer is not about to start.
     */
   def startLimit: Limit =
     if (options.endpoint.hasAddress()) connectLimit else planningLimit
@@ -44,19 +45,22 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
   def connectLimit: Limit =
     Limit(connectTimeout.toMillis, Some(peer.setting(Peer.Setting.CONNECT_TIMEOUT)))
 
-  /** Return the limit for a peer that has answered before: it is probably restarting, so the driver
-    * waits as long as tasks do.
+  /** Return the limit for a peer that has answered before. Such a peer is probably restarting, so
+    * the driver waits as long as tasks do.
     */
   def restartLimit: Limit =
     if (acquireTimeout.compareTo(connectTimeout) > 0)
       Limit(acquireTimeout.toMillis, Some(peer.setting(Peer.Setting.ACQUIRE_TIMEOUT)))
     else connectLimit
 
-  /** Retry until `settles` accepts a result or the connect timeout ends; return the last result. */
+  /** Retry until `settles` accepts a result or the connect timeout has passed. Return the last
+    * result.
+    */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
     within[A](connectLimit)(settles)(tryOnce)
 
-  /** Retry like [[whileConnecting]], but within another limit, which may become shorter meanwhile.
+  /** Retry like [[whileConnecting]], but within another limit. The limit may become shorter while
+    * this waits.
     */
   def within[A](limit: => Limit)(settles: A => Boolean)(tryOnce: => A): A = {
     val began = System.nanoTime()
@@ -73,11 +77,11 @@ final case class ConnectionSettings(options: ClientOptions, traceEndpoint: Optio
 
 object ConnectionSettings {
 
-  /** Time after which the driver gives up on a pool while it plans: a query that may run without
-    * its pool does so, and any other query fails unless the pool may still start.
+  /** Time after which the driver gives up on a pool while it plans a query. A query that may run
+    * without its pool then does so. Any other query fails, unless the pool may still start.
     */
   private[spark] val PlanningMilliseconds = 3000L
 
-  /** Pause before another try; short, because a killed process is usually back soon. */
+  /** Pause before the next try. It is short, because a killed process is usually back soon. */
   private val PauseMilliseconds = 100L
 }

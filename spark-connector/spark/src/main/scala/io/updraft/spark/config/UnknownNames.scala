@@ -8,8 +8,8 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Warnings about names under `spark.updraft.` that the connector does not know and that are most
-  * likely misspelt, once per session for each name.
+/** Warnings about unknown names under `spark.updraft.`, which are most likely misspelt. Each
+  * session warns once about each name.
   */
 object UnknownNames extends Logging {
   private val Prefix = "spark.updraft."
@@ -28,13 +28,14 @@ object UnknownNames extends Logging {
   def warnOfOptions(session: SparkSession, options: Map[String, String]): Unit =
     options.keys.flatMap(unknownOption).foreach(warnOnce(session, _))
 
-  /** Return the warning for a setting; None if it exists or is not the connector's. */
+  /** Return the warning for a setting; None if the setting exists or is not one of the connector's.
+    */
   def unknownSetting(name: String): Option[String] =
     Option.when(name.startsWith(Prefix) && !settings.contains(name)) {
       s"$name is not a setting of Updraft and has no effect${meant(name, settings)}"
     }
 
-  /** Return the warning for an option of a write; Spark ignores the case of its name. */
+  /** Return the warning for an option of a write. Spark ignores the case of an option's name. */
   def unknownOption(name: String): Option[String] =
     Option.when(
       lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name))
@@ -53,10 +54,10 @@ object UnknownNames extends Logging {
     if (told.computeIfAbsent(session, _ => new HashSet[String]()).add(warning)) logWarning(warning)
 }
 
-/** Suggestion of the name most likely meant by an unknown one. */
+/** Suggestion of the name that an unknown name most likely stands for. */
 object NearestName {
 
-  /** Largest share of a name's letters that may differ from the intended name. */
+  /** Largest share of letters in which a name may differ from the intended name. */
   private val AlikeShare = 0.45
 
   /** Return the most similar known name; None if none is similar enough.

@@ -8,7 +8,7 @@ import org.apache.spark.sql.internal.SQLConf
 import io.updraft.client.Peer.Setting
 import io.updraft.client.{ClientOptions, Peer}
 
-/** Settings of UDFs on a pool; [[UdfSettings]] holds their values for one query. */
+/** Settings of UDFs on a pool. [[UdfSettings]] holds the values for one query. */
 object UpdraftConf
     extends ConnectionConf(
       Peer.POOL,
@@ -86,17 +86,6 @@ object UpdraftConf
     Some("1m")
   )
 
-  val maxReplays: ConfigEntry[Int] = ConfigEntry(
-    Peer.POOL.setting(Setting.MAX_REPLAYS),
-    "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
-      "lost. An answered batch resets the count. Set it to 0 if a loss should fail the task at once. Only deterministic " +
-      "functions that answer row for row can continue; others start again if they are declared `deterministic`. A batch " +
-      "that ends two workers fails the task. The SQL tab counts replays at the operator, as *replays on another worker* " +
-      "(`updraftReplays`).",
-    Values.count(least = 0),
-    Some(defaults.maxReplays.toString)
-  )
-
   val replayBytes: ConfigEntry[Long] = ConfigEntry(
     Peer.POOL.setting(Setting.REPLAY_BYTES),
     "Maximum bytes of batches that a task keeps, in addition to its window, to send them to another worker: those that " +
@@ -139,7 +128,7 @@ object UpdraftConf
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
       Seq(replyTimeout, deadline, windowBytes, batchBytes) ++
-      Seq(maxReplays, replayBytes, deterministic) ++
+      Seq(replayBytes, deterministic) ++
       Seq(signingKeyFile, signatureLifetime)
 
   /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
@@ -148,8 +137,8 @@ object UpdraftConf
     if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
   }
 
-  /** Return the session's settings for the pool at this address, whatever the session's endpoint
-    * is.
+  /** Return the session's settings for the pool at this address. The session's own endpoint does
+    * not matter.
     */
   def settingsAt(address: String, conf: SQLConf): UdfSettings =
     readAll(address, key => Option(conf.getConfString(key, null)))
@@ -160,7 +149,6 @@ object UpdraftConf
         draft.replyTimeout = Duration.ofMillis(replyTimeout.require(lookup))
         draft.deadline = Duration.ofMillis(deadline.require(lookup))
         draft.windowBytes = windowBytes.require(lookup)
-        draft.maxReplays = maxReplays.require(lookup)
         replayBytes.read(lookup).foreach(draft.replayBytes = _)
       },
       fallback = fallback.require(lookup),
@@ -201,6 +189,6 @@ final case class UdfSettings(
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return a short text, because plans print settings. */
+  /** Return short text, because plans print settings. */
   override def toString: String = s"UdfSettings($endpoint)"
 }

@@ -12,7 +12,7 @@ import org.apache.spark.sql.internal.SQLConf
 import io.updraft.client.{ClientOptions, Peer}
 import io.updraft.proto.v1.{Delivery, Encodings, Pace, ParquetOptions, WriteCommand}
 
-/** Settings of `updraft-parquet` and `updraft-orc`; [[WriteSettings]] holds their values for one
+/** Settings of `updraft-parquet` and `updraft-orc`. [[WriteSettings]] holds the values for one
   * write.
   */
 object WriteConf
@@ -26,13 +26,13 @@ object WriteConf
           "nothing is deleted."
     ) {
 
-  /** Longest silence of a writer. It sends a keepalive every 30 seconds however slow its storage
-    * is, so a far longer silence means that its machine is gone.
+  /** Longest silence of a writer. A writer sends a keepalive every 30 seconds, however slow its
+    * storage is. So a far longer silence means that the writer's machine is gone.
     */
   private val ReplyTimeout = Duration.ofMinutes(10)
 
   /** Number of batches that an open file holds in the executor while it has no credit to send them.
-    * It is large enough to build the next batches while the writer takes the first.
+    * With this number, the task can build the next batches while the writer takes the first.
     */
   private val WindowBatches = 4
 
@@ -84,13 +84,6 @@ object WriteConf
     Some("0")
   )
 
-  val holdGpu: ConfigEntry[Boolean] = ConfigEntry(
-    prefix + "holdGpu",
-    "Keep a file's place on the writer's GPU between its batches, while the quota has room. Set it to `false` for tasks " +
-      "that compute for long between batches. Not set: the value of `asynchronous`. It has no effect without a GPU.",
-    Values.boolean
-  )
-
   val encodings: ConfigEntry[String] = ConfigEntry(
     prefix + "encodings",
     "Encodings of Parquet columns. `compatible`: plain values and dictionaries, which every reader supports. `compact`: also " +
@@ -128,7 +121,6 @@ object WriteConf
       fallback,
       asynchronous,
       maxInFlightBytes,
-      holdGpu,
       encodings,
       unsupported
     ) ++
@@ -144,8 +136,8 @@ object WriteConf
   def mayWriteTables(conf: SQLConf): Boolean =
     Try(writesTables(conf, "delta")).getOrElse(true)
 
-  /** Return the settings of a write from its options and, for those not given, from the session;
-    * raise IllegalArgumentException if no endpoint is set.
+  /** Return the settings of a write. The write's options take precedence over the session's
+    * settings. Raise IllegalArgumentException if no endpoint is set.
     *
     * @param options
     *   options of the write, by the names of settings
@@ -167,7 +159,6 @@ object WriteConf
       delivery = delivery.require(lookup),
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),
-      holdGpu = holdGpu.read(lookup),
       encodings = encodings.require(lookup),
       unsupported = unsupported.require(lookup),
       fallback = fallback.require(lookup),
@@ -182,7 +173,6 @@ final case class WriteSettings(
     delivery: String,
     asynchronous: Boolean,
     maxInFlightBytes: Long,
-    holdGpu: Option[Boolean],
     encodings: String,
     unsupported: String,
     fallback: String,
@@ -197,11 +187,11 @@ final case class WriteSettings(
   /** Return the client's options. */
   def clientOptions: ClientOptions = connection.options
 
-  /** Return the part of a file's command that the settings determine. Options of another format
-    * than Parquet replace those of Parquet.
+  /** Return the part of a file's command that the settings determine. It has Parquet's options; for
+    * another format, the caller replaces them with that format's options.
     */
-  def command(): WriteCommand.Builder = {
-    val builder = WriteCommand
+  def command(): WriteCommand.Builder =
+    WriteCommand
       .newBuilder()
       .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
       .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
@@ -209,7 +199,4 @@ final case class WriteSettings(
       .setParquet(ParquetOptions.newBuilder().setEncodings(Encodings.valueOf(
         s"ENCODINGS_${encodings.toUpperCase(Locale.ROOT)}"
       )))
-    holdGpu.foreach(hold => builder.setHoldGpu(hold))
-    builder
-  }
 }

@@ -3,8 +3,9 @@ package io.updraft.spark.functions
 
 import io.updraft.spark.config.NearestName
 
-/** Functions by their SQL names: a pool, namespaces inside it, and a name that may end in "@" and a
-  * version. If the first part is not a pool's name, the name refers to the session's own pool.
+/** Functions by their SQL names. An SQL name is a pool, the namespaces inside the pool, and a name
+  * that may end in "@" and a version. If the first part is not a pool's name, the name refers to
+  * the session's own pool.
   */
 final class NamedFunctions(all: Pools) {
 
@@ -34,7 +35,7 @@ final class NamedFunctions(all: Pools) {
       .map(_.last)
   }
 
-  /** Return the function with this name; None if its pool does not have it. */
+  /** Return the function with this name; None if the pool has no such function. */
   def find(parts: Seq[String]): Option[UnboundPoolFunction] = {
     val (pool, rest) = inPool(parts)
     val (name, version) = NamedFunctions.versioned(rest.mkString("."))
@@ -68,7 +69,7 @@ final class NamedFunctions(all: Pools) {
 
 object NamedFunctions {
 
-  /** Split a name into the name and the version, which may be empty: "discount@2" is version 2 of
+  /** Split a name into the name and the version, which may be empty. "discount@2" is version 2 of
     * discount.
     */
   def versioned(name: String): (String, String) = name.lastIndexOf('@') match {

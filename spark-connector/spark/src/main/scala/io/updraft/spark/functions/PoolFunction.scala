@@ -17,14 +17,14 @@ import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 
 import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
 
-/** Registered function from the viewpoint of Spark SQL.
+/** Registered function as Spark SQL sees it.
   *
   * @param endpoint
   *   endpoint of the pool that has the function
   * @param arguments
   *   arguments in the order of a call; a field is nullable if the argument may be null
   * @param results
-  *   one field, or the columns of a table function
+  *   the single result, or the columns of a table function
   * @param state
   *   state of an aggregate
   */
@@ -49,8 +49,8 @@ final case class PoolFunction(
   /** Return the number of required arguments. */
   def required: Int = arguments.length - description.getArgumentsWithDefault
 
-  /** Return the default of an argument; None if it has none, or if the default is too large for the
-    * description.
+  /** Return the default of an argument; None if the argument has no default, or if the default is
+    * too large for the description.
     */
   def default(position: Int): Option[Literal] =
     if (position < required) None else defaults.lift(position - required)
@@ -118,7 +118,7 @@ object PoolFunction {
     if (
       description.getFaultIsFinal && description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED
     )
-      // The module could not be imported, or the function could not be described.
+      // The pool could not import the module or could not describe the function.
       Left(description.getFault)
     else if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
       Left("it takes any columns, and SQL needs their types: declare them in its type hints")

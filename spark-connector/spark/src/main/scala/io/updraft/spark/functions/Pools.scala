@@ -22,12 +22,13 @@ import io.updraft.spark.config.{ConfigEntry, ConnectionSettings, UpdraftConf}
   */
 final class Pools(catalog: String, named: Map[String, String]) {
 
-  /** Return the names of pools, the session's own first. */
+  /** Return the names of the pools; the session's own pool comes first. */
   def names: Seq[String] = Pools.Default +: named.keys.filter(_ != Pools.Default).toSeq.sorted
 
   def contains(pool: String): Boolean = pool == Pools.Default || named.contains(pool)
 
-  /** Return the address of a pool; raise an error that names the setting if the session has none.
+  /** Return the address of a pool. If the session sets no address, raise an error that names the
+    * setting.
     */
   def endpoint(pool: String): String = named.get(pool) match {
     case Some(address) => Pools.setting(catalog, pool).read(_ => Some(address)).getOrElse(address)
@@ -41,7 +42,7 @@ final class Pools(catalog: String, named: Map[String, String]) {
         )
   }
 
-  /** Return a pool's functions; raise an error if it does not report them. */
+  /** Return a pool's functions. Raise an error if the pool does not report them. */
   def functions(pool: String): Seq[FunctionDescription] = Pools.ask(endpoint(pool))
 }
 
@@ -50,7 +51,9 @@ object Pools {
   /** Name of the pool at the session's endpoint. */
   val Default = "default"
 
-  /** Lifetime of a cached answer: about as long as analysing a query, which asks for each call. */
+  /** Lifetime of a cached answer. The analysis of a query takes about this long and asks again for
+    * each call.
+    */
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
 
   private final case class Listing(functions: Seq[FunctionDescription], time: Long)

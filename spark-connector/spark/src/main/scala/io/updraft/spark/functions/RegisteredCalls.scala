@@ -14,22 +14,22 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction
 import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
 
-/** Rule that replaces pool functions that Spark has resolved with calls to pools, once their
-  * arguments are cast.
+/** Rule that replaces the pool functions that Spark has resolved. Once a function's arguments are
+  * cast, a call to a pool takes its place.
   */
 object RegisteredCalls extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions(onPool.orElse {
     case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess =>
-      // Spark continues with the argument's children, so it would miss a call that is the whole
-      // argument.
+      // Spark continues with the children of `argument.value`, so it would miss a call that is the
+      // whole value.
       onPool.applyOrElse(argument.value, identity[Expression])
   })
 
   private val onPool: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) if call.resolved =>
-      // Without this wrapper, Spark would chain this call with an enclosing one into a single call
-      // of one worker.
+      // Without this wrapper, Spark would chain this call with an enclosing call into a single call
+      // to one worker.
       KnownNullable(
         CalledFunction.scalar(
           scalar.called,
@@ -50,7 +50,7 @@ object RegisteredCalls extends Rule[LogicalPlan] {
       }
   }
 
-  /** Text of a call in the name of its column: `f(x)`. */
+  /** Text of a call in the name of the call's column, such as `f(x)`. */
   val pretty: PartialFunction[Expression, Expression] = {
     case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) =>
       PrettyPythonUDF(scalar.name(), call.dataType, arguments)

@@ -32,10 +32,11 @@ final class UnboundPoolFunction private (
     identity
   )
 
-  /** Return the function's representation in an expression; raise an error if the pool is known to
+  /** Return the function's representation in an expression. Raise an error if the pool is known to
     * refuse every call.
     *
-    * Other faults are left to the pool, because only calls can show that they are over.
+    * A fault that is not final raises no error here, because only a call can show that the fault is
+    * over.
     */
   def called: CalledFunction =
     if (described.getFaultIsFinal)
@@ -90,13 +91,14 @@ object UnboundPoolFunction {
     }
 }
 
-/** Conversion of a call's arguments to the order of the signature. It fills in the default of an
-  * omitted argument if another argument follows; the pool fills in the defaults at the end.
+/** Conversion of a call's arguments to the order of the signature. If an argument is omitted and a
+  * later argument is given, the conversion fills in the default. The pool fills in the defaults at
+  * the end.
   */
 object NamedArguments {
 
-  /** Return the arguments in order; raise an error that shows the signature if the names do not fit
-    * it.
+  /** Return the arguments in order. If the names do not fit the signature, raise an error that
+    * shows the signature.
     */
   def inOrder(function: PoolFunction, arguments: Seq[Expression]): Seq[Expression] = {
     def refuse(problem: String): Nothing = throw new UnsupportedOperationException(

@@ -8,14 +8,14 @@ import org.apache.spark.sql.{Column, functions => spark}
   */
 package object functions {
 
-  /** Return a column of the function's results, one for each row, or for each group if it is an
-    * aggregate.
+  /** Return a column of the function's results: one result for each row or, if the function is an
+    * aggregate, for each group.
     *
     * @param name
     *   the function's name, including dots; `name@version` pins a version
     * @param arguments
-    *   arguments in the order of the signature; Spark casts them to the signature's types if that
-    *   changes no value
+    *   arguments in the order of the signature; Spark casts them to the signature's types, provided
+    *   that the cast changes no value
     */
   def call(name: String, arguments: Column*): Column = callOn("default", name, arguments: _*)
 

@@ -19,16 +19,16 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.task.RowBatches
 import io.updraft.spark.task.input.RequestSpec
 
-/** Fallback that runs an operator's functions in Spark's own Python workers if the task belongs to
-  * a barrier stage, because only those workers have a BarrierTaskContext. The plan does not show
-  * such a stage: `.rdd.barrier()` is called after planning.
+/** Fallback for tasks of a barrier stage. It runs an operator's functions in Spark's own Python
+  * workers, because only these workers have a BarrierTaskContext. The plan does not show that a
+  * stage is a barrier stage: `.rdd.barrier()` is called after planning.
   *
   * @param operator
   *   name of the operator, for messages
   * @param planned
-  *   Spark's operator. Tasks get it as bytes, which only barrier tasks deserialize; other tasks
-  *   only copy them. The driver keeps the object, because Spark forgets metrics that nothing refers
-  *   to.
+  *   Spark's operator. Tasks get the operator as bytes, and only barrier tasks deserialize these
+  *   bytes. All other tasks just copy them. The driver keeps the object, because Spark forgets
+  *   metrics that nothing refers to.
   * @param inputs
   *   columns of each child
   * @param output
@@ -92,9 +92,9 @@ private[plan] final class BarrierTasks(
 
 private[plan] object BarrierTasks {
 
-  /** Return the fallback of an operator: its logical node, planned by Spark's own strategies over
-    * rows that a task passes in. Return None for a stream, which has no barrier stages, and for an
-    * operator that another extension made without a logical node.
+  /** Return the fallback of an operator: the operator's logical node, planned by Spark's own
+    * strategies over rows that a task passes in. Return None for a stream, which has no barrier
+    * stages, and for an operator that another extension made without a logical node.
     */
   def of(operator: SparkPlan, settings: UdfSettings, output: RequestSpec): Option[BarrierTasks] =
     operator.logicalLink
@@ -128,14 +128,14 @@ private[plan] object BarrierTasks {
     )
   }
 
-  /** Resolve the dependencies of an RDD and its ancestors, because an RDD takes to its tasks only
-    * the dependencies that it has resolved on the driver.
+  /** Resolve the dependencies of an RDD and its ancestors. Tasks of an RDD know only the
+    * dependencies that the RDD has resolved on the driver.
     */
   private def findDependencies(rows: RDD[_]): Unit =
     rows.dependencies.foreach(dependency => findDependencies(dependency.rdd))
 
-  /** Sort the inputs that Spark's operator requires to be sorted. They are unsorted, because our
-    * operator groups rows itself.
+  /** Sort the inputs that Spark's operator requires to be sorted. The inputs are unsorted, because
+    * our operator groups rows itself.
     */
   private def sorted(plan: SparkPlan): SparkPlan = plan.withNewChildren(
     plan.children.zip(plan.requiredChildOrdering).map { case (child, required) =>
@@ -159,7 +159,9 @@ private final class StockTask(inputs: Seq[TaskRows], output: RDD[InternalRow])
   }
 }
 
-/** Rows passed in by a task. The RDD has just enough partitions to include the task's own. */
+/** Rows passed in by a task. The RDD has just enough partitions to include the partition of the
+  * task.
+  */
 private final class TaskRows(context: SparkContext) extends RDD[InternalRow](context, Nil) {
   @transient private var partition = 0
   @transient private var rows: Iterator[InternalRow] = _

@@ -14,8 +14,8 @@ import io.updraft.spark.task.input.ArgumentInput
 import io.updraft.spark.task.output.{ReplyReader, Results}
 import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
 
-/** Shared part of both stages of a registered aggregate. A stage reads columns, the keys first, and
-  * returns one row for each group after the end of its input.
+/** Shared part of both stages of a registered aggregate. A stage reads columns, of which the keys
+  * come first. After the end of the input, the stage returns one row for each group.
   */
 trait FlightStageExec extends FlightRegisteredExec {
 
@@ -32,8 +32,8 @@ trait FlightStageExec extends FlightRegisteredExec {
 
   override def producedAttributes: AttributeSet = AttributeSet(output) -- child.outputSet
 
-  /** Return the replay policy. A replay begins at the start, because a state covers the rows of
-    * many batches.
+  /** Return the replay policy. A replay begins at the first batch, because a state covers the rows
+    * of many batches.
     */
   override protected def replay: Replay =
     if (function.deterministic) Replay.FROM_THE_START else Replay.NEVER
@@ -56,7 +56,7 @@ trait FlightStageExec extends FlightRegisteredExec {
 
 object FlightStageExec {
 
-  /** Return the reader of results. Without keys there is one group even if there are no rows. */
+  /** Return the reader of results. Without keys there is one group, even if there are no rows. */
   private def newResults(types: Seq[DataType], hasKeys: Boolean): Results = {
     val replies = new ReplyReader.OfColumns(types)
     if (hasKeys) new Results.FreeRunning(replies) else new Results.Unprompted(replies)
@@ -93,8 +93,8 @@ case class FlightAccumulateExec(
     })
   }
 
-  /** Return the arguments. Computed ones are null for rows that the filter excludes, because
-    * computing them there may fail, like 1 / x with FILTER (WHERE x <> 0).
+  /** Return the arguments. A computed argument is null in rows that the filter excludes, because
+    * the computation may fail there, like 1 / x with FILTER (WHERE x <> 0).
     */
   override protected def arguments: Seq[Expression] = filter.fold(function.children) { condition =>
     function.children.map {
@@ -107,7 +107,7 @@ case class FlightAccumulateExec(
     copy(child = newChild)
 }
 
-/** Operator that computes the result of each group from its states.
+/** Operator that computes the result of each group from the states of the group.
   *
   * @param state
   *   column of the states

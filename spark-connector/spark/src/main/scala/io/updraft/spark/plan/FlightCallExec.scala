@@ -31,14 +31,14 @@ trait FlightRegisteredExec extends FlightUnaryExec {
     .of(function)
     .getOrElse(throw new IllegalStateException(s"${function.name} is not a registered function"))
 
-  /** Return no functions: the pool already has the registered ones, so they need neither a
+  /** Return no functions. The pool already has its registered functions, so they need neither a
     * signature nor matching versions of Python and Spark.
     */
   override protected def shipped: Seq[PythonFuncExpression] = Seq.empty
 
   /** Return the specification of requests with a column for each argument. The columns have the
-    * types that pools describe, whatever the session's time zone and its preference for large
-    * types.
+    * types that pools describe. The session's time zone and its preference for large types do not
+    * matter.
     */
   protected def argumentSpec(
       copied: Seq[Int],
@@ -70,7 +70,7 @@ case class FlightCallExec(
 
   override def producedAttributes: AttributeSet = AttributeSet(result)
 
-  /** Return the replay policy. A replay computes only the unanswered batches again. */
+  /** Return the replay policy. A replay repeats only the unanswered batches. */
   override protected def replay: Replay =
     if (function.deterministic) Replay.REPLAY else Replay.NEVER
 

@@ -22,9 +22,9 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.spark.config.UdfSettings
 
-/** Operator for a registered function whose arguments are the same in all rows. It calls the
-  * function once, with one row, when the query is executed. If that call fails, it calls the
-  * function for each row instead, so that errors are the same as for any other function, and a
+/** Operator for a registered function whose arguments are the same in all rows. The operator calls
+  * the function once, with one row, when the query is executed. If that call fails, the operator
+  * calls the function for each row instead. So errors are the same as for any other function, and a
   * query without rows does not fail.
   *
   * @param result

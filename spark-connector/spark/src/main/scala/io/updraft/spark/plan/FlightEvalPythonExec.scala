@@ -17,8 +17,8 @@ import io.updraft.spark.task.{FunctionCall, TaskRunner}
   * BatchEvalPythonExec.
   *
   * @param evalType
-  *   eval type that Spark planned. It may differ from the function's own: Spark 4.0 pickles the
-  *   arguments of an Arrow-optimised function if one of them is of a user-defined type
+  *   eval type that Spark planned. It may differ from the function's own eval type: Spark 4.0
+  *   pickles the arguments of an Arrow-optimised function if one argument has a user-defined type
   */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
@@ -56,7 +56,7 @@ case class FlightEvalPythonExec(
       newResults: () => Results
   ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
 
-  /** Return the replay policy. A replay computes only the unanswered batches again. */
+  /** Return the replay policy. A replay repeats only the unanswered batches. */
   override protected def replay: Replay =
     if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
 

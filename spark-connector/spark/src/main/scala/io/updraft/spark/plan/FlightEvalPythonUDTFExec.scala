@@ -30,8 +30,8 @@ case class FlightEvalPythonUDTFExec(
 
   override def udfs: Seq[PythonUDTF] = Seq(udtf)
 
-  /** Return the replay policy. Only the setting decides, because Spark regards a table function as
-    * nondeterministic unless it is declared deterministic.
+  /** Return the replay policy. Only the session's setting decides, because Spark regards a table
+    * function as nondeterministic unless the function is declared deterministic.
     */
   override protected def replay: Replay =
     if (settings.deterministic) Replay.FROM_THE_START else Replay.NEVER

@@ -17,12 +17,12 @@ import io.updraft.spark.reasons.FunctionKinds
 import io.updraft.spark.task.FoldRunner
 import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedRows, WindowFold}
 
-/** Shared part of aggregates and windows, which read sorted rows and return rows. [[FoldRunner]]
-  * does the work of a task.
+/** Shared part of the operators for aggregates and windows. They read sorted rows and return rows.
+  * [[FoldRunner]] does the work of a task.
   */
 trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
 
-  /** Return the functions, whose arguments refer to the columns of [[fold]]. */
+  /** Return the functions. Their arguments refer to the columns of [[fold]]. */
   protected def pythonCall: PythonCall
 
   protected def fold: Fold
@@ -57,7 +57,7 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
   }
 }
 
-/** Operator that runs Python aggregates on a pool and replaces ArrowAggregatePythonExec. It returns
+/** Operator that runs Python aggregates on a pool, in place of ArrowAggregatePythonExec. It returns
   * one row for each group.
   */
 case class FlightAggregateExec(
@@ -108,7 +108,7 @@ case class FlightAggregateExec(
     copy(child = newChild)
 }
 
-/** Operator that runs Python aggregates over window frames on a pool and replaces
+/** Operator that runs Python aggregates over window frames on a pool, in place of
   * ArrowWindowPythonExec. It returns the child's rows with the functions' results.
   */
 case class FlightWindowExec(

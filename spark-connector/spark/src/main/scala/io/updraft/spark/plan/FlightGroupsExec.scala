@@ -29,7 +29,7 @@ trait FlightGroupsExec extends FlightPythonExec {
 
   def function: PythonUDF
 
-  /** Return the operator that Spark would have planned, whose requirements apply here, too. */
+  /** Return the operator that Spark would have planned. Its requirements apply here, too. */
   protected def stock: SparkPlan
 
   override def outputPartitioning: Partitioning = stock.outputPartitioning

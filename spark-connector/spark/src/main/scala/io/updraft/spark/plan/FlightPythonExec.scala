@@ -21,7 +21,7 @@ import io.updraft.spark.task.input.RequestSpec
 import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskPipeline, TaskRunner}
 import io.updraft.spark.trace.QuerySpans
 
-/** Shared part of the operators that run Python on a pool: they read rows or batches, whichever
+/** Shared part of the operators that run Python on a pool. They read rows or batches, whichever
   * their children produce, and return batches.
   */
 trait FlightPythonExec extends SparkPlan {
@@ -32,10 +32,12 @@ trait FlightPythonExec extends SparkPlan {
   /** Return the functions among [[udfs]] that the session ships. */
   protected def shipped: Seq[PythonFuncExpression] = udfs
 
-  /** Return the connector's settings at planning time; the session's may have changed since. */
+  /** Return the connector's settings at planning time. The session's settings may have changed
+    * since.
+    */
   def settings: UdfSettings
 
-  /** Return the eval type, a value of Spark's PythonEvalType, which says how the functions exchange
+  /** Return the eval type, a value of Spark's PythonEvalType. It says how the functions exchange
     * data with PySpark's worker.
     */
   def evalType: Int = udfs.head.evalType
@@ -52,24 +54,25 @@ trait FlightPythonExec extends SparkPlan {
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName returns batches, not rows")
 
-  /** Return the work of one task, which Spark serializes. */
+  /** Return the work of one task. Spark serializes it for the tasks. */
   protected[plan] def taskRunner: TaskPipeline
 
-  /** Check the pool and start the query's span; runs on the driver before tasks are created. */
+  /** Check the pool and start the query's span. Runs on the driver before tasks are created. */
   protected def beforeTasks(): Unit = {
     PoolProbe.require(settings, shipped)
     QuerySpans.begin(settings.connection, sparkContext)
   }
 
-  /** Return the fallback for tasks of a barrier stage. Registered functions need none, because they
-    * have no task context.
+  /** Return the fallback for tasks of a barrier stage. Registered functions need no fallback,
+    * because they have no task context.
     */
   protected def barrierTasks: Option[BarrierTasks] =
     if (shipped.isEmpty) None
     else BarrierTasks.of(this, settings, requestSpec(output, output.indices, Seq.empty, Seq.empty))
 
-  /** Return the replay policy. Functions whose results do not match their input rows one to one run
-    * again only from the start, and only if the session declares them deterministic.
+  /** Return the replay policy for functions whose results do not match their input rows one to one.
+    * Such functions run again only from the first batch, and only if the session declares them
+    * deterministic.
     */
   protected def replay: Replay =
     if (settings.deterministic && udfs.forall(_.deterministic)) Replay.FROM_THE_START
@@ -194,20 +197,20 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
 object FlightPythonExec {
 
-  /** Number of pickled rows that the stock runners report to PySpark's worker if no rows are
-    * pickled.
+  /** Number of pickled rows that the stock runners report to PySpark's worker for functions whose
+    * rows are not pickled.
     */
   val DefaultPickledRows = 100
 
   /** Maximum size of all columns of a batch, as a multiple of the target size of its arguments. */
   val HeldPerRequest = 4L
 
-  /** Bytes at which a batch ends, even if the function then sees fewer rows at once. */
+  /** Bytes at which a batch ends in any case, so that the function may see fewer rows at once. */
   val CeilingBytes: Long = 16L << 20
 }
 
-/** Rule that removes the transition that Spark inserts below a columnar operator with a row child,
-  * because our operators read rows themselves.
+/** Rule that removes the conversion to columns that Spark inserts between a columnar operator and a
+  * child that returns rows. Our operators read rows themselves.
   */
 object ReadRowsDirectly extends ColumnarRule {
 

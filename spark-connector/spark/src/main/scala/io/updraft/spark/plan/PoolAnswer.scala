@@ -27,10 +27,10 @@ private[plan] final case class PoolProblem(kind: FallbackReason, seen: String, a
   def fallbackReason: FallbackReason = kind.about(seen)
 }
 
-/** Knowledge that the driver has of a pool while it plans a query.
+/** Knowledge that the driver has about a pool while it plans a query.
   *
   * @param silence
-  *   reason why the endpoint does not answer; None if it does
+  *   reason why the endpoint does not answer; None if it answers
   * @param unusable
   *   reason why a file named in the settings is unusable
   * @param pool
@@ -46,7 +46,9 @@ private[plan] final case class PoolAnswer(
 
   def saysSomething: Boolean = this != PoolAnswer.Nothing
 
-  /** Return why the pool cannot run the functions, as far as the driver can tell without a task. */
+  /** Return why the pool cannot run the functions, as far as the driver can tell before any task
+    * runs.
+    */
   def problem(
       settings: UdfSettings,
       functions: Seq[PythonFuncExpression]

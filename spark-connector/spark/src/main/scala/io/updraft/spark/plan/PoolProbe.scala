@@ -26,9 +26,10 @@ import io.updraft.spark.reasons.FallbackReason
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.TaskIdentities
 
-/** Check that the driver makes before a query's tasks start: whether a pool listens at the endpoint
-  * and accepts the session. If not, the query fails with one clear error or falls back, instead of
-  * failing in each task. Answers are cached briefly, because planning a query asks several times.
+/** Check that the driver makes before a query's tasks start: does a pool listen at the endpoint,
+  * and does it accept the session? If not, the query falls back, or it fails with one clear error
+  * instead of an error in each task. Answers are cached briefly, because the driver asks several
+  * times while it plans a query.
   */
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
@@ -50,9 +51,9 @@ object PoolProbe {
   private val answered = ConcurrentHashMap.newKeySet[String]()
   private val accepting = ConcurrentHashMap.newKeySet[Question]()
 
-  /** Return why the query falls back to Spark's own Python workers. Return None if it runs on the
-    * pool or the session does not allow the fallback. A pool that may only be slow is a reason to
-    * fall back, but a query that needs the pool waits for it, as tasks do.
+  /** Return why the query falls back to Spark's own Python workers. Return None if the query runs
+    * on the pool or the session does not allow the fallback. A pool that is only slow is a reason
+    * to fall back. A query that needs the pool waits for a slow pool, as tasks do.
     */
   def problem(
       settings: UdfSettings,
@@ -63,7 +64,7 @@ object PoolProbe {
       answer.problem(settings, functions).orElse(answer.unanswered).map(_.fallbackReason)
     } else None
 
-  /** Raise an error that says what to set if the pool cannot run the functions. */
+  /** If the pool cannot run the functions, raise an error that says what to set. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
     val asked = question(settings, functions)
     ask(settings, functions).problem(settings, functions) match {
@@ -75,8 +76,8 @@ object PoolProbe {
     }
   }
 
-  /** Return advice about the fallback; none for registered functions, which exist only on their
-    * pool.
+  /** Return advice about the fallback. It is empty for registered functions, because they exist
+    * only on their pool.
     */
   private def alternative(shipped: Seq[PythonFuncExpression]): String =
     if (shipped.isEmpty) ""
@@ -100,8 +101,9 @@ object PoolProbe {
     }
 
   /** Return whether the driver can ask the pool. A Unix socket is on the machine of the task that
-    * uses it, so a socket missing here proves nothing, unless the tasks run here, too. If it is
-    * also missing on a task's machine, the task fails with the reason.
+    * uses it. So a socket that is missing on the driver's machine proves nothing, unless the tasks
+    * run there, too. If the socket is also missing on a task's machine, the task fails with the
+    * reason.
     */
   private[plan] def canAsk(endpoint: Endpoint, driverRunsTasks: => Boolean): Boolean =
     endpoint.transport() != Endpoint.Transport.UNIX || Files.exists(Path.of(endpoint.path())) ||
@@ -115,7 +117,7 @@ object PoolProbe {
      * Otherwise, tasks would report the same problem. */
     val asksPool = settings.fallback == "local" || !accepting.contains(asked)
     val known = answers.get(asked)
-    // An answer cached for a query that needs the pool may be empty.
+    // The cached answer may be empty: a query that needs the pool may not have asked it.
     val suffices = known != null && (known.answer.saysSomething || !asksPool)
     if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known.answer
     else {
@@ -144,7 +146,7 @@ object PoolProbe {
 
   /** Try to connect, and return the problem, if any. If the query needs the pool, keep trying while
     * the pool may still be starting. The time limit is different for a pool that has answered
-    * before, because it is probably restarting.
+    * before, because such a pool is probably restarting.
     */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = settings.clientOptions.endpoint

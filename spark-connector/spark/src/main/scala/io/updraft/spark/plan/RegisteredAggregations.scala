@@ -10,10 +10,10 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
 
-/** Rule that splits an aggregation with registered aggregates: one aggregation for each registered
-  * aggregate and one for all other functions, joined by the keys. It runs after the rules that push
-  * filters and projections down, and before Spark's own rule for DISTINCT, which passes nulls that
-  * aggregates must ignore.
+/** Rule that splits an aggregation with registered aggregates. It makes one aggregation for each
+  * registered aggregate and one for all other functions, and joins them by the keys. The rule runs
+  * after the rules that push filters and projections down. It runs before Spark's own rule for
+  * DISTINCT, because that rule passes nulls that aggregates must ignore.
   */
 object RegisteredAggregations extends Rule[LogicalPlan] {
 
@@ -52,7 +52,7 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
     }
   }
 
-  /** Return an aggregation of these functions. Its keys have the given names, and the results have
+  /** Return an aggregation of these functions. The keys have the given names, and the results have
     * the query's names.
     */
   private def part(
@@ -100,7 +100,7 @@ object RegisteredAggregations extends Rule[LogicalPlan] {
   }
 }
 
-/** Input of a registered aggregate: a plan of rows, and the expressions over them that the
+/** Input of a registered aggregate: a plan of rows, and the expressions over these rows that the
   * aggregate reads.
   */
 final case class AggregatedRows(
@@ -145,8 +145,8 @@ object DistinctRows {
 }
 
 /** Logical aggregation with one registered aggregate. It is not an Aggregate, because Spark's rules
-  * for Aggregate nodes, such as merging those of several subqueries, are valid only for Spark's own
-  * functions.
+  * for Aggregate nodes are valid only for Spark's own functions. One such rule merges the Aggregate
+  * nodes of several subqueries.
   *
   * @param filter
   *   condition that selects the rows to accumulate; a group exists even if none of its rows is

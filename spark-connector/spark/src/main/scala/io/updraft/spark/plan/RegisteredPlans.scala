@@ -16,12 +16,12 @@ import org.apache.spark.sql.updraft.CalledFunction
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
 /** Planning of nodes that call registered functions. These functions run only on the pool that
-  * deploys them, whatever the session's endpoint and fallback.
+  * deploys them. The session's endpoint and fallback do not matter.
   */
 object RegisteredPlans {
 
   /** Return whether a node itself, not its children, calls a registered function. A command does
-    * not call the functions in its expressions: it plans separate queries that do.
+    * not call the functions in its expressions. It plans separate queries that call them.
     */
   def calls(plan: LogicalPlan): Boolean = plan match {
     case _: Command => false
@@ -67,8 +67,8 @@ object RegisteredPlans {
       )
   }
 
-  /** Plan an aggregation in two steps: compute the states of the groups of each partition, then
-    * shuffle the states by key and merge them into results.
+  /** Plan an aggregation in two steps. The first step computes the states of the groups of each
+    * partition. The second step shuffles the states by key and merges them into results.
     */
   private def aggregated(groups: RegisteredAggregation, child: SparkPlan): SparkPlan = {
     import groups.{filter, function, keys, result}

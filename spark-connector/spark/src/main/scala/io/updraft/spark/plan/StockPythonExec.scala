@@ -19,11 +19,12 @@ import org.apache.spark.{Partition, Partitioner, SparkException, TaskContext}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{FallbackReason, FunctionKinds}
 
-/** Wrapper above an operator that stays with Spark's own Python workers. It gives the reason in the
-  * plan, and in the error if the executor's Python lacks something.
+/** Wrapper above an operator that stays with Spark's own Python workers. The wrapper shows the
+  * reason in the plan. If the executor's Python lacks a package, the wrapper adds the reason to the
+  * error.
   *
-  * It forwards only what Spark's Python operators override, so it must not wrap any other operator:
-  * see [[StockPythonExec.above]].
+  * The wrapper forwards only the methods that Spark's Python operators override, so it must not
+  * wrap any other operator: see [[StockPythonExec.above]].
   */
 case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
@@ -45,15 +46,15 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 object StockPythonExec {
   private val PythonOperators = "org.apache.spark.sql.execution.python"
 
-  /** Return the operator wrapped with the reason. An operator that is not one of Spark's own Python
-    * operators, such as another extension's, is returned unchanged.
+  /** Return the operator wrapped with the reason if it is one of Spark's own Python operators.
+    * Return any other operator, such as an operator of another extension, unchanged.
     */
   def above(operator: SparkPlan, reason: String): SparkPlan =
     if (operator.getClass.getName.startsWith(s"$PythonOperators."))
       StockPythonExec(reason, operator)
     else operator
 
-  /** Raise an error if an operator must not stay with Spark's own Python workers. */
+  /** Raise an error if the session does not allow an operator in Spark's own Python workers. */
   def permit(settings: UdfSettings, operator: String, reason: FallbackReason): Unit =
     if (settings.unsupported == "fail") {
       throw new UnsupportedOperationException(
@@ -79,7 +80,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
   private def explained(plan: SparkPlan, settings: UdfSettings): SparkPlan = plan.transformUp {
     case node if isStateful(node) =>
       StockPythonExec.permit(settings, node.nodeName, FallbackReason.State)
-      // Logged for each micro-batch, like Spark's own lines about it.
+      // This is logged for each micro-batch, like Spark's own log lines about a micro-batch.
       logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${FallbackReason.State}")
       StockPythonExec.above(node, FallbackReason.State.toString)
   }
@@ -92,7 +93,7 @@ object StatefulFunctions extends ColumnarRule with Logging {
       ).contains(FallbackReason.State)
 }
 
-/** Results of Spark's own Python workers. If the executor's Python lacks something, the error
+/** Results of Spark's own Python workers. If the executor's Python lacks a package, the error
   * explains why the function ran there at all.
   *
   * @param reason

@@ -12,10 +12,10 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpressi
   * @param usage
   *   notation in user code
   * @param since
-  *   first Spark version with this kind, among those that the connector supports
+  *   first Spark version with this kind, among the versions that the connector supports
   * @param fallbackReason
-  *   reason why functions of this kind never run on the pool; None if they do, unless [[Support]]
-  *   finds a reason against a particular function
+  *   reason why functions of this kind never run on the pool. None if they run there; [[Support]]
+  *   may still find a reason against a particular function
   */
 final case class FunctionKind(
     evalType: Int,
@@ -74,12 +74,12 @@ object FunctionKinds {
 
   private val byEvalType = all.map(kind => kind.evalType -> kind).toMap
 
-  /** Number of each kind of aggregate in a window, by its number outside a window. Spark plans both
-    * with the number outside a window.
+  /** Map from a kind of aggregate outside a window to the same kind inside a window, both as
+    * PySpark's numbers. Spark plans both with the number outside a window.
     */
   val inWindow: Map[Int, Int] = Map(202 -> 203, 252 -> 253)
 
-  /** Return why functions in these expressions never run on the pool; None if all may. */
+  /** Return why functions in these expressions never run on the pool; None if all functions may. */
   def fallbackReason(expressions: Seq[Expression], isWindow: Boolean): Option[FallbackReason] = {
     val evalTypes = expressions.flatMap(_.collect { case f: PythonFuncExpression => f.evalType })
     evalTypes.map(of => if (isWindow) inWindow.getOrElse(of, of) else of).flatMap(ofKind).headOption

@@ -9,11 +9,12 @@ import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
-/** Logical node with Python functions that has an operator on the pool. The cases are the only list
-  * of such nodes: [[Support]] decides by it, and the planner strategy builds the operators from it.
+/** Logical node with Python functions that has an operator on the pool. The cases of this class are
+  * the only list of such nodes. [[Support]] uses the list to decide, and the planner strategy uses
+  * it to build the operators.
   *
   * @param columns
-  *   types of the columns that travel
+  *   types of the columns that are sent to the pool or come back
   */
 sealed abstract class PythonNode(
     val functions: Seq[PythonFuncExpression],
@@ -65,7 +66,8 @@ object PythonNode {
   ) extends PythonNode(Seq(function), typesOf(left) ++ typesOf(right))
 
   /** Aggregate whose functions are all Python functions of one kind, with the parts that Spark's
-    * own strategy uses. Aggregates that Spark refuses are no such nodes, so that Spark reports why.
+    * own strategy uses. An aggregate that Spark refuses is not a node of this class, so that Spark
+    * reports why.
     */
   final case class Aggregated(
       keys: Seq[NamedExpression],
@@ -82,8 +84,8 @@ object PythonNode {
       child: LogicalPlan
   ) extends PythonNode(udafs(windows), arguments(udafs(windows)))
 
-  /** Return what a plan node itself, not its children, runs in Python; None if it runs nothing or
-    * has no operator on the pool.
+  /** Return the part of a plan node itself, not of its children, that runs in Python. Return None
+    * if nothing runs in Python or the node has no operator on the pool.
     */
   def of(plan: LogicalPlan): Option[PythonNode] = Some(plan).collect {
     case ArrowEvalPython(udfs, results, child, evalType) => Eval(udfs, results, child, evalType)

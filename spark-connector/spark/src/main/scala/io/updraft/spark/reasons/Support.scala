@@ -6,24 +6,24 @@ import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan, Window
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
 
-/** Rules that decide whether a pool can run a logical node with Python functions, and give the
-  * reason if it cannot.
+/** Rules that decide whether a pool can run a logical node with Python functions. If the pool
+  * cannot run it, the rules give the reason.
   */
 object Support {
 
   /** PYTHONHASHSEED of the pool's workers, PySpark's default. */
   private val PoolHashSeed = "0"
 
-  /** Return whether a node itself, not its children, runs Python. Commands and unknown nodes do
-    * not, whatever their expressions contain, because they plan their own queries.
+  /** Return whether a node itself, not its children, runs Python. Commands and unknown nodes never
+    * run Python, even if their expressions contain functions, because they plan their own queries.
     */
   def holdsPython(plan: LogicalPlan): Boolean =
     PythonNode.of(
       plan
     ).isDefined || (!plan.isInstanceOf[Command] && !plan.isStreaming && isStateful(plan))
 
-  /** Return whether a node of a batch query has stateful functions; the name of the node differs
-    * between Spark versions.
+  /** Return whether a node of a batch query has stateful functions. The test does not use the
+    * node's name, because the name differs between Spark versions.
     */
   private def isStateful(plan: LogicalPlan): Boolean =
     FunctionKinds.fallbackReason(plan.expressions, isWindow = false).contains(FallbackReason.State)

@@ -26,7 +26,7 @@ final case class Announcement(
     statement: Option[SignedStatement]
 )
 
-/** Source of each task's announcement; made on the driver, serialized to the tasks. */
+/** Source of each task's announcement. Made on the driver, serialized to the tasks. */
 trait AnnouncedFunction extends Serializable {
   def announcement: Announcement
 }
@@ -40,7 +40,7 @@ final class UnsignedFunction(envelope: FunctionEnvelope) extends AnnouncedFuncti
   }
 }
 
-/** Function signed by the driver; every signed byte comes from the driver.
+/** Function signed by the driver. Every signed byte comes from the driver.
   *
   * @param signedStatement
   *   serialized SignedStatement
@@ -61,9 +61,9 @@ final class SignedFunction(signedStatement: Array[Byte], artifacts: FunctionArti
   }
 }
 
-/** Function that the driver signs on serialization. Spark keeps a query's RDDs and may run them
-  * again days later, but it serializes them for every stage that it submits. So each stage gets its
-  * own signature over the artifacts as they are then.
+/** Function that the driver signs when Spark serializes it. Spark keeps a query's RDDs and may run
+  * them again days later, but it serializes the RDDs for every stage that it submits. So each stage
+  * gets a signature of its own over the artifacts at that time.
   *
   * @param commandsSha256
   *   digest of each pickled function
@@ -132,8 +132,8 @@ final case class FunctionEnvelope(
 
 object FunctionEnvelope {
 
-  /** Return the environment variables that Spark's own workers inherit from the process that starts
-    * them.
+  /** Return the environment variables that Spark's own Python workers inherit from the process that
+    * starts these workers.
     */
   private def hostEnvironment: Map[String, String] = Map(
     "TZ" -> TimeZone.getDefault.getID,

@@ -14,7 +14,8 @@ import io.updraft.spark.reasons.FallbackReason
 /** Signing of a query's functions at planning time. */
 object Signing {
 
-  /** Return why the functions cannot be signed; None if they can, or if the session does not sign.
+  /** Return why the functions cannot be signed; None if they can be signed, or if the session does
+    * not sign.
     */
   def problem(
       settings: UdfSettings,
@@ -23,8 +24,8 @@ object Signing {
     unreadable(PythonCall.artifactsOf(functions)).map(FallbackReason.UnsignedArtifact.about)
   }
 
-  /** Return a signed statement without a function, which lets a pool check whether it knows the
-    * session's key; raise IllegalArgumentException if the key is unusable.
+  /** Return a signed statement without a function. From it, a pool can tell whether it knows the
+    * session's key. Raise IllegalArgumentException if the key is unusable.
     */
   def ofNoFunction(signing: SigningSettings, owner: Owner): SignedStatement = {
     val now = System.currentTimeMillis()
@@ -37,7 +38,7 @@ object Signing {
     SigningKey.read(signing.keyFile).sign(statement)
   }
 
-  /** Return the first artifact that the driver lacks, and why. */
+  /** Return the first artifact that the driver cannot read, and the reason. */
   private def unreadable(artifacts: FunctionArtifacts): Option[String] =
     artifacts.roles.iterator.flatMap { role =>
       try {

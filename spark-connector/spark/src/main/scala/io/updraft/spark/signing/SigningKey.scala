@@ -30,7 +30,7 @@ import io.updraft.spark.config.UpdraftConf
 /** Key with which a driver signs the functions that it plans. */
 final class SigningKey private (privateKey: EdECPrivateKey, publicKey: PublicKey) {
 
-  /** Digest of the public key, by which pools identify the key. */
+  /** Digest of the public key. Pools identify the key by this digest. */
   val sha256: ByteString = {
     // The encoding of an Ed25519 key ends with its 32 raw bytes (RFC 8410).
     val raw = publicKey.getEncoded.takeRight(SigningKey.RawBytes)
@@ -75,10 +75,12 @@ object SigningKey extends Logging {
   /** Files whose permissions have been checked. */
   private val checked = ConcurrentHashMap.newKeySet[Path]()
 
-  /** Text of the last file and its key, cached because building a key takes longer than signing. */
+  /** Text of the last file, with the key in it. Both are cached because building a key takes longer
+    * than signing.
+    */
   private val known = new AtomicReference(Option.empty[(String, SigningKey)])
 
-  /** Read the key again, because the file may have been replaced.
+  /** Read the key from the file, each time anew, because the file may have been replaced.
     *
     * @throws java.lang.IllegalArgumentException
     *   if the file is unusable; the message names the setting to correct
@@ -113,8 +115,8 @@ object SigningKey extends Logging {
     try new PKCS8EncodedKeySpec(Base64.getMimeDecoder.decode(base64))
     catch { case e: IllegalArgumentException => throw new InvalidKeyException(e) }
 
-  /** Return the public key. The JDK computes public keys only when it generates a key pair, so the
-    * generator gets the private key as its random bytes.
+  /** Return the public key. The JDK computes a public key only when it generates a key pair. So the
+    * generator gets the private key in place of random bytes.
     */
   private def publicKeyOf(key: EdECPrivateKey): PublicKey = {
     val seed = key.getBytes.orElseThrow(() =>

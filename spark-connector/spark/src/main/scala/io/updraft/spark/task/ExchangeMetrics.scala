@@ -8,8 +8,8 @@ import org.apache.spark.{SparkContext, TaskContext}
 import io.updraft.client.Exchange
 import io.updraft.proto.v1.Report
 
-/** Metrics of one operator: the stock Python metrics under their stock names, and those of the
-  * exchange.
+/** Metrics of one operator: the stock Python metrics under their stock names, and the metrics of
+  * the exchange.
   */
 final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
@@ -33,7 +33,7 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
     all("pythonBootTime") += report.getBootMilliseconds
     all("pythonInitTime") += report.getInitMilliseconds
     all("pythonTotalTime") += report.getTotalMilliseconds
-    // This metric exists since Spark 4.2.
+    // Spark has this metric since 4.2.
     all.get("pythonProcessingTime").foreach(_ += report.getProcessingMilliseconds)
     SparkInternals.addSpilled(
       context,

@@ -10,8 +10,8 @@ import io.updraft.client.Replay
 import io.updraft.proto.v1.{Argument, SessionPayload, Udf, Udtf}
 import io.updraft.spark.signing.FunctionEnvelope
 
-/** Call that an operator makes on a pool, as planned by the driver; [[TaskFunction]] takes it to
-  * the tasks.
+/** Call that an operator makes on a pool, as planned by the driver. [[TaskFunction]] takes the call
+  * to the tasks.
   *
   * @param names
   *   names of the functions, for errors
@@ -37,7 +37,7 @@ final case class FunctionCall(
     replay: Replay = Replay.NEVER
 ) {
 
-  /** Return the session that collects the functions' logs; None if it does not collect them. */
+  /** Return the session that collects the functions' logs; None if no session collects them. */
   def loggingSession: Option[String] = environment.get(FunctionCall.SessionVariable)
 
   /** Return the Spark Connect session that owns the functions; empty in a classic application. */

@@ -12,12 +12,13 @@ import io.updraft.spark.task.input.{Request, RequestSource, RetainedRows}
 import io.updraft.spark.task.output.{ResultBatch, Results}
 import io.updraft.spark.trace.TaskSpan
 
-/** Iterator over the results of one task. It fills the window with requests, returns the oldest
-  * reply, and waits only if it can do neither.
+/** Iterator over the results of one task. It fills the window with requests and returns the oldest
+  * reply. It waits only if it can neither send a request nor return a reply.
   *
-  * Runs only on the task's thread. The first request opens the exchange, so that an empty partition
-  * costs the pool nothing unless the function may return rows for it. The exchange is cancelled as
-  * soon as the task ends or is killed. A batch is valid until the next one is requested.
+  * Runs only on the task's thread. The first request opens the exchange. So an empty partition
+  * costs the pool nothing, unless the function may return rows without input. The exchange is
+  * cancelled as soon as the task ends or is killed. A batch is valid until the next batch is
+  * requested.
   */
 final class PipelinedIterator(
     source: RequestSource,
@@ -43,8 +44,8 @@ final class PipelinedIterator(
 
   override def hasNext: Boolean = {
     if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
-    // A coalesced task has one such iterator for each partition, so release the last batch now, not
-    // when the task ends.
+    // Release the last batch now, not when the task ends: a coalesced task has one such iterator
+    // for each partition.
     if (ready == null) releaseEmitted()
     ready != null
   }

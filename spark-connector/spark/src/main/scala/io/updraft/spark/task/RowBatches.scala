@@ -8,12 +8,13 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.spark.columns.{BatchCut, BatchSize}
 import io.updraft.spark.task.input.RequestSpec
 
-/** Batches copied from rows. A batch is valid until the next one is requested.
+/** Batches copied from rows. A batch is valid until the next batch is requested.
   *
   * @param spec
   *   types of the rows and limits of a batch
   * @param shown
-  *   function from the copied columns and the number of rows to the columns of the batch
+  *   function that takes the copied columns and the number of rows, and returns the columns of the
+  *   batch
   */
 final class RowBatches(
     rows: Iterator[InternalRow],

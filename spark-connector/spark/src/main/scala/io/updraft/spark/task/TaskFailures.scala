@@ -13,7 +13,7 @@ import io.updraft.proto.v1.{ErrorKind, Report}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.trace.TaskSpan
 
-/** Translation of failures of an exchange or a file to errors of its task.
+/** Translation of failures of an exchange or a file to errors of the task.
   *
   * @param options
   *   options of calls to the peer
@@ -24,11 +24,11 @@ abstract class TaskFailures(
     context: TaskContext
 ) {
 
-  /** Return the error that Spark's users see instead of the exchange's. */
+  /** Return the error that Spark's users see instead of the exchange's error. */
   protected def failed(e: ExchangeException): Throwable
 
-  /** Return what listens at the endpoint and what to do about it, if it is known to differ from the
-    * expected peer; otherwise an empty text.
+  /** If the listener at the endpoint is certainly not the expected peer, return what it is and what
+    * to set. Otherwise, return an empty text.
     */
   protected final def wrongPeer(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {
@@ -38,7 +38,7 @@ abstract class TaskFailures(
       )
     } else ""
 
-  /** Run `body`; in a killed task, convert its failure to Spark's own kill exception. */
+  /** Run `body`. If it fails in a killed task, raise Spark's own kill exception instead. */
   final def translate[T](body: => T): T =
     try body
     catch {
@@ -62,8 +62,8 @@ private object TaskFailures {
   )
 }
 
-/** Translation of an exchange's errors to those that Spark's users know. It also passes accumulator
-  * updates to Spark.
+/** Translation of an exchange's errors to errors that Spark's users know. It also passes
+  * accumulator updates to Spark.
   */
 final class Failures(
     function: TaskFunction,
@@ -72,7 +72,7 @@ final class Failures(
     context: TaskContext
 ) extends TaskFailures(settings.clientOptions, span, context) {
 
-  /** Return the error for the user; an exception of the user's function becomes Spark's
+  /** Return the error for the user. An exception of the user's function becomes Spark's
     * PythonException.
     */
   override protected def failed(e: ExchangeException): Throwable =

@@ -24,7 +24,7 @@ import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
 
 /** Function that the tasks of an operator call on a pool. It is made on the driver and serialized
-  * to the tasks, which add only their own data.
+  * to the tasks. Each task adds only its own data.
   */
 trait TaskFunction extends Serializable {
 
@@ -37,7 +37,7 @@ trait TaskFunction extends Serializable {
   /** Return the destination of the functions' accumulator updates. */
   def accumulator: Option[CollectionAccumulator[Array[Byte]]] = None
 
-  /** Return the session that collects the functions' logs; None if it does not collect them. */
+  /** Return the session that collects the functions' logs; None if no session collects them. */
   def loggingSession: Option[String] = None
 
   /** Return the request that opens one task's exchange. */
@@ -99,8 +99,8 @@ object TaskFunction {
       .build()
   }
 
-  /** Return a call for the tasks, signed if the session signs; raise an error if it cannot be
-    * signed.
+  /** Return a function for the tasks. If the session signs, sign the function, and raise an error
+    * if that is not possible.
     *
     * @param schema
     *   schema of the arguments
@@ -137,13 +137,13 @@ object TaskFunction {
       sha256(payload),
       sha256(Exchange.schemaHeader(schema))
     )
-    // Sign once now, so that a failure to sign fails the query with the reason. Later, when Spark
-    // serializes the function, it would only fail a job.
+    // Sign once now, so that a failure to sign fails the query with the reason. A failure later,
+    // when Spark serializes the function, would only fail a job.
     function.signed
     function
   }
 
-  /** Return each pickled function once, however often the query uses it. */
+  /** Return each pickled function once, even if the query uses it several times. */
   private def commands(payload: SessionPayload): Seq[ByteString] = {
     val udfs = payload.getUdfsList.asScala.toSeq.flatMap(_.getCommandsList.asScala)
     (if (payload.hasUdtf) udfs :+ payload.getUdtf.getCommand else udfs).distinct

@@ -16,7 +16,9 @@ import io.updraft.spark.task.input.{RequestSource, TaskInput}
 import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
-/** Work of one task of an operator: made on the driver, serialized, run once for each partition. */
+/** Work of one task of an operator. It is made on the driver, serialized, and run once for each
+  * partition.
+  */
 abstract class TaskPipeline(
     settings: UdfSettings,
     function: TaskFunction,
@@ -60,7 +62,7 @@ abstract class TaskPipeline(
   }
 }
 
-/** Work of one task of an operator with one child, which produces rows or batches. */
+/** Work of one task of an operator with one child. The child produces rows or batches. */
 final class TaskRunner(
     settings: UdfSettings,
     function: TaskFunction,

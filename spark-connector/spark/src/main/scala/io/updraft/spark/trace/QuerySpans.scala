@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 
 import io.updraft.spark.config.ConnectionSettings
 
-/** Root spans of traces. The driver records one for each query that uses a pool or a writer; the
-  * span begins at the query's first use of one.
+/** Root spans of traces. The driver records a span for each query that uses a pool or a writer. The
+  * span begins when the query first uses a pool or a writer.
   */
 private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
     extends SparkListener {
@@ -33,8 +33,8 @@ private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
       val span = tracing.beginRoot("updraft.query", ids, from)
       span.setAttribute("updraft.application", applicationId)
       span.setAttribute("updraft.query", end.executionId.toString)
-      // The error message is left out: it may contain the query's data, and Spark's own pages show
-      // it.
+      // The error message is left out, because it may contain the query's data. Spark's own pages
+      // show it.
       if (end.errorMessage.exists(_.nonEmpty)) span.setStatus(StatusCode.ERROR)
       span.end()
     }
@@ -43,7 +43,9 @@ private[trace] final class QuerySpans(tracing: Tracing, applicationId: String)
 object QuerySpans {
   private val ofContext = new WeakHashMap[SparkContext, Map[String, QuerySpans]]
 
-  /** Begin the span of the query that this driver thread executes, since it now uses a service. */
+  /** Begin the span of the query that this driver thread executes, because the query now uses a
+    * service.
+    */
   def begin(connection: ConnectionSettings, context: SparkContext): Unit =
     for {
       endpoint <- connection.traceEndpoint

@@ -10,7 +10,7 @@ import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
 
 /** Trace span of one exchange or file of a task. Used by the task's thread. While tracing is off,
-  * it does nothing, and no OpenTelemetry class is loaded.
+  * the span does nothing, and no OpenTelemetry class is loaded.
   */
 trait TaskSpan {
 
@@ -27,12 +27,12 @@ trait TaskSpan {
   def end(counts: (String, Long)*): Unit
 }
 
-/** Factory of a task's spans: recorded ones if there is a collector, otherwise one that does
+/** Factory of a task's spans: recorded spans if there is a collector, otherwise a span that does
   * nothing.
   */
 object TaskSpans {
 
-  /** Return a span named `name`, which evaluates `identity` when it begins. */
+  /** Return a span named `name`. The span evaluates `identity` when it begins. */
   def of(name: String, connection: ConnectionSettings, identity: => TaskIdentity): TaskSpan =
     connection.traceEndpoint
       .flatMap(Tracing.to)

@@ -78,8 +78,8 @@ private[trace] object Tracing {
   }
 }
 
-/** Ids of a query's own span, which the driver records when the query ends. They are derived from
-  * Spark's IDs of the application and the query, so that each executor knows the parent of its
+/** Ids of a query's own span, which the driver records when the query ends. The ids are derived
+  * from Spark's ids of the application and the query, so that each executor knows the parent of its
   * spans without asking the driver.
   */
 private[trace] object QueryIds {

@@ -70,7 +70,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     val wrong = Seq(
       UpdraftConf.endpoint.key -> "http://pool:8815",
       UpdraftConf.fallback.key -> "maybe",
-      UpdraftConf.maxReplays.key -> "-1",
+      UpdraftConf.replayBytes.key -> "-1",
       UpdraftConf.batchBytes.key -> "1",
       UpdraftConf.connectTimeout.key -> "soon",
       UpdraftConf.enabled.key -> "yes please"

@@ -9,9 +9,9 @@ import org.apache.spark.sql.updraft.InputFiles
 import io.updraft.client.BatchGroups
 import io.updraft.spark.task.input.{Request, RequestSource}
 
-/** Source of requests from two inputs that are sorted by the same keys. Requests come in runs: the
-  * left rows of some groups, then the right rows of the same groups. A group that is missing on one
-  * side is empty there.
+/** Source of requests from two inputs that are sorted by the same keys. Requests come in runs. A
+  * run is the left rows of some groups, then the right rows of the same groups. A group that is
+  * missing on one side is empty on that side.
   */
 final class CogroupedFeed(
     left: GroupedSide,
@@ -77,7 +77,7 @@ final class CogroupedFeed(
     }
 
   /** End the group. If right rows of the run are already sent, the run cannot take another left
-    * group, so it ends, too.
+    * group, so the run ends, too.
     */
   private def endGroup(): Position.Value = {
     if (rightWasSent || left.isFull || right.isFull) sendRun()

@@ -7,9 +7,9 @@ import org.apache.spark.sql.updraft.{SessionKeys, SpillingRows, WaitingRows, Win
 
 import io.updraft.spark.task.input.Answers
 
-/** Handling of a task's rows around a function that computes one value from many: groups of rows go
-  * to the function, and rows that waited in the executor are joined with its results. Made on the
-  * driver, serialized to the tasks.
+/** Handling of a task's rows for a function that computes one value from many rows. Groups of rows
+  * go to the function, and rows that waited in the executor are joined with the function's results.
+  * Made on the driver, serialized to the tasks.
   */
 sealed trait Fold extends Serializable {
 
@@ -22,12 +22,12 @@ sealed trait Fold extends Serializable {
   /** Return how many columns the waiting rows have. */
   def waitingColumns: Int
 
-  /** Return the rows that functions read, made from the child's rows. `waiting` gets a row for each
-    * result in the order of the results, from this method or from the [[boundary]].
+  /** Return the rows that functions read, made from the child's rows. Either this method or the
+    * [[boundary]] adds a row to `waiting` for each result, in the order of the results.
     */
   def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow]
 
-  /** Return the test for where groups of these rows end. */
+  /** Return the test that tells where groups of these rows end. */
   def boundary(waiting: WaitingRows): GroupBoundary
 
   /** Return the projection from waiting rows joined with their results to output rows. */

@@ -9,7 +9,7 @@ import org.apache.spark.sql.updraft.InputFiles
 import io.updraft.spark.columns.{BatchLimits, GroupCut}
 import io.updraft.spark.task.input.{RequestBuilder, RequestFeed}
 
-/** Test for where a group ends among rows sorted by group. */
+/** Test that tells where a group ends in rows sorted by group. */
 trait GroupBoundary {
 
   /** Begin a group with this row. */
@@ -19,8 +19,8 @@ trait GroupBoundary {
   def isCrossedBy(row: InternalRow): Boolean
 }
 
-/** Boundary by Spark's ordering, as its own operators over groups use it: null equals null, NaN
-  * equals NaN, 0.0 equals -0.0.
+/** Boundary by Spark's ordering, as in Spark's own operators over groups: null equals null, NaN
+  * equals NaN, and 0.0 equals -0.0.
   */
 class OrderedBoundary(keys: Seq[Expression], rows: Seq[Attribute]) extends GroupBoundary {
   private[this] val ordering = GenerateOrdering.generate(keys.map(SortOrder(_, Ascending)), rows)
@@ -34,7 +34,7 @@ class OrderedBoundary(keys: Seq[Expression], rows: Seq[Attribute]) extends Group
   override def isCrossedBy(row: InternalRow): Boolean = ordering.compare(firstRow, row) != 0
 }
 
-/** Boundary by the bytes of the keys, as Spark's window operators use it. */
+/** Boundary by the bytes of the keys, as in Spark's window operators. */
 final class SameBytesBoundary(keys: Seq[Expression], rows: Seq[Attribute]) extends GroupBoundary {
   private[this] val keyOf = UnsafeProjection.create(keys, rows)
   private[this] var key: UnsafeRow = _
@@ -44,12 +44,13 @@ final class SameBytesBoundary(keys: Seq[Expression], rows: Seq[Attribute]) exten
   override def isCrossedBy(row: InternalRow): Boolean = keyOf(row) != key
 }
 
-/** Feed that reads rows, contiguous by group, into a builder: many small groups form one request, a
-  * large group is spread over several. A row is copied before the next is requested.
+/** Feed that reads rows, contiguous by group, into a builder. Many small groups form one request,
+  * and a large group is spread over several requests. The feed copies a row before it requests the
+  * next row.
   *
   * @param open
-  *   function that returns the rows. It is called only when the first request is built, because it
-  *   may have to read all of the child
+  *   function that returns the rows. It may have to read all of the child, so the feed calls it
+  *   only when it builds the first request
   */
 final class GroupedFeed(
     open: () => Iterator[InternalRow],
@@ -86,7 +87,7 @@ final class GroupedFeed(
 
   private def advance(): Unit = row = if (input.hasNext) input.next() else null
 
-  /** End the group; return whether the request has room for the next group. */
+  /** End the group. Return whether the request has room for the next group. */
   private def endGroup(): Boolean = {
     builder.endGroup()
     if (row != null) boundary.enter(row)

@@ -28,7 +28,8 @@ final case class GroupedInput(
     shape: RowShape
 ) extends TaskInput {
 
-  /** Return the schema of rows, in which the columns keep their own names for the function. */
+  /** Return the schema of rows. The columns keep their own names, because the function sees them.
+    */
   private def rowSchema: Schema = ArrowSchemas.of(
     StructType(spec.copied.map(spec.child).map(column =>
       StructField(column.name, column.dataType, column.nullable)
@@ -64,7 +65,8 @@ final case class GroupedInput(
     GenerateOrdering.generate(keys.map(SortOrder(_, Ascending)), keys)
 }
 
-/** Representation of rows in a request: one struct column, or each of the rows' columns by itself.
+/** Representation of rows in a request: one struct column that holds the row, or one column for
+  * each column of the rows.
   */
 sealed trait RowShape extends Serializable
 

@@ -14,7 +14,7 @@ import org.apache.spark.{SparkContext, TaskContext}
 sealed trait GroupedRows extends Serializable {
 
   /** Return the rows, with groups in key order and each group's rows in their original order. A row
-    * is valid until the next one is requested.
+    * is valid until the next row is requested.
     */
   def of(rows: Iterator[InternalRow]): Iterator[InternalRow]
 }
@@ -26,9 +26,9 @@ object GroupedRows {
     override def of(rows: Iterator[InternalRow]): Iterator[InternalRow] = rows
   }
 
-  /** Grouping in memory: reads all rows and copies each to its group's memory, which costs less
-    * than a sort. If the rows do not fit into memory, Spark sorts the remaining ones and spills to
-    * disk.
+  /** Grouping in memory. It reads all rows and copies each row to the memory of the row's group,
+    * which costs less than a sort. If the rows do not fit into memory, Spark sorts the remaining
+    * rows and spills to disk.
     *
     * @param sort
     *   sort of the child's rows by the keys
@@ -83,7 +83,7 @@ final class GroupMetrics(val all: Map[String, SQLMetric]) extends Serializable {
   /** Record the memory of the rows grouped in these pages. */
   def grouped(pages: TaskPages, context: TaskContext): Unit = used(pages.size, context)
 
-  /** Record the sort of the rows that did not fit, and how much it spilled. */
+  /** Record the sort of the rows that did not fit, and how many bytes the sort spilled. */
   def sorted(sorter: UnsafeExternalRowSorter, spilledBytes: Long, context: TaskContext): Unit = {
     all("sortTime") += sorter.getSortTimeNanos / 1000000
     all("spillSize") += spilledBytes

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjectio
 import io.updraft.spark.columns.GroupCut
 import io.updraft.spark.task.input.Request
 
-/** Side of a cogroup: reads the child's rows into a builder, group by group. A row is copied before
-  * the next is requested.
+/** Side of a cogroup. It reads the child's rows into a builder, group by group, and copies a row
+  * before it requests the next row.
   */
 final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, partition: Int)
     extends AutoCloseable {
@@ -30,8 +30,8 @@ final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, p
   /** Return the key of the next group; null at the end of the input. */
   def key: InternalRow = nextKey
 
-  /** Append rows of the group until the request is full or the group has ended; return whether it
-    * has ended.
+  /** Append rows of the group until the request is full or the group has ended. Return whether the
+    * group has ended.
     */
   def copyGroup(): Boolean = {
     var ended = false

@@ -9,8 +9,8 @@ import org.apache.spark.unsafe.Platform
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of the rows of one group, in segments of memory. A word before each row holds its size
-  * and its turn, which orders the rows of all groups.
+/** Copies of the rows of one group, in segments of memory. A word before each row holds the row's
+  * size and turn. The turns order the rows of all groups.
   */
 private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   private[this] val segments = new ArrayBuffer[RowGroup.Segment](2)
@@ -18,14 +18,14 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   // Index of the segment with the first row; rotate may advance it.
   private[this] var head = 0
 
-  /** Make room for a row of this many bytes; return whether that succeeded. */
+  /** Make room for a row of this many bytes. Return whether that succeeded. */
   def makesRoomFor(size: Int): Boolean = {
     val bytes = RowGroup.WordBytes + size
     last.end + bytes <= last.limit || extend(bytes.toLong)
   }
 
-  /** Add a segment; return whether there was memory. Each segment may be twice as large as the one
-    * before, so a small group takes little memory.
+  /** Add a segment. Return whether there was memory. The first segment is small and each may be
+    * twice as large as the segment before, so a small group takes little memory.
     */
   private def extend(needed: Long): Boolean = {
     val doubled = RowGroup.FirstSegmentBytes << math.min(segments.length, 16)
@@ -54,8 +54,8 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   /** Return the turn of the first row. */
   def firstTurn: Int = segments(head).turnAt(segments(head).start)
 
-  /** Move the first row behind the last, with the given turn; return whether there was room. `row`
-    * is scratch space.
+  /** Move the first row behind the last row, with the given turn. Return whether there was room.
+    * `row` is scratch space.
     */
   def rotate(row: UnsafeRow, turn: Int): Boolean = {
     val segment = segments(head)
@@ -70,7 +70,8 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
 
   /** Return the rows one by one, each in `row`. */
   def rows(row: UnsafeRow): Iterator[UnsafeRow] = new Iterator[UnsafeRow] {
-    // Skip empty segments: the last one may have been created for a row that then went elsewhere.
+    // Skip empty segments: the last segment may have been created for a row that was not added in
+    // the end.
     private[this] val rest =
       segments.iterator.drop(head).filter(segment => segment.start < segment.end)
     private[this] var segment = RowGroup.NoSegment
@@ -91,7 +92,7 @@ private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
 
 private object RowGroup {
 
-  /** Size of the word before each row, which also keeps rows word-aligned. */
+  /** Size of the word before each row. The word also keeps rows word-aligned. */
   private val WordBytes = 8
 
   private val FirstSegmentBytes = 512L
@@ -104,7 +105,7 @@ private object RowGroup {
 
     def turnAt(position: Long): Int = (Platform.getLong(base, position) >>> 32).toInt
 
-    /** Point `row` to a row; return the position of the next one. */
+    /** Point `row` to the row at this position. Return the position of the next row. */
     def read(position: Long, row: UnsafeRow): Long = {
       val size = Platform.getLong(base, position).toInt
       row.pointTo(base, position + WordBytes, size)

@@ -12,14 +12,14 @@ import org.apache.spark.sql.updraft.TaskPages
 
 import io.updraft.spark.columns.RowCopies
 
-/** Copies of rows, grouped by their keys: each group has its own memory, so that its rows are read
-  * sequentially. The rows are in the order that Spark's sort would produce.
+/** Copies of rows, grouped by their keys. Each group has memory of its own, so that the rows of a
+  * group are read sequentially. The rows are in the order that Spark's sort would produce.
   *
   * @param keys
-  *   keys among `rows`, equal if and only if their bytes are
+  *   keys among `rows`. Two keys are equal if and only if their bytes are equal
   * @param nullsRotate
-  *   true if Spark would use its radix sort (UnsafeInMemorySorter), which makes room for a row with
-  *   a null key by moving the first row with a non-null key behind the last
+  *   true if Spark would use its radix sort (UnsafeInMemorySorter). To make room for a row with a
+  *   null key, this sort moves the first row with a non-null key behind the last row
   */
 final class RowGroups(
     keys: Seq[Expression],
@@ -34,7 +34,7 @@ final class RowGroups(
   // Groups with non-null keys, by the turn of their first rows; null before the first null key.
   private[this] var rotation: PriorityQueue[RowGroup] = _
 
-  /** Copy a row; return whether there was room. */
+  /** Copy a row. Return whether there was room. */
   def add(row: UnsafeRow): Boolean = {
     val key = keyOf(row)
     val rotates = nullsRotate && key.isNullAt(0)
@@ -79,8 +79,8 @@ final class RowGroups(
     }
   }
 
-  /** Return these rows, with groups in key order, merged with the later rows, which are sorted. The
-    * memory is freed after the last row. A row is valid until the next one is requested.
+  /** Return these rows, with groups in key order, merged with the later rows, which are `sorted`.
+    * The memory is freed after the last row. A row is valid until the next row is requested.
     */
   def mergedWith(sorted: Iterator[InternalRow]): Iterator[InternalRow] =
     new Iterator[InternalRow] {
@@ -118,6 +118,8 @@ final class RowGroups(
 
 object RowGroups {
 
-  /** Maximum number of groups. More groups would be small, and a sort groups them just as fast. */
+  /** Maximum number of groups. If there were more, each would be small, and a sort groups small
+    * groups just as fast.
+    */
   val MostGroups = 8192
 }

@@ -16,11 +16,12 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
   */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
-/** Source of requests that hold pickled lists of rows. The columns that stay here end at the same
-  * row as the lists.
+/** Source of requests that hold pickled lists of rows. In each request, the columns that stay here
+  * end at the same row as the lists.
   *
-  * The first request is small and each may hold twice as much as the one before, so that the pool
-  * starts early. None is large, because Python spends more time on a row than its transport takes.
+  * The first request is small, and each following request may hold twice as much as the request
+  * before, so that the pool starts early. No request has to be large, because Python spends more
+  * time on a row than its transport takes.
   */
 final class PickledFeed(
     input: Iterator[InternalRow],
@@ -54,8 +55,8 @@ final class PickledFeed(
     projection(row)
   }
 
-  /** Record the file of the current row. Lists are cut by number of rows, as PySpark's worker cuts
-    * its results, so one list may hold rows of several files.
+  /** Record the file of the current row. A list has a fixed number of rows, like the lists of
+    * results from PySpark's worker, so one list may hold rows of several files.
     */
   private def note(current: AnyRef): Unit = {
     if (rows == 0) file = current
@@ -68,8 +69,8 @@ final class PickledFeed(
     if (values > 0) Some(finish()) else None
   }
 
-  /** Fill a batch. Checking for another list reads its rows, so a full batch must not check for
-    * one.
+  /** Fill a batch. A check for another list reads the rows of that list, so do not check once the
+    * batch is full.
     */
   private def fill(): Unit = {
     var open = true

@@ -6,7 +6,7 @@ import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.BatchGroups
 
-/** Batch to send, the columns that stay here to be joined to its reply, and the groups that end in
+/** Batch to send, the columns that stay here to be joined to the reply, and the groups that end in
   * the batch.
   */
 final case class Request(
@@ -20,9 +20,10 @@ final case class Request(
   * @param rows
   *   rows of the child in the request
   * @param values
-  *   expected rows of the reply: the same number, or fewer if a value holds several pickled rows
+  *   expected rows of the reply: the same number as `rows`, or fewer if a value holds several
+  *   pickled rows
   * @param columns
-  *   the child's columns, in its order; empty if the output has only results
+  *   the child's columns, in the child's order; empty if the output has only results
   * @param inputFile
   *   file block of the first row, as InputFiles returns it
   * @param laterFiles

@@ -13,8 +13,7 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.client.BatchGroups
 import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
 
-/** Builder of one request after the other: rows go in, and [[BatchCut]] decides where a request
-  * ends.
+/** Builder of one request after another. Rows go in, and [[BatchCut]] decides where a request ends.
   */
 abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoCloseable {
   private[this] val passedSchema = spec.passedSchema
@@ -71,7 +70,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
     count += 1
   }
 
-  /** End a group, which consists of the rows since the last end. */
+  /** End a group. The group is the rows since the end of the last group. */
   def endGroup(): Unit = ends += count
 
   /** Return the size so far. */
@@ -144,7 +143,7 @@ object RequestBuilder {
       ColumnSet.structBatch(rows, columns)
   }
 
-  /** Builder of requests for a function over groups: all columns are sent, and none stays here. */
+  /** Builder of requests for a function over groups. All columns are sent; no column stays here. */
   final class OfColumns(spec: RequestSpec, override val schema: Schema, partition: Int)
       extends RequestBuilder(spec, partition) {
 

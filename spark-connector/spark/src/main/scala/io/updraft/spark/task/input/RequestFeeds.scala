@@ -10,7 +10,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   */
 abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends RequestSource {
 
-  /** Append input until the request is full; return the file block that all its rows come from. */
+  /** Append input until the request is full. Return the file block from which all rows of the
+    * request come.
+    */
   protected def fill(): AnyRef
 
   override final def next(): Option[Request] = {
@@ -21,7 +23,7 @@ abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends R
   override def close(): Unit = builder.close()
 }
 
-/** Feed from a columnar child; a batch is copied before the next is requested. */
+/** Feed from a columnar child. The feed copies a batch before it requests the next batch. */
 final class ColumnarFeed(
     input: Iterator[ColumnarBatch],
     builder: RequestBuilder,
@@ -61,7 +63,7 @@ final class ColumnarFeed(
   }
 }
 
-/** Feed from a row child; a row is copied before the next is requested. */
+/** Feed from a child that returns rows. The feed copies a row before it requests the next row. */
 final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files: InputFiles)
     extends RequestFeed(builder, files) {
   private[this] var row: InternalRow = _

@@ -14,7 +14,7 @@ import io.updraft.spark.columns.{BatchLimits, ColumnSet}
   * @param child
   *   columns of the child
   * @param copied
-  *   ordinals of the columns that are sent or stay here
+  *   ordinals of the columns that are sent to the pool, stay here, or both
   * @param passed
   *   ordinals of the columns that stay here, to be joined to the results
   * @param inputs
@@ -56,11 +56,13 @@ final case class RequestSpec(
 
   def inputSchema: Schema = schemaOf(inputs.map(_.dataType))
 
-  /** Return columns of these types, filled from those at `ordinals` of rows and batches. */
+  /** Return columns of these types, to be filled from the columns at `ordinals` of rows and
+    * batches.
+    */
   def columnSet(types: Seq[DataType], ordinals: Seq[Int]): ColumnSet =
     new ColumnSet(types, schemaOf(types), largeVarTypes, ordinals.toArray)
 
-  /** Return columns of these types, filled from rows that have exactly these columns. */
+  /** Return columns of these types, to be filled from rows that have exactly these columns. */
   def columnSet(types: Seq[DataType]): ColumnSet = columnSet(types, types.indices)
 
   private def schemaOf(types: Seq[DataType]): Schema =

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Factory of requests from the data that an operator's only child gives a task. Made on the
+/** Factory of requests from the data that an operator's only child gives to a task. Made on the
   * driver, serialized to the tasks.
   */
 trait TaskInput extends Serializable {
@@ -26,7 +26,7 @@ trait TaskInput extends Serializable {
   ): RequestSource = ofRows(batches.flatMap(_.rowIterator().asScala), files, partition)
 }
 
-/** Input that copies rows and vectors alike into columns. */
+/** Input that copies both rows and vectors into columns. */
 abstract class ColumnInput extends TaskInput {
 
   protected def builder(partition: Int): RequestBuilder
@@ -64,7 +64,7 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
     new RequestBuilder.OfRows(spec, rowSchema, partition)
 }
 
-/** Input of functions of pickled rows: each value in the exchange is a pickled list of rows, in
+/** Input of functions of pickled rows. Each value in the exchange is a pickled list of rows, in
   * Spark's own encoding.
   */
 final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInput {

@@ -12,19 +12,21 @@ import io.updraft.spark.task.input.RetainedRows
 
 /** Mapping from a table function's outputs to its input rows.
   *
-  * Outputs come in the order of the rows, one output for each row. Outputs after the last row (from
-  * `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one reply
-  * belong to one request.
+  * Outputs come in the order of the rows, one output for each row. Outputs that come after that
+  * (from `terminate`) are joined to the last row, as in Spark's own operator. The outputs of one
+  * reply belong to one request.
   */
 final class AnsweredRows extends AutoCloseable {
   private[this] var request = RetainedRows(0, 0, Array.empty, null)
   private[this] var row = -1
   private[this] var within = false
 
-  /** Previous request, whose columns the last returned batch may still use. */
+  /** Previous request. The last returned batch may still use its columns. */
   private[this] var previous = request
 
-  /** Begin a reply. It answers the oldest waiting request if the current one has no rows left. */
+  /** Begin a reply. If the current request has no rows left, the reply answers the oldest waiting
+    * request.
+    */
   def beginReply(waiting: ArrayDeque[RetainedRows]): Unit =
     if (!within && !waiting.isEmpty && row + 1 >= request.rows) {
       previous.close()
@@ -33,7 +35,7 @@ final class AnsweredRows extends AutoCloseable {
       row = -1
     }
 
-  /** Begin an output, or continue one; return the row that it belongs to. */
+  /** Begin an output, or continue one. Return the row to which the output belongs. */
   def beginOutput(): Int = {
     if (!within && row + 1 < request.rows) row += 1
     within = true
@@ -42,7 +44,7 @@ final class AnsweredRows extends AutoCloseable {
 
   def endOutput(): Unit = within = false
 
-  /** Return, for each row of a reply, the row of the request that it belongs to. */
+  /** Return, for each row of a reply, the row of the request to which it belongs. */
   def of(reply: Reply): Array[Int] = {
     val rows = new Array[Int](reply.rows())
     var from = 0

@@ -15,8 +15,7 @@ import io.updraft.client.Reply
 import io.updraft.spark.columns.ColumnSet
 import io.updraft.spark.task.input.RequestSpec
 
-/** Reader of pickled lists of results that converts each value as Spark does and returns columns.
-  */
+/** Reader of pickled lists of results. It converts each value as Spark does and returns columns. */
 final class PickledReplies(resultTypes: Seq[DataType], spec: RequestSpec) extends ReplyReader {
   private[this] val results = spec.columnSet(resultTypes)
   private[this] val unpickled = new PickledRows.Results(resultTypes)

@@ -19,8 +19,8 @@ import io.updraft.spark.task.input.{RequestSpec, RetainedRows}
 
 /** Rows pickled by a table function, each joined to its input row.
   *
-  * A value of a reply is the pickled output of one input row, or a piece of it. Outputs with any
-  * number of rows are passed on in batches of about `batchBytes`.
+  * A value of a reply is the pickled output of one input row, or a piece of such an output. Outputs
+  * may have any number of rows, and their rows are passed on in batches of about `batchBytes`.
   */
 final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchBytes: Long)
     extends Results {
@@ -31,8 +31,8 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private[this] val nullRow = new GenericInternalRow(types.length)
   private[this] val pieces = new ByteArrayOutputStream
 
-  /** Return whether the function may run without input. It may not if columns stay here, because
-    * there would be no row to join its output to.
+  /** Return whether the function may run without input. If columns stay here, it may not, because
+    * there would be no row to which its output could be joined.
     */
   override def needNoInput: Boolean = spec.passed.isEmpty
 
@@ -50,7 +50,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
     })
   }
 
-  /** Return the outputs that end in a reply; the piece after the last end waits for the next reply.
+  /** Return the outputs that end in a reply. The piece after the last end waits for the next reply.
     */
   private def complete(reply: Reply, schema: Schema): Seq[Array[Byte]] = {
     val values = ColumnSet.loadUntyped(reply.batch(), schema)
@@ -71,7 +71,7 @@ final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchByt
   private def append(values: ColumnVector, from: Int, until: Int): Unit =
     (from until until).foreach(i => pieces.writeBytes(values.getBinary(i)))
 
-  /** Return the outputs in batches, each of which belongs to the rows of one file. */
+  /** Return the outputs in batches. Each batch belongs to the rows of one file. */
   private def batches(outputs: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
     new Iterator[ResultBatch] {
       private[this] val joined = outputs.buffered

@@ -21,7 +21,7 @@ import io.updraft.spark.columns.{ColumnSet, ResultColumns}
   * @param operation
   *   name of the kind of function in errors
   * @param check
-  *   part of the declaration that replies are compared with
+  *   part of the declaration with which replies are compared
   */
 final case class RowResult(
     row: DataType,
@@ -30,7 +30,8 @@ final case class RowResult(
     check: RowCheck
 )
 
-/** Strictness of the comparison of replies with the declaration; the same as on stock Spark. */
+/** Strictness of the comparison of replies with the declaration. It is the same as on stock Spark.
+  */
 sealed trait RowCheck extends Serializable
 
 object RowCheck {
@@ -38,15 +39,16 @@ object RowCheck {
   /** Compare every type and its nullability. */
   case object Types extends RowCheck
 
-  /** Check that the columns can be read as the declared types; Python has compared the rest. */
+  /** Check only that the columns can be read as the declared types. Python has compared the rest.
+    */
   case object Layout extends RowCheck
 
   /** Check nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */
   case object Nothing extends RowCheck
 }
 
-/** Reader of replies as columns of the operator's output. If their types are not as declared, it
-  * raises the same error as stock Spark.
+/** Reader of replies as columns of the operator's output. If the types of the columns are not as
+  * declared, the reader raises the same error as stock Spark.
   */
 trait ReplyReader {
 
@@ -62,7 +64,7 @@ trait ReplyReader {
 
 object ReplyReader {
 
-  /** Reader of columns with exactly the declared types; `operation` names the kind of function in
+  /** Reader of columns with exactly the declared types. `operation` names the kind of function in
     * errors.
     */
   sealed abstract class Typed(resultTypes: Seq[DataType], operation: String) extends ReplyReader {
@@ -103,8 +105,8 @@ object ReplyReader {
       finally columns.close()
     }
 
-    /** Load the columns. If their types are unchecked, read them through Arrow's own accessors,
-      * which do not rely on the declared types.
+    /** Load the columns. If their types are unchecked, read the columns through Arrow's own
+      * accessors, which do not rely on the declared types.
       */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
       if (result.check == RowCheck.Nothing)
@@ -146,8 +148,8 @@ object ReplyReader {
 
   private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)
 
-  /** Return the batch without the struct around its columns, that is, with one node and one buffer
-    * fewer.
+  /** Return the batch without the struct around its columns. The new batch has one node and one
+    * buffer fewer.
     */
   private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
     batch.getLength,

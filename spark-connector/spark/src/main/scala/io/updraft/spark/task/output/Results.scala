@@ -11,7 +11,7 @@ import io.updraft.client.Reply
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.task.input.RetainedRows
 
-/** Rows of the operator's output; the consumer closes the columns.
+/** Rows of the operator's output. The consumer closes the columns.
   *
   * @param inputFile
   *   file block of the rows, as InputFiles returns it
@@ -24,8 +24,8 @@ trait Results extends AutoCloseable {
   /** Return whether the function may return rows to a task without input. */
   def needNoInput: Boolean = false
 
-  /** Return the output of one reply. It is computed lazily, but does not read the reply after this
-    * call.
+  /** Return the output of one reply. The output is computed lazily, but nothing reads the reply
+    * after this call.
     *
     * @param waiting
     *   requests without a reply so far, oldest first
@@ -43,8 +43,8 @@ trait Results extends AutoCloseable {
 
 object Results {
 
-  /** Results with one batch of output for each reply: the columns kept from the request that it
-    * answers, then the reply's own.
+  /** Results with one batch of output for each reply. The batch has the columns kept from the
+    * answered request, then the reply's own columns.
     */
   sealed abstract class OfPartners(replies: ReplyReader) extends Results {
     private[this] val byFile = new ByFile
@@ -73,8 +73,8 @@ object Results {
     override def close(): Unit = byFile.close()
   }
 
-  /** Splitter for the results of requests whose rows come from several files; values are not
-    * copied.
+  /** Splitter for the results of requests whose rows come from several files. It does not copy
+    * values.
     */
   private final class ByFile extends AutoCloseable {
     private[this] var columns = Array.empty[ColumnVector]
@@ -96,7 +96,7 @@ object Results {
     }
   }
 
-  /** Results with one reply for each request, in order, row for row; `function` names the functions
+  /** Results with one reply for each request, in order, row for row. `function` names the functions
     * in errors.
     */
   final class OneToOne(function: String, replies: ReplyReader) extends OfPartners(replies) {
@@ -128,8 +128,8 @@ object Results {
     }
   }
 
-  /** Results whose replies come whenever the function yields them. Their input file is that of the
-    * newest request.
+  /** Results whose replies come whenever the function yields them. Their input file is the input
+    * file of the newest request.
     */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 

@@ -4,13 +4,14 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.catalyst.expressions.{Cast, EvalMode, Expression}
 import org.apache.spark.sql.types._
 
-/** Limits on Spark's implicit casts of arguments. For its own functions Spark truncates 1.5 to 1;
-  * for a registered function that is an error, as it is for callers outside Spark.
+/** Limits on Spark's implicit casts of arguments. For its own functions, Spark truncates 1.5 to 1.
+  * For a registered function, 1.5 is an error where an integer is declared, as it is for callers
+  * outside Spark.
   */
 object ArgumentCast {
 
-  /** Return why Spark must not cast an argument implicitly; None if it may, or if it will refuse by
-    * itself.
+  /** Return why Spark must not cast an argument implicitly; None if Spark may cast it, or if Spark
+    * refuses the cast by itself.
     */
   def problem(
       function: String,
@@ -25,8 +26,8 @@ object ArgumentCast {
           s"change its value: write CAST(... AS ${declared.sql}) if that is intended"
       )
 
-  /** Return the argument with Spark's cast, if any, changed to raise an error if a value does not
-    * fit. Without ANSI mode the cast would change the value, or return null.
+  /** Return the argument. If Spark has added a cast, change the cast so that it raises an error if
+    * a value does not fit. Without ANSI mode, the cast would change the value or return null.
     */
   def strict(argument: Expression, actual: DataType): Expression = argument match {
     case cast: Cast if cast.dataType != actual && cast.child.dataType == actual =>
@@ -35,8 +36,8 @@ object ArgumentCast {
   }
 
   /** Return whether a cast, even in ANSI mode, may drop digits or a time of day without an error.
-    * Casts of numbers to the nearest DOUBLE or FLOAT, and of texts to dates, are left to Spark
-    * because they are common in queries.
+    * Casts of numbers to the nearest DOUBLE or FLOAT, and casts of strings to dates, are left to
+    * Spark, because queries use them often.
     */
   private[updraft] def changesValues(actual: DataType, declared: DataType): Boolean =
     (actual, declared) match {

@@ -17,8 +17,8 @@ import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
-/** Registered function of a pool that takes the place of a pickled one, so that Spark's own rules
-  * extract the calls from expressions and only the operator differs.
+/** Registered function of a pool in the place of a pickled function. So Spark's own rules extract
+  * the calls from expressions, and only the operator differs.
   *
   * @param endpoint
   *   endpoint of the pool that has the function
@@ -53,8 +53,8 @@ object CalledFunction {
     case called: CalledFunction => called
   }
 
-  /** Return a call with a value for each row. For functions of this kind Spark makes batches of
-    * Arrow data and evaluates them in a separate node.
+  /** Return a call that returns a value for each row. For functions of this kind, Spark makes
+    * batches of Arrow data and evaluates the calls in a separate node.
     */
   def scalar(
       called: CalledFunction,
@@ -70,7 +70,7 @@ object CalledFunction {
     deterministic
   )
 
-  /** Return a call with a table for each row of arguments. */
+  /** Return a call that returns a table for each row of arguments. */
   def table(
       session: SparkSession,
       called: CalledFunction,
@@ -85,7 +85,7 @@ object CalledFunction {
     deterministic
   ).builder(arguments, session.sessionState.sqlParser)
 
-  /** Return a call with a value for each group. */
+  /** Return a call that returns a value for each group. */
   def aggregate(
       called: CalledFunction,
       result: DataType,

@@ -11,8 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.types.{AbstractDataType, DataType, StructField}
 
-/** Argument with a declared type: Spark casts it like arguments of its own functions, if that
-  * changes no value.
+/** Argument with a declared type. Spark casts the argument like an argument of its own functions,
+  * provided that the cast changes no value.
   *
   * @param actual
   *   type before Spark's cast; None if it is not known yet
@@ -36,7 +36,7 @@ final case class DeclaredArgument(
 
   override def prettyName: String = function
 
-  /** Return the argument as it is sent. */
+  /** Return the argument that is sent, with the cast if there is one. */
   def value: Expression = actual.fold(child)(ArgumentCast.strict(child, _))
 
   override protected def withNewChildInternal(newChild: Expression): DeclaredArgument = copy(

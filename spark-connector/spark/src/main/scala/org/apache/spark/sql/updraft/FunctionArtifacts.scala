@@ -11,7 +11,7 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.util.Utils
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkFiles}
 
-/** Role of an artifact for a function; its text is for messages. */
+/** Role of an artifact for a function. `toString` is for messages. */
 sealed trait ArtifactRole
 
 object ArtifactRole {
@@ -34,8 +34,8 @@ object ArtifactRole {
   */
 final case class ArtifactFile(role: ArtifactRole, file: File, isEncrypted: Boolean)
 
-/** Artifacts that Python functions need in addition to their pickles: collected on the driver,
-  * located in the tasks.
+/** Artifacts that Python functions need in addition to their pickles. The driver collects the
+  * artifacts, and the tasks locate the files.
   *
   * @param includes
   *   names of files on Python's import path
@@ -54,8 +54,8 @@ final case class FunctionArtifacts(
     broadcasts.map(broadcast => ArtifactRole.Broadcast(broadcast.id)) ++
       files.names.map(ArtifactRole.Named)
 
-  /** Return the location of an artifact in this process, whether or not the file exists; fetch a
-    * broadcast variable that the process lacks.
+  /** Return the location of an artifact in this process, whether or not the file exists. If the
+    * process lacks a broadcast variable, fetch it.
     */
   def file(role: ArtifactRole): ArtifactFile = role match {
     case ArtifactRole.Broadcast(id) =>
@@ -67,7 +67,7 @@ final case class FunctionArtifacts(
   }
 
   /** Return the artifacts that this executor has. A resource manager may distribute a file in its
-    * own way; then the file is missing here, as it is for stock Spark.
+    * own way. The file is then missing here, as it is for stock Spark.
     */
   def located: Seq[ArtifactFile] = roles.map(file).filter(artifact =>
     artifact.role match {
@@ -90,11 +90,11 @@ object FunctionArtifacts {
 /** Files and archives that the session has distributed to its executors.
   *
   * @param directory
-  *   directory of a Spark Connect session below that of SparkFiles
+  *   directory of a Spark Connect session, below the directory of SparkFiles
   */
 final case class SessionFiles(names: Seq[String], directory: Option[String]) {
 
-  /** Return the location of a file in this process, whether or not it exists. */
+  /** Return the location of a file in this process, whether or not the file exists. */
   def file(name: String): File = {
     val shared = new File(SparkFiles.getRootDirectory())
     new File(directory.fold(shared)(new File(shared, _)), name)
@@ -117,9 +117,9 @@ object SessionFiles {
     Option(new URI(uri).getFragment).getOrElse(fileName(uri))
 }
 
-/** Filter of the environment variables that the user sets for Python. All go to the pool except
-  * those that control the loader, the interpreter, Spark or the pool, which the pool would refuse
-  * (proto/README.md).
+/** Filter of the environment variables that the user sets for Python. All of them go to the pool
+  * except variables that control the loader, the interpreter, Spark or the pool. The pool would
+  * refuse these (proto/README.md).
   */
 object UserVariables {
   private val Name = "[A-Za-z_][A-Za-z0-9_]*".r

@@ -7,21 +7,23 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext
 import org.apache.spark.sql.connector.catalog.CatalogPlugin
 
-/** Place where Spark looks for a function; `FunctionPath` gives the order of places. */
+/** Place where Spark looks for a function. `FunctionPath` gives the order of places. */
 sealed trait FunctionPlace
 
 object FunctionPlace {
 
-  /** Spark's own functions, or the session's temporary ones. */
+  /** Spark's own functions, or the session's temporary functions. */
   final case class System(name: Seq[String]) extends FunctionPlace
 
   final case class Catalog(catalog: CatalogPlugin, name: Seq[String]) extends FunctionPlace
 
-  /** Catalog that the session lacks or cannot load; Spark reports that if its search gets there. */
+  /** Catalog that the session lacks or cannot load. Spark reports the problem if its search gets to
+    * this place.
+    */
   case object Unknown extends FunctionPlace
 
-  /** Return the place of a name that may begin with a catalog. In a view, names are relative to the
-    * catalog in which the view was created.
+  /** Return the place of a function whose name may begin with a catalog. In a view, names are
+    * relative to the catalog in which the view was created.
     */
   private[updraft] def inCatalog(session: SparkSession, name: Seq[String]): FunctionPlace = {
     val catalogs = session.sessionState.catalogManager

@@ -6,11 +6,12 @@ import java.util.concurrent.atomic.AtomicReference
 import org.apache.spark.rdd.InputFileBlockHolder
 
 /** Bookkeeping that keeps `input_file_name()` and related functions correct on both sides of an
-  * operator that reads ahead: Spark holds the current file in a thread-local variable, which the
-  * child sets while it is read and the parent reads while it gets results.
+  * operator that reads ahead. Spark holds the current file in a thread-local variable. The child
+  * sets this variable while the operator reads the child. The parent reads the variable while it
+  * gets results.
   *
-  * Created and used on the task's thread. Within [[ofChild]] the thread has the child's variable,
-  * otherwise one of the operator's own, which [[show]] sets.
+  * Created and used on the task's thread. Within [[ofChild]] the thread has the child's variable.
+  * Otherwise, it has a variable of the operator's own, which [[show]] sets.
   */
 final class InputFiles {
   private[this] var child: AnyRef = InputFileBlockHolder.getThreadLocalValue()
@@ -29,14 +30,16 @@ final class InputFiles {
     }
   }
 
-  /** Return the file block that the child reads now; the same object for the same block. */
+  /** Return the file block that the child reads now. It is the same object as long as the block is
+    * the same.
+    */
   def current: AnyRef = contentOf(InputFileBlockHolder.getThreadLocalValue()).get()
 
   /** Return whether the child reads files at all. */
   def readsFiles: Boolean = InputFileBlockHolder.getInputFilePath.numBytes() > 0
 
-  /** Show the parent a block returned by [[current]]; null, for results without input, changes
-    * nothing.
+  /** Show the parent a block that [[current]] has returned. Null, for results without input,
+    * changes nothing.
     */
   def show(block: AnyRef): Unit = if (block != null) own.set(block)
 

@@ -11,12 +11,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.python.{BatchEvalPythonExec, EvaluatePython}
 import org.apache.spark.sql.types.{ArrayType, DataType, StructField, StructType}
 
-/** Spark's own pickled encoding of rows and results. It calls Spark's code, so the encoding is
-  * always Spark's.
+/** Pickled encoding of rows and results. The methods call Spark's code, so the encoding is always
+  * Spark's own.
   */
 object PickledRows {
 
-  /** Return pickled lists of `listRows` rows each; the last may have fewer. */
+  /** Return pickled lists of `listRows` rows each. The last list may have fewer rows. */
   def of(
       rows: Iterator[InternalRow],
       schema: StructType,
@@ -42,7 +42,9 @@ object PickledRows {
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]
 
-    /** Return the converted value: one of the only type, or a row with one of each type. */
+    /** Return the converted value. If there is only one type, it is a value of this type;
+      * otherwise, it is a row with a value of each type.
+      */
     def convert(value: Any): Any = fromJava(value)
   }
 
@@ -51,8 +53,8 @@ object PickledRows {
     private[this] val unpickler = new Unpickler
     private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(ArrayType(rowType))
 
-    /** Return the rows of one output, which the worker pickles as the only item of a list; a row
-      * may be null.
+    /** Return the rows of one output. The worker pickles the output as the only item of a list. A
+      * row may be null.
       */
     def of(pickle: Array[Byte]): Iterator[InternalRow] =
       unpickler

@@ -14,8 +14,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.CollectionAccumulator
 
-/** Argument of a UDF: its index among the exchange's distinct arguments, and its name if it has
-  * one.
+/** Argument of a UDF: the index among the exchange's distinct arguments, and the name if the
+  * argument has a name.
   */
 final case class CallArgument(offset: Int, name: Option[String])
 
@@ -29,7 +29,7 @@ final case class ChainedUdf(
 /** Table function in the form that PySpark's worker reads.
   *
   * @param partitionIndexes
-  *   fields of the TABLE argument by which it is partitioned
+  *   fields of the TABLE argument by which the table is partitioned
   * @param analyzeResult
   *   pickled result of the class's `analyze`
   */
@@ -45,7 +45,7 @@ final case class TableFunction(
 /** Functions that one operator evaluates together, decomposed as in Spark's own operators.
   *
   * @param udfs
-  *   one for each result column; empty for a table function
+  *   one UDF for each result column; empty for a table function
   * @param inputs
   *   distinct arguments, in the order of [[CallArgument.offset]]
   * @param pythonVersion
@@ -66,8 +66,8 @@ final case class PythonCall(
     table: Option[TableFunction] = None
 ) {
 
-  /** Return the call with `columns` before the inputs. For each function, `leading` lists which of
-    * these columns it takes before its arguments.
+  /** Return the call with `columns` before the inputs. `leading` lists, for each function, which of
+    * these columns the function takes before its arguments.
     */
   def after(columns: Seq[Expression], leading: Seq[Seq[Int]]): PythonCall = copy(
     udfs = udfs.zip(leading).map { case (udf, offsets) =>

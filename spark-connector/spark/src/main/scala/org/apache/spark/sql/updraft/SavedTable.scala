@@ -11,14 +11,15 @@ import org.apache.spark.sql.execution.datasources.DataSource
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{SaveMode, SparkSession}
 
-/** Table that `saveAsTable` overwrites: Spark drops it and creates it again from the query. Which
-  * step drops it depends on the patch release: a command of `saveAsTable`, the command that creates
-  * the table, or the insert. Before Spark 4.0.5, `DataFrameWriter` drops it before it makes a plan.
+/** Table that `saveAsTable` overwrites. Spark drops the table and creates it again from the query.
+  * The step that drops the table depends on the patch release: a command of `saveAsTable`, the
+  * command that creates the table, or the insert. Before Spark 4.0.5, `DataFrameWriter` drops the
+  * table before it makes a plan.
   */
 final class SavedTable(table: CatalogTable, query: LogicalPlan) {
 
-  /** Return the data source that the table's provider names, or null if there is none; Spark itself
-    * reports a wrong provider.
+  /** Return the data source that the table's provider names, or null if there is no such data
+    * source. Spark itself reports a wrong provider.
     */
   def format(session: SparkSession): Any =
     table.provider.flatMap { provider =>

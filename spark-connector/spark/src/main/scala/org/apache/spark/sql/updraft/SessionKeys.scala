@@ -3,13 +3,13 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, NamedExpression, SessionWindow}
 
-/** Keys of rows grouped by a session window: rows whose windows overlap get the session that spans
-  * them ([[SpillingRows]]). Made on the driver, serialized to the tasks.
+/** Keys of rows grouped by a session window. Rows whose windows overlap get one session that spans
+  * these windows ([[SpillingRows]]). Made on the driver, serialized to the tasks.
   *
   * @param session
   *   key that is a session window
   * @param otherKeys
-  *   other keys; rows share a session only if these are equal
+  *   other keys; rows share a session only if their other keys are equal
   */
 final case class SessionKeys(
     session: NamedExpression,
@@ -17,7 +17,7 @@ final case class SessionKeys(
     childOutput: Seq[Attribute]
 ) {
 
-  /** Return the required sort keys, with which the rows of a session are contiguous. */
+  /** Return the required sort keys. Sorting by them makes the rows of a session contiguous. */
   def sortKeys: Seq[NamedExpression] = otherKeys :+ session
 }
 

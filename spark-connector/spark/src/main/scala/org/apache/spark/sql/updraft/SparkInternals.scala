@@ -37,12 +37,12 @@ import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
 /** Access to the parts of Spark that the connector needs and that are visible only inside Spark's
-  * packages. Other objects of this package that differ between Spark versions are in the folders
+  * packages. Objects of this package that differ between Spark versions are in the folders
   * `spark-before-*` and `spark-since-*`.
   */
 object SparkInternals {
 
-  /** Allocator of the connector's Arrow memory; it must be empty when no task runs. */
+  /** Allocator of the connector's Arrow memory. It must be empty when no task runs. */
   val allocator: BufferAllocator =
     ArrowUtils.rootAllocator.newChildAllocator("updraft", 0, Long.MaxValue)
 
@@ -59,7 +59,7 @@ object SparkInternals {
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
 
-  /** Return the values of an Arrow stream with one row; none if the stream is empty. */
+  /** Return the values of an Arrow stream with one row. An empty stream has no values. */
   def literals(stream: Array[Byte], row: StructType): Seq[Literal] =
     if (stream.isEmpty) Seq.empty
     else {
@@ -72,8 +72,8 @@ object SparkInternals {
             s"the pool's default values must be one row with ${row.length} columns"
           )
         val batch = new ColumnarBatch(columns.map(new ArrowColumnVector(_)).toArray, 1)
-        // The copied unsafe row outlives the batch. Its values are converted to safe ones because
-        // column names show them.
+        // The copied unsafe row outlives the batch. Its values are converted to safe values,
+        // because column names show them.
         val kept = UnsafeProjection.create(row).apply(batch.getRow(0)).copy()
         SafeProjection.create(row).apply(kept).toSeq(row).zip(row).map { case (value, field) =>
           Literal(value, field.dataType)
@@ -81,14 +81,15 @@ object SparkInternals {
       } finally reader.close()
     }
 
-  /** Return the distribution with equal keys in one partition; without keys, all rows are in one.
+  /** Return the distribution with equal keys in one partition. Without keys, all rows are in one
+    * partition.
     */
   def togetherBy(keys: Seq[Expression]): Distribution =
     if (keys.isEmpty) AllTuples
     else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
 
-  /** Return the key normalized so that equal values have equal bits; there are several NaNs and two
-    * zeros.
+  /** Return the key normalized so that equal values have equal bits. Floating-point numbers have
+    * several NaNs and two zeros.
     */
   def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
 
@@ -120,7 +121,7 @@ object SparkInternals {
   }
 
   /** Return the settings that PySpark's worker reads for the Arrow family, as Spark itself collects
-    * them; they include the profiler since Spark 4.2.
+    * them. Since Spark 4.2 they include the profiler.
     */
   def arrowRunnerConf(conf: SQLConf): Map[String, String] =
     ArrowPythonRunner.getPythonRunnerConfMap(conf) ++ pickledRunnerConf(conf)
@@ -161,9 +162,10 @@ object SparkInternals {
   private lazy val temporaryDirectory =
     Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "updraft")
 
-  /** Return the local properties of a task that a function may see: those set by the user and those
-    * that identify the job. The session's settings, which Spark also keeps there, are left out, and
-    * so is everything that Spark would redact in its own UI.
+  /** Return the local properties of a task that a function may see: properties set by the user and
+    * properties that identify the job. Two kinds of properties are left out: the session's
+    * settings, which Spark also keeps as local properties, and everything that Spark would redact
+    * in its own UI.
     */
   def visibleProperties(context: TaskContext): Map[String, String] = {
     val candidates = context.getLocalProperties.asScala.toSeq.filter { case (name, _) =>
@@ -185,8 +187,8 @@ object SparkInternals {
     "spark.sql.execution.root.id"
   )
 
-  /** Return the memory limit of one worker (`spark.executor.pyspark.memory`), divided as by the
-    * stock runner; 0 without a limit.
+  /** Return the memory limit of one worker: `spark.executor.pyspark.memory`, divided in the same
+    * way as by the stock runner; 0 without a limit.
     */
   def workerMemoryBytes(context: TaskContext): Long = {
     val cores = Option(context.getLocalProperty(ResourceProfile.EXECUTOR_CORES_LOCAL_PROPERTY))
@@ -195,7 +197,7 @@ object SparkInternals {
       .fold(0L)(_.toLong / cores << 20)
   }
 
-  /** Return the id of a plan's session for PySpark. */
+  /** Return the id by which PySpark knows a plan's session. */
   def sessionUuid(plan: SparkPlan): Option[String] = Option(plan.session).map(_.sessionUUID)
 
   def jobArtifactUuid: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
@@ -219,7 +221,8 @@ object SparkInternals {
   def withoutUserDefined(dataType: DataType): DataType =
     dataType.transformRecursively { case udt: UserDefinedType[_] => udt.sqlType }
 
-  /** Return the storage type of a type; user-defined and interval types are stored as other types.
+  /** Return the type as which values of a type are stored. User-defined and interval types are
+    * stored as other types.
     */
   def storedType(dataType: DataType): DataType = dataType.transformRecursively {
     case udt: UserDefinedType[_] => storedType(udt.sqlType)
@@ -234,8 +237,8 @@ object SparkInternals {
 
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
-  /** Return the settings of the session, even in a view: while Spark analyses the query of a view,
-    * `SQLConf.get` has only the settings that Spark stores with views, which exclude
+  /** Return the settings of the session, even in a view. While Spark analyses the query of a view,
+    * `SQLConf.get` has only the settings that Spark stores with views, and these do not include
     * `spark.updraft`.
     */
   def activeConf: SQLConf = SparkSession.getActiveSession.fold(SQLConf.get)(conf)
@@ -260,7 +263,7 @@ object SparkInternals {
     new TaskKilledException(context.getKillReason().getOrElse("unknown reason"))
 }
 
-/** Calls of Spark methods that gain parameters with defaults between versions. Methods are looked
+/** Calls of Spark methods to which newer versions add parameters with defaults. Methods are looked
   * up by name, so that one jar runs on several versions.
   */
 private[updraft] object Defaults {

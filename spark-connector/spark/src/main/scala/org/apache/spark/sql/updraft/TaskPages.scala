@@ -7,13 +7,13 @@ import org.apache.spark.TaskContext
 import org.apache.spark.memory.{MemoryConsumer, TaskMemoryManager}
 import org.apache.spark.unsafe.memory.MemoryBlock
 
-/** Task memory that is reserved piece by piece and freed as a whole. Spark cannot spill it, so it
-  * is limited to a quarter of a task's guaranteed share.
+/** Task memory that is reserved piece by piece and freed as a whole. Spark cannot spill this
+  * memory, so its limit is a quarter of a task's guaranteed share.
   */
 final class TaskPages(manager: TaskMemoryManager)
     extends MemoryConsumer(manager, manager.pageSizeBytes, manager.getTungstenMemoryMode) {
   private[this] val pages = new ArrayBuffer[MemoryBlock]
-  // Spark's own page size is a sixteenth of a task's share.
+  // This is the quarter: Spark's own page size is a sixteenth of a task's share.
   private[this] val mostBytes = 4 * manager.pageSizeBytes
   private[this] val pageBytes = math.min(manager.pageSizeBytes, TaskPages.MostBytesOfPage)
   private[this] var bytesOfPages = 0L
@@ -24,7 +24,7 @@ final class TaskPages(manager: TaskMemoryManager)
   /** Return the bytes of all pages. */
   def size: Long = bytesOfPages
 
-  /** Reserve memory, at [[base]] and [[offset]]; return whether there was room. */
+  /** Reserve memory, at [[base]] and [[offset]]. Return whether there was room. */
   def reserve(bytes: Long): Boolean = (next + bytes <= limit || takePage(bytes)) && {
     reserved = next
     next += bytes
@@ -51,7 +51,8 @@ final class TaskPages(manager: TaskMemoryManager)
     true
   }
 
-  /** Give back a page that is too small, because a task short of memory gets less than it asks for.
+  /** Give back a page that is too small. A task that is short of memory gets smaller pages than it
+    * asks for.
     */
   private def giveBack(page: MemoryBlock): Boolean = {
     manager.freePage(page, this)
@@ -67,17 +68,18 @@ final class TaskPages(manager: TaskMemoryManager)
     limit = 0
   }
 
-  // Never called: Spark spills only consumers that report memory as used; this one reports none.
+  // Spark never calls this: it spills only consumers that report memory as used, and this consumer
+  // reports none.
   override def spill(size: Long, trigger: MemoryConsumer): Long = 0
 }
 
 object TaskPages {
 
-  /** A quarter of G1's smallest region: arrays of half a region or more may trigger a collection.
+  /** A quarter of G1's smallest region. Arrays of half a region or more may trigger a collection.
     */
   private val MostBytesOfPage = 256L << 10
 
-  /** Return pages that are freed at the end of the task at the latest. */
+  /** Return pages that are freed when the task ends, if not before. */
   def of(context: TaskContext): TaskPages = {
     val pages = new TaskPages(context.taskMemoryManager())
     context.addTaskCompletionListener[Unit](_ => pages.free())

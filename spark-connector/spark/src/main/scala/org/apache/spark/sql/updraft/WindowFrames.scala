@@ -9,9 +9,9 @@ import org.apache.spark.sql.types.IntegerType
 
 /** Frames of Python window functions, created and moved by Spark's own code.
   *
-  * A function whose frame is its whole partition gets the partition once. For every other frame,
-  * two columns before the child's hold the begin and the end of each row's frame; functions over
-  * the same frame share them.
+  * A function whose frame is its whole partition gets the partition once. Every other frame has two
+  * columns, before the child's columns, with the begin and the end of each row's frame. Functions
+  * over the same frame share these two columns.
   *
   * Made on the driver, serialized to the tasks.
   */
@@ -29,13 +29,15 @@ final case class WindowFrames(
   private val bounded: Seq[SpecifiedWindowFrame] =
     expressions.map(WindowFrames.frameOf).distinct.filterNot(WindowFrames.isWholePartition)
 
-  /** Columns with the begin and the end of frames, two for each frame that needs them. */
+  /** Columns with the begin and the end of frames: two columns for each frame that is not a whole
+    * partition.
+    */
   val boundColumns: Seq[Attribute] = bounded.indices.flatMap { i =>
     Seq(s"begin_$i", s"end_$i").map(AttributeReference(_, IntegerType, nullable = false)())
   }
 
-  /** Indexes in [[boundColumns]] that each function reads before its arguments, in the order of the
-    * results; empty if its frame is the partition.
+  /** Indexes of the [[boundColumns]] that each function reads before its arguments, in the order of
+    * the results. A function whose frame is its whole partition reads no such columns.
     */
   val boundsOfFunctions: Seq[Seq[Int]] = expressions.map { window =>
     val frame = bounded.indexOf(WindowFrames.frameOf(window))
@@ -50,8 +52,8 @@ final case class WindowFrames(
     */
   def resultProjection(): UnsafeProjection = createResultProjection(expressions)
 
-  /** Return the child's sorted rows with [[boundColumns]] before them, or unchanged if no frame
-    * needs them. A row is valid until the next is requested.
+  /** Return the child's sorted rows, each with the [[boundColumns]] before it. Return the rows
+    * unchanged if there are no such columns. A row is valid until the next row is requested.
     */
   def rows(child: Iterator[InternalRow]): Iterator[InternalRow] =
     if (bounded.isEmpty) {
@@ -61,7 +63,7 @@ final case class WindowFrames(
       new BoundedRows(new PartitionedRows(child, key), makeFrames, spillSize)
     }
 
-  /** Return Spark's frames in the order of their columns; they keep their position in the
+  /** Return Spark's frames in the order of their columns. A frame keeps its position in the
     * partition.
     */
   private def makeFrames: IndexedSeq[WindowFunctionFrame] = {
@@ -85,8 +87,8 @@ object WindowFrames {
     frame.lower == UnboundedPreceding && frame.upper == UnboundedFollowing
 }
 
-/** Iterator that splits sorted rows where the bytes of their key change, as Spark's window
-  * operators do.
+/** Iterator that splits sorted rows where the bytes of the key change, as Spark's window operators
+  * do.
   */
 private final class PartitionedRows(
     rows: Iterator[InternalRow],
@@ -116,8 +118,8 @@ private final class PartitionedRows(
   }
 }
 
-/** Iterator that holds one partition at a time, on disk if it is large, and moves the frames along
-  * its rows.
+/** Iterator that holds one partition at a time, on disk if the partition is large, and moves the
+  * frames along the rows of the partition.
   */
 private final class BoundedRows(
     partitions: Iterator[Iterator[InternalRow]],

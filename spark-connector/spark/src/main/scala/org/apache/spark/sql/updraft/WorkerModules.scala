@@ -4,12 +4,13 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.internal.config.Python.{PYTHON_DAEMON_MODULE, PYTHON_WORKER_MODULE}
 import org.apache.spark.{SparkConf, SparkEnv}
 
-/** Detection of modules that an application runs in place of PySpark's own worker processes. */
+/** Detection of modules that an application runs in place of PySpark's own worker and daemon. */
 object WorkerModules {
   private val PySparks =
     Seq(PYTHON_DAEMON_MODULE -> "pyspark.daemon", PYTHON_WORKER_MODULE -> "pyspark.worker")
 
-  /** Return the setting that replaces a module in this application, and its value, if there is one.
+  /** Return the setting that replaces a module in this application, with its value; None if no
+    * setting does.
     */
   def replaced: Option[String] = Option(SparkEnv.get).flatMap(env => replaced(env.conf))
 

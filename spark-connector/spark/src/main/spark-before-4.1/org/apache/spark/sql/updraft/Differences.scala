@@ -29,16 +29,16 @@ object PythonConf {
   def tracebackDumpSeconds(conf: SQLConf): Long = 0
 }
 
-/** Flags that say which arguments of a table function are tables. Before Spark 4.1 they are unknown
-  * and not needed.
+/** Flags that say which arguments of a table function are tables. Before Spark 4.1, the flags are
+  * unknown and not needed.
   */
 object TableArguments {
 
   def of(udtf: PythonUDTF): Seq[Boolean] = Seq.empty
 }
 
-/** Checks of result types for Spark 4.0, which has no time-of-day type and asserts that results
-  * fit.
+/** Checks of result types for Spark 4.0. This version has no time-of-day type, and it asserts that
+  * results fit.
   */
 object ResultTypes {
 
@@ -51,7 +51,7 @@ object ResultTypes {
     )
 }
 
-/** Extractor for the command of `saveAsTable`, which exists since Spark 4.1. */
+/** Extractor for the command of `saveAsTable`, which Spark has since 4.1. */
 object SaveAsTable {
   def unapply(plan: LogicalPlan): Option[(CatalogTable, SaveMode, LogicalPlan)] = None
 }

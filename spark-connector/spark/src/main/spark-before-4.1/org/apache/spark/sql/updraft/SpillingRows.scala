@@ -6,8 +6,8 @@ import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
 
-/** Rows that Spark keeps in memory up to the session's limit of rows, and on disk beyond it; Spark
-  * 4.0 has no limit in bytes.
+/** Rows that Spark keeps in memory up to the session's limit of rows. Rows beyond the limit go to
+  * disk. Spark 4.0 has no limit in bytes.
   */
 object SpillingRows {
   private def conf: SQLConf = SQLConf.get
@@ -19,7 +19,9 @@ object SpillingRows {
       conf.windowExecBufferSpillThreshold
     )
 
-  /** Return the rows with overlapping windows replaced by the session that spans them. */
+  /** Return the rows with sessions. Overlapping windows are each replaced by the session that spans
+    * them all.
+    */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(
       rows,

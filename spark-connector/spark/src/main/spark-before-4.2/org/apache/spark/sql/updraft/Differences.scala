@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.util.ThreadUtils
 
-/** Notification of the kill of a task that may be waiting. Spark has no listener for that before
+/** Notification that a task was killed, even while it waits. Spark has no listener for that before
   * 4.2, so one thread polls every task that has an exchange.
   */
 object TaskKills {
@@ -17,7 +17,7 @@ object TaskKills {
   private lazy val watch =
     ThreadUtils.newDaemonSingleThreadScheduledExecutor("updraft-task-kills")
 
-  /** Call `cancel` if the task is killed, possibly more than once. */
+  /** Call `cancel`, possibly more than once, if the task is killed. */
   def onKill(context: TaskContext)(cancel: String => Unit): Unit = {
     val look: Runnable = () => context.getKillReason().foreach(cancel)
     val looking = watch.scheduleWithFixedDelay(
@@ -30,8 +30,7 @@ object TaskKills {
   }
 }
 
-/** Arrow schemas as Spark makes them; raises Spark's own error for a struct with duplicate field
-  * names.
+/** Arrow schemas as Spark makes them. A struct with duplicate field names raises Spark's own error.
   */
 object ArrowSchemas {
 

@@ -3,11 +3,12 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.SparkSession
 
-/** Order in which Spark looks for functions: first its own, then the current namespace. */
+/** Order in which Spark looks for functions: first its own functions, then the current namespace.
+  */
 object FunctionPath {
 
-  /** Return the places where Spark looks for a function of this name. A catalog is loaded when its
-    * place is evaluated.
+  /** Return the places where Spark looks for a function of this name. The list is lazy: a catalog
+    * is loaded only when its place is evaluated.
     */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] = {
     val inCatalog = FunctionPlace.inCatalog(session, name) #:: LazyList.empty[FunctionPlace]

@@ -35,15 +35,15 @@ object PythonConf {
 }
 
 /** Flags that say which arguments of a table function are tables. They are for Arrow table
-  * functions, which exist since Spark 4.1.
+  * functions, which Spark has since 4.1.
   */
 object TableArguments {
 
   def of(udtf: PythonUDTF): Seq[Boolean] = udtf.tableArguments.getOrElse(Seq.empty)
 }
 
-/** Checks of result types: the time-of-day type, introduced in Spark 4.1, and the error that Spark
-  * raises if results do not fit.
+/** Checks of result types. They cover the time-of-day type, introduced in Spark 4.1, and the error
+  * that Spark raises if results do not fit.
   */
 object ResultTypes {
 
@@ -53,7 +53,7 @@ object ResultTypes {
     QueryExecutionErrors.arrowDataTypeMismatchError(operation, declared, actual)
 }
 
-/** Extractor for the command of `saveAsTable`, which exists since Spark 4.1. */
+/** Extractor for the command of `saveAsTable`, which Spark has since 4.1. */
 object SaveAsTable {
   def unapply(plan: LogicalPlan): Option[(CatalogTable, SaveMode, LogicalPlan)] = plan match {
     case SaveAsV1TableCommand(table, mode, query) => Some((table, mode, query))

@@ -6,8 +6,8 @@ import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
 
-/** Rows that Spark keeps in memory up to the session's limits of rows and bytes, and on disk beyond
-  * them.
+/** Rows that Spark keeps in memory up to the session's limits of rows and bytes. Rows beyond these
+  * limits go to disk.
   */
 object SpillingRows {
   private def conf: SQLConf = SQLConf.get
@@ -21,7 +21,9 @@ object SpillingRows {
       conf.windowExecBufferSpillSizeThreshold
     )
 
-  /** Return the rows with overlapping windows replaced by the session that spans them. */
+  /** Return the rows with sessions. Overlapping windows are each replaced by the session that spans
+    * them all.
+    */
   def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
     new UpdatingSessionsIterator(
       rows,

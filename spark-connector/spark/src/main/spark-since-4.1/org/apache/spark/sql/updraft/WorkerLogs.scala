@@ -10,8 +10,8 @@ import org.apache.spark.storage.{
 }
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** Log lines of the functions of one exchange, stored where Spark looks for the logs of Python
-  * workers (`python_worker_logs()`). Used only by the task's thread.
+/** Log lines of the functions of one exchange. They are stored where Spark looks for the logs of
+  * Python workers (`python_worker_logs()`). Used only by the task's thread.
   */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
   private[this] val writers = mutable.Map.empty[String, RollingLogWriter]
@@ -28,7 +28,8 @@ final class WorkerLogs(session: Option[String], context: TaskContext) extends Au
     }
   }
 
-  /** Return a writer for a worker of this task; workers of several pools may have the same number.
+  /** Return a writer for a worker of this task. Its blocks have the task's id, because workers of
+    * several pools may have the same number.
     */
   private def writer(session: String, worker: String): RollingLogWriter = {
     val blocks =

@@ -6,15 +6,14 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Notification of the kill of a task that may be waiting. */
+/** Notification that a task was killed, even while it waits. */
 object TaskKills {
 
   def onKill(context: TaskContext)(cancel: String => Unit): Unit =
     context.addTaskInterruptListener((_, reason) => cancel(reason))
 }
 
-/** Arrow schemas as Spark makes them; raises Spark's own error for a struct with duplicate field
-  * names.
+/** Arrow schemas as Spark makes them. A struct with duplicate field names raises Spark's own error.
   */
 object ArrowSchemas {
 

@@ -11,8 +11,8 @@ import org.apache.spark.sql.internal.SQLConf
   */
 object FunctionPath {
 
-  /** Return the places where Spark looks for a function of this name. A catalog is loaded when its
-    * place is evaluated.
+  /** Return the places where Spark looks for a function of this name. The list is lazy: a catalog
+    * is loaded only when its place is evaluated.
     */
   def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
     candidates(session, name).to(LazyList).map(place(session, _))

@@ -3,16 +3,16 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-/** Columns of one input of a grouped function, and the positions of its keys and values, as Spark
-  * itself resolves them. Spark's resolution is visible only inside this package.
+/** Columns of one input of a grouped function, and the positions of the keys and values, as Spark
+  * itself resolves them. Spark's code for this is visible only inside this package.
   *
   * @param attributes
   *   columns to send, without duplicates
   * @param ordinals
   *   positions of these columns in the child's rows
   * @param arguments
-  *   numbers that PySpark's worker takes as arguments: a count, the number of keys, and the offsets
-  *   of keys and values
+  *   numbers that PySpark's worker takes as arguments: how many numbers follow, the number of keys,
+  *   and the offsets of keys and values
   */
 final case class GroupColumns(
     attributes: Seq[Attribute],
@@ -22,8 +22,7 @@ final case class GroupColumns(
 
 object GroupColumns {
 
-  /** Return the columns. `output` has the keys first, then the values, some of which may be keys
-    * again.
+  /** Return the columns. `output` has the keys first, then the values. A value may be a key again.
     */
   def of(output: Seq[Attribute], keys: Seq[Attribute]): GroupColumns = {
     val (attributes, arguments) = PandasGroupUtils.resolveArgOffsets(output, keys)

@@ -3,7 +3,7 @@ package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
-/** Exceptions that stock Spark raises for an exception of a user's function; since Spark 4.2 they
+/** Exceptions that stock Spark raises for an exception of a user's function. Since Spark 4.2, they
   * have an error condition.
   */
 object PythonExceptions {
@@ -15,7 +15,7 @@ object PythonExceptions {
     cause = null
   )
 
-  /** Return the traceback of such an exception; None for any other. */
+  /** Return the traceback of such an exception; None for any other exception. */
   def traceback(e: Throwable): Option[String] = e match {
     case e: PythonException => Option(e.getMessageParameters.get("traceback"))
     case _ => None
