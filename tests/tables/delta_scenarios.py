@@ -262,6 +262,24 @@ SCENARIOS: dict[str, Scenario] = {
         ]
     ),
     "types": Scenario([_table_of(f"SELECT {', '.join(_TYPES)} FROM range(0, 50, 1, 1)")]),
+    "old_days": Scenario(
+        [
+            _table_of(
+                "SELECT date_add(DATE'1000-01-01', cast(id * 40000 AS int)) AS day,"
+                " timestamp_micros(id * 40000 * 86400000000 - 30610223999999999) AS at,"
+                " cast(timestamp_micros(id * 40000 * 86400000000 - 30610223999999999) AS timestamp_ntz) AS shown,"
+                " array(date_add(DATE'1582-10-04', cast(id AS int))) AS days FROM range(0, 20, 1, 1)"
+            )
+        ]
+    ),
+    "nulls_inside": Scenario(
+        [
+            _table_of(
+                "SELECT if(id % 3 = 0, NULL, named_struct('a', if(id % 3 = 1, NULL, id), 'b', named_struct('c', -id)))"
+                " AS s, if(id < 5, NULL, array(NULL, id)) AS l FROM range(0, 20, 1, 1)"
+            )
+        ]
+    ),
     "null_columns": Scenario(
         [_table_of("SELECT cast(NULL AS string) AS s, cast(NULL AS int) AS n, id FROM range(0, 9, 1, 1)")]
     ),

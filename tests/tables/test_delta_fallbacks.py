@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support.spark import runtime_confs
+from tests.support.spark import another_session, runtime_confs
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
 
@@ -87,6 +87,20 @@ def test_what_the_writer_cannot_make_is_an_error_if_the_session_wants_one(spark:
 
 
 def test_other_sessions_and_other_settings_leave_delta_alone(spark: SparkSession, place: Path) -> None:
+    # This thread now observes transactions.
+    assert spark.range(0, 3, 1, 1).count() == 3
+    with another_session(spark) as other:
+        _write(other, place)
     with runtime_confs(spark, {f"{_PREFIX}tables": "none"}):
         _write(spark, place)
     assert _by_delta(place)
+
+
+def test_a_wrong_setting_fails_writes_of_tables_and_nothing_else(spark: SparkSession, place: Path) -> None:
+    with runtime_confs(spark, {f"{_PREFIX}tables": "dleta"}):
+        assert spark.range(0, 3, 1, 1).count() == 3
+        with pytest.raises(_FAILURES, match=r"spark\.updraft\.write\.tables"):
+            _write(spark, place)
+        spark.sql(f"SET {_PREFIX}tables = none")
+        _write(spark, place)
+    assert len(commits(place)) == 1

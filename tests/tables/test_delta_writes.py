@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from tests.support.spark import runtime_confs
+from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
 from tests.tables.delta_scenarios import SCENARIOS, Place, Scenario
@@ -89,3 +95,59 @@ def test_a_delta_table_is_what_stock_delta_makes(
         queries = [f"SELECT * FROM {place.table} VERSION AS OF {version}" for place in (stock, ours)]
         assert _rows(spark, queries[1]) == _rows(spark, queries[0])
     writer.becomes_empty()
+
+
+def test_the_log_has_the_sizes_and_times_of_the_files(spark: SparkSession, writer: LocalWriter, root: Path) -> None:
+    table = root / "sizes" / "table"
+    with runtime_confs(spark, {f"{_PREFIX}tables": "delta", f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        spark.sql(
+            f"CREATE TABLE delta.`{table}` (id BIGINT, k BIGINT) USING delta PARTITIONED BY (k)"
+            " TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        )
+        spark.sql(f"INSERT INTO delta.`{table}` SELECT id, id % 3 FROM range(0, 100, 1, 2)")
+        spark.sql(f"UPDATE delta.`{table}` SET id = id + 1 WHERE id > 50")
+    lines = [line for file in (table / "_delta_log").glob("*.json") for line in file.read_text().splitlines()]
+    actions = [json.loads(line) for line in lines]
+    files = [action[kind] for action in actions for kind in ("add", "cdc") if kind in action]
+    assert sorted(table / file["path"] for file in files) == sorted(data_files(table))
+    for file in files:
+        found = (table / file["path"]).stat()
+        assert file["size"] == found.st_size
+        assert file.get("modificationTime", found.st_mtime_ns // 1_000_000) == found.st_mtime_ns // 1_000_000
+
+
+def _copy_beside_an_append(spark: SparkSession, table: Path) -> str:
+    """Append to a table while another write reads it, and return the error of that write."""
+    started, free = table.with_name("started"), table.with_name("free")
+
+    def held(value: int) -> int:
+        started.touch()
+        while not free.exists():
+            time.sleep(0.05)
+        return value
+
+    spark.range(0, 10, 1, 1).write.format("delta").save(str(table))
+    read = spark.read.format("delta").load(str(table)).where("id = 3")
+    copy = read.select(udf(held, "bigint", useArrow=False)("id").alias("id")).write.format("delta").mode("append")
+    with ThreadPoolExecutor(1) as pool:
+        copied = pool.submit(inheritable_thread_target(spark)(copy.save), str(table))
+        try:
+            until("the table is read", lambda: started.exists() or copied.done())
+            spark.range(0, 10, 1, 1).write.format("delta").mode("append").save(str(table))
+        finally:
+            free.touch()
+        error = copied.exception()
+    return f"{type(error).__name__} {str(error).split(maxsplit=1)[0]}"
+
+
+def test_a_write_that_read_the_table_conflicts_with_another_as_on_stock(
+    spark: SparkSession, writer: LocalWriter, root: Path
+) -> None:
+    errors = []
+    for side, tables in (("stock", "none"), ("ours", "delta")):
+        table = root / f"conflicts_{side}" / "table"
+        with runtime_confs(spark, {f"{_PREFIX}tables": tables, f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+            errors.append(_copy_beside_an_append(spark, table))
+        # The copy is not committed.
+        assert len(commits(table)) == 2, errors
+    assert errors[0] == errors[1]

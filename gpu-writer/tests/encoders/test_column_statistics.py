@@ -142,6 +142,12 @@ def test_long_values_are_shortened_to_bounds_that_are_not_exact(
     assert len(least) <= MAX_BOUND_BYTES
 
 
+@pytest.mark.parametrize("raw", [b"a\x80" + "\U0001f600".encode() * 100, b"a\xff" + b"\x01" * 400], ids=range(2))
+def test_a_long_string_that_is_not_utf8_has_no_bounds(raw: bytes) -> None:
+    column = pa.Array.from_buffers(pa.string(), 1, pa.array([raw]).buffers())
+    assert bounds(column) == (None, None)
+
+
 def test_values_that_the_footer_leaves_out_for_their_length_are_unknown() -> None:
     assert bounds(pa.array(["x" * 5000, "a"])) == (None, None)
 

@@ -5,6 +5,7 @@ A table format takes these statistics instead of reading the rows again, so they
 column has no bounds if a chunk with values has no bounds, or has bounds that readers must not use (because of NaN).
 """
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -88,16 +89,19 @@ class _Kind:
         return stored * self.factor if self.field == "integer" else stored  # type: ignore[no-any-return]
 
     def minimum(self, value: Any) -> Bound | None:
-        """Return a bound that is at most `value`."""
+        """Return a bound that is at most `value`; None if no short bound exists."""
         if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
             return self._bound(value)
-        return Bound(binary=self._prefix(value), exact=False)
+        prefix = self._prefix(value)
+        return None if prefix is None else Bound(binary=prefix, exact=False)
 
     def maximum(self, value: Any) -> Bound | None:
         """Return a bound that is at least `value`; None if no short bound exists."""
         if self.field != "binary" or len(value) <= MAX_BOUND_BYTES:
             return self._bound(value)
         prefix = self._prefix(value)
+        if prefix is None:
+            return None
         above = _text_above(prefix.decode()) if self.is_text else _bytes_above(prefix)
         return None if above is None else Bound(binary=above, exact=False)
 
@@ -108,10 +112,16 @@ class _Kind:
             return None
         return Bound(**{str(self.field): value, "exact": True})
 
-    def _prefix(self, value: bytes) -> bytes:
+    def _prefix(self, value: bytes) -> bytes | None:
+        """Return the beginning of a value, in whole characters; None for a string that is not UTF-8."""
         prefix = value[:MAX_BOUND_BYTES]
-        # Leave out the last character if the cut has left only its beginning.
-        return prefix.decode(errors="ignore").encode() if self.is_text else prefix
+        if not self.is_text:
+            return prefix
+        try:
+            # The decoder leaves out the last character if the cut has left only its beginning.
+            return prefix[: codecs.utf_8_decode(prefix)[1]]
+        except UnicodeDecodeError:
+            return None
 
 
 def _of_column(path: str, kind: _Kind, chunks: Iterable[Any], usable: Iterable[bool]) -> ColumnStatistics | None:

@@ -4,6 +4,8 @@ package io.updraft.spark.config
 import java.time.Duration
 import java.util.Locale
 
+import scala.util.Try
+
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.internal.SQLConf
 
@@ -127,6 +129,12 @@ object WriteConf
   /** Return whether the data files of tables of this format go through the writer. */
   def writesTables(conf: SQLConf, format: String): Boolean =
     tables.require(key => Option(conf.getConfString(key, null))) == format
+
+  /** Return whether the data files of some tables go through the writer. A wrong value counts as a
+    * yes, because it has to fail the writes that it is about, and no other query.
+    */
+  def mayWriteTables(conf: SQLConf): Boolean =
+    Try(writesTables(conf, "delta")).getOrElse(true)
 
   /** Return the settings of a write. The write's options take precedence over the session's
     * settings. Raise IllegalArgumentException if no endpoint is set.

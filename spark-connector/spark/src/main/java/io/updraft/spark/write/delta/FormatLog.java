@@ -2,10 +2,12 @@
 package io.updraft.spark.write.delta;
 
 import java.util.function.BiFunction;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.actions.Metadata;
 import org.apache.spark.sql.delta.actions.Protocol;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import scala.Option;
 
 /**
  * Delta's log of a table, with another file format. Only the writing of data files uses it; Delta's
@@ -14,9 +16,21 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
  * <p>It is written in Java, because Scala hides the constructor of Delta's class.
  */
 final class FormatLog extends DeltaLog {
+  /** Log that a constructor of this thread copies: Delta's own constructor needs it. */
+  private static final ThreadLocal<DeltaLog> COPIED = new ThreadLocal<>();
+
   private final BiFunction<Protocol, Metadata, FileFormat> format;
 
-  FormatLog(DeltaLog log, BiFunction<Protocol, Metadata, FileFormat> format) {
+  static FormatLog of(DeltaLog log, BiFunction<Protocol, Metadata, FileFormat> format) {
+    COPIED.set(log);
+    try {
+      return new FormatLog(log, format);
+    } finally {
+      COPIED.remove();
+    }
+  }
+
+  private FormatLog(DeltaLog log, BiFunction<Protocol, Metadata, FileFormat> format) {
     super(
         log.logPath(),
         log.dataPath(),
@@ -25,6 +39,12 @@ final class FormatLog extends DeltaLog {
         log.clock(),
         log.initialCatalogTable());
     this.format = format;
+  }
+
+  /** Take the other log's snapshot instead of reading the log once more. */
+  @Override
+  public void createSnapshotAtInit(Option<CatalogTable> table) {
+    currentSnapshot_$eq(COPIED.get().getCapturedSnapshot());
   }
 
   @Override

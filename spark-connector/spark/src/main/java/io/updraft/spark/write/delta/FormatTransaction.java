@@ -22,9 +22,8 @@ import scala.collection.immutable.Seq;
  * files, and only as long as they do, the transaction shows them a log with the other format.
  */
 public final class FormatTransaction extends OptimisticTransaction {
-  private final BiFunction<Protocol, Metadata, FileFormat> format;
   private final ThreadLocal<DeltaLog> writing = new ThreadLocal<>();
-  private FormatLog formatLog;
+  private final FormatLog formatLog;
 
   /**
    * Create a transaction that begins where another one begins, which must not be used any more.
@@ -35,7 +34,7 @@ public final class FormatTransaction extends OptimisticTransaction {
   public FormatTransaction(
       OptimisticTransaction begun, BiFunction<Protocol, Metadata, FileFormat> format) {
     super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
-    this.format = format;
+    this.formatLog = FormatLog.of(super.deltaLog(), format);
   }
 
   @Override
@@ -51,18 +50,11 @@ public final class FormatTransaction extends OptimisticTransaction {
       Option<DeltaOptions> options,
       boolean isOptimize,
       Seq<Constraint> constraints) {
-    writing.set(formatLog());
+    writing.set(formatLog);
     try {
       return super.writeFiles(data, options, isOptimize, constraints);
     } finally {
       writing.remove();
     }
-  }
-
-  private synchronized FormatLog formatLog() {
-    if (formatLog == null) {
-      formatLog = new FormatLog(super.deltaLog(), format);
-    }
-    return formatLog;
   }
 }

@@ -39,6 +39,11 @@ object DeltaRules {
     "vacuumProtocolCheck"
   )
 
+  /** Release of Delta whose classes the connector extends. Another release may call methods that
+    * the connector's classes lack, even after a commit.
+    */
+  private val Release = "4.4"
+
   private type Rule = (Protocol, Metadata) => Option[String]
 
   private val rules: Seq[Rule] = Seq(
@@ -58,6 +63,12 @@ object DeltaRules {
       (protocol.readerFeatureNames ++ protocol.writerFeatureNames -- Features).toSeq.sorted.headOption
         .map(feature => s"the table feature $feature")
   )
+
+  /** Return why the connector must leave this version of Delta alone; None if it need not. */
+  def versionReason(version: String): Option[String] =
+    Option.when(!version.startsWith(Release + "."))(
+      s"Delta's version $version: the connector knows $Release"
+    )
 
   /** Return why a writer must not make a table's data files; None if it may. */
   def reason(protocol: Protocol, metadata: Metadata): Option[String] =

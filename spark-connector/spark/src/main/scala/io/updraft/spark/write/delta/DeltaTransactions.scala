@@ -2,6 +2,7 @@
 package io.updraft.spark.write.delta
 
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.delta.actions.{Metadata, Protocol}
 import org.apache.spark.sql.delta.{
   NoOpTransactionExecutionObserver,
   OptimisticTransaction,
@@ -24,7 +25,7 @@ final class DeltaTransactions extends TransactionExecutionObserver {
     if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
       try new FormatTransaction(begun, new DeltaFiles(_, _))
       catch {
-        // Delta is newer or older than the one that the connector knows.
+        // A build of Delta whose classes differ from those of the release.
         case error: LinkageError =>
           DeltaTransactions.log.warn(
             s"delta: Delta's own writer makes data files, because of $error"
@@ -45,8 +46,18 @@ final class DeltaTransactions extends TransactionExecutionObserver {
 object DeltaTransactions {
   private val log = LoggerFactory.getLogger(getClass)
 
-  /** Observe the transactions that this thread starts, unless something else observes them. */
-  def observe(): Unit =
-    if (TransactionExecutionObserver.getObserver eq NoOpTransactionExecutionObserver)
-      TransactionExecutionObserver.setObserver(new DeltaTransactions)
+  /** Made here once, so that a Delta whose class differs is found before a transaction begins. */
+  private lazy val probe = new DeltaFiles(Protocol(), Metadata())
+
+  /** Observe the transactions that this thread starts, unless something else observes them. Return
+    * why the connector must leave this Delta alone; None if it need not.
+    */
+  def observe(): Option[String] = {
+    val reason = DeltaRules.versionReason(io.delta.VERSION)
+    if (
+      reason.isEmpty && probe != null &&
+      (TransactionExecutionObserver.getObserver eq NoOpTransactionExecutionObserver)
+    ) TransactionExecutionObserver.setObserver(new DeltaTransactions)
+    reason
+  }
 }

@@ -15,7 +15,7 @@ import io.updraft.spark.config.WriteConf
 case class TableWrites(session: SparkSession) extends SparkStrategy {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
-    if (WriteConf.writesTables(SparkInternals.conf(session), "delta")) TableWrites.prepareDelta()
+    if (WriteConf.mayWriteTables(SparkInternals.conf(session))) TableWrites.prepareDelta()
     Nil
   }
 }
@@ -25,18 +25,20 @@ object TableWrites {
 
   private val DeltaClass = "org.apache.spark.sql.delta.TransactionExecutionObserver"
 
-  /** False if there is no Delta, or one whose classes differ from those that the connector knows.
-    */
+  /** False if there is no Delta, or one that the connector does not know. */
   @volatile private var knowsDelta = true
 
   private def prepareDelta(): Unit =
-    if (knowsDelta)
-      try {
-        Class.forName(DeltaClass)
-        DeltaTransactions.observe()
-      } catch {
-        case error @ (_: ClassNotFoundException | _: LinkageError) =>
-          knowsDelta = false
-          log.warn(s"delta: Delta's own writer makes data files, because of $error")
-      }
+    if (knowsDelta) observe().foreach { reason =>
+      knowsDelta = false
+      log.warn(s"delta: Delta's own writer makes data files, because of $reason")
+    }
+
+  private def observe(): Option[String] =
+    try {
+      Class.forName(DeltaClass)
+      DeltaTransactions.observe()
+    } catch {
+      case error @ (_: ClassNotFoundException | _: LinkageError) => Some(error.toString)
+    }
 }

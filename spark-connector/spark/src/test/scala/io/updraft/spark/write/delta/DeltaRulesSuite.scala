@@ -15,6 +15,12 @@ class DeltaRulesSuite extends AnyFunSuite {
     assert(DeltaRules.reason(withFeature("deletionVectors"), table).isEmpty)
   }
 
+  test("only the release of Delta that the connector was built with is known") {
+    assert(DeltaRules.versionReason(io.delta.VERSION).isEmpty)
+    for (version <- Seq("4.3.1", "4.40.0", "5.0.0"))
+      assert(DeltaRules.versionReason(version).exists(_.contains(version)))
+  }
+
   test("a table feature that the rules do not know stays with Delta") {
     assert(DeltaRules.reason(
       withFeature("ofTheFuture"),
