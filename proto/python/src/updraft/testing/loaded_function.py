@@ -28,7 +28,7 @@ class LoadedFunction:
     """Function that is constructed once and called for any number of exchanges."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Load a function; raise TypeError if it is not registered, or whatever its constructor or `warm_up` raises."""
+        """Load a function; raise TypeError if it is not registered. Errors of its constructor pass through."""
         if not isinstance(function, Function):
             raise TypeError(f"{function!r} is not a registered function: decorate it with @function")
         self._function: Function[..., Any] = function
