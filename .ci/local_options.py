@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -33,39 +33,49 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str", Path: "str | os.
 
 def options() -> str:
     """Return the file."""
-    return "\n\n\n".join(
-        [
-            _HEAD,
-            "\n".join(_options("PoolOptions", "`updraft-server serve`", ServerSettings, own={"workers"})),
-            "\n".join(_options("WriterOptions", "`updraft-writer serve`", WriterSettings, own={"root"})) + "\n",
-        ]
-    )
+    pool = _declarations(ServerSettings, own={"workers"})
+    writer = _declarations(WriterSettings, own={"root"})
+    shared = {option: lines for option, lines in pool.items() if writer.get(option) == lines}
+    classes = [
+        _class("ServiceOptions(TypedDict", "Options of both services; each is optional.", shared),
+        _class("PoolOptions(ServiceOptions", "Options of `updraft-server serve`.", pool, without=shared),
+        _class("WriterOptions(ServiceOptions", "Options of `updraft-writer serve`.", writer, without=shared),
+    ]
+    return "\n\n\n".join([_HEAD, *classes]) + "\n"
 
 
-def _options(name: str, command: str, settings: type[Settings], own: set[str]) -> Iterator[str]:
-    yield f"class {name}(TypedDict, total=False):"
-    yield f'{_INDENT}"""Options of {command}; each is optional."""'
-    for option, field in settings.model_fields.items():
-        if option in own:
-            continue
-        extra: Any = field.json_schema_extra
-        unit = f" [{extra['unit']}]" if extra["unit"] else ""
-        doc = _OPTION.sub(lambda found: found[1].replace("-", "_"), f"{extra['doc']}{unit}")
-        yield ""
-        yield f"{_INDENT}{option}: {_type(field.annotation)}"
-        lines = textwrap.wrap(doc, _WIDTH - len(_INDENT) - 6, break_long_words=False, break_on_hyphens=False)
-        if len(lines) == 1:
-            yield f'{_INDENT}"""{lines[0]}"""'
-            continue
-        summary, _, rest = doc.partition(". ")
-        yield from (
-            f"{_INDENT}{line}".rstrip()
-            for line in (
-                *textwrap.wrap(f'"""{summary}.', _WIDTH - len(_INDENT), break_on_hyphens=False),
-                *(["", *textwrap.wrap(rest, _WIDTH - len(_INDENT), break_on_hyphens=False)] if rest else []),
-                '"""',
-            )
+def _class(head: str, doc: str, declarations: dict[str, list[str]], without: Container[str] = ()) -> str:
+    lines = [f"class {head}, total=False):", f'{_INDENT}"""{doc}"""']
+    for option, declaration in declarations.items():
+        if option not in without:
+            lines += ["", *declaration]
+    return "\n".join(lines)
+
+
+def _declarations(settings: type[Settings], own: set[str]) -> dict[str, list[str]]:
+    """Return the lines that declare each option, except for the functions' `own` parameters."""
+    fields = settings.model_fields.items()
+    return {option: list(_declaration(option, field)) for option, field in fields if option not in own}
+
+
+def _declaration(option: str, field: Any) -> Iterator[str]:
+    extra = field.json_schema_extra
+    unit = f" [{extra['unit']}]" if extra["unit"] else ""
+    doc = _OPTION.sub(lambda found: found[1].replace("-", "_"), f"{extra['doc']}{unit}")
+    yield f"{_INDENT}{option}: {_type(field.annotation)}"
+    lines = textwrap.wrap(doc, _WIDTH - len(_INDENT) - 6, break_long_words=False, break_on_hyphens=False)
+    if len(lines) == 1:
+        yield f'{_INDENT}"""{lines[0]}"""'
+        return
+    summary, _, rest = doc.partition(". ")
+    yield from (
+        f"{_INDENT}{line}".rstrip()
+        for line in (
+            *textwrap.wrap(f'"""{summary}.', _WIDTH - len(_INDENT), break_on_hyphens=False),
+            *(["", *textwrap.wrap(rest, _WIDTH - len(_INDENT), break_on_hyphens=False)] if rest else []),
+            '"""',
         )
+    )
 
 
 def _type(annotation: Any) -> str:

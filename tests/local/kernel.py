@@ -19,7 +19,7 @@ _TIMEOUT_SECONDS = 180
 
 @dataclass
 class Output:
-    """What a cell showed."""
+    """Outputs of a cell."""
 
     text: str = ""
     """Its standard output and error."""

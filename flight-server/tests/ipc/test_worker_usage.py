@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time counts from batch to batch, whatever ends meanwhile; a process beyond a limit is told which."""
+"""CPU time counts from batch to batch, even if processes end meanwhile; errors name the exceeded limit."""
 
 import dataclasses
 

@@ -63,7 +63,7 @@ def machine(root: Path, files: dict[str, str]) -> Path:
             },
             4170,
         ),
-        # Whoever may move processes between groups could move one out of this sum.
+        # A process that may move others between groups could move one out of this sum.
         (
             {
                 "proc/self/cgroup": "0::/a\n",

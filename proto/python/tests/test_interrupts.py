@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hooks of a local pool put into PySpark and IPython, and that they restore what they found."""
+"""Hooks that a local pool puts into PySpark and IPython, and how it restores the originals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from updraft.spark.interrupts import JobInterrupts
 
 
 class _SparkContext:
-    """What is used of PySpark's."""
+    """The part of PySpark's SparkContext that the hooks use."""
 
     _active_spark_context: Any = None
 
@@ -39,7 +39,7 @@ class _SparkContext:
 
 
 class _Events:
-    """What is used of IPython's."""
+    """The part of IPython's events that the hooks use."""
 
     def __init__(self) -> None:
         self.callbacks: list[tuple[str, Callable[[object], None]]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a notebook shows of a pool."""
+"""A pool as a notebook shows it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# How long exchanges that a drain has ended may take to give their workers back. After that, the pool kills the workers.
+# Time in which exchanges that a drain has ended must give their workers back. After that, the pool kills the workers.
 _ENDING_SECONDS = 2.0
 
 

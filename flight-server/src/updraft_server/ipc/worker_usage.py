@@ -48,10 +48,10 @@ class Excess(NamedTuple):
     """Limit that a process exceeds, in words for errors."""
 
     took: str
-    """What the process has done, as a verb phrase."""
+    """The excess, as a verb phrase about the process."""
     limit: int
     remedy: str
-    """What to do about the excess, ending with the setting of the pool to raise."""
+    """Advice to the user, ending with the setting of the pool to raise."""
 
 
 # OpenMP, BLAS and Arrow each start a thread for each CPU. A worker that runs nearly as many processes as it may needs

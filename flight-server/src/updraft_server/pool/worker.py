@@ -35,8 +35,8 @@ class WorkerState(enum.Enum):
 
 _BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
-# What ended a worker: a signal, its own exit, or the pool. "leftover" is the pool too, because of what an exchange left
-# behind.
+# Causes of a worker's end: a signal, its own exit, or the pool. With "leftover", the pool ended the worker because an
+# exchange had left something behind.
 EXIT_REASONS = ("signal", "exit", "pool", "leftover")
 
 

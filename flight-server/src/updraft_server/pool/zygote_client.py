@@ -88,7 +88,7 @@ class ZygoteClient:
         self.refused_reloads = 0
         """Number of refused reloads. It tells apart two refusals for the same reason."""
         self.trouble = ""
-        """Why there is no connection; empty while there is a connection."""
+        """Reason for the lack of a connection; empty while connected."""
         self._greeting: packets.Hello | None = None
         """Incomplete greeting received so far."""
         self._has_retired = False

@@ -19,7 +19,7 @@ from updraft_server.zygote.model_replica import Replica
 Watch = Callable[[socket.socket | int, Callable[[], None]], None]
 Unwatch = Callable[[socket.socket | int], None]
 
-# How long a worker waits to learn how a process ended. Its connection may end a moment before the process does.
+# Time for which a worker waits to learn how a process ended. Its connection may end a moment before the process does.
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
 _SOCKET_BUFFER_BYTES = 1024 * 1024

@@ -108,7 +108,7 @@ class Models:
         """Load functions for a new front. With a shared memory budget, load each function at its first call instead."""
         self._is_running = True
         for each in self._functions.values():
-            # With a shared budget, functions need not make room for a function that nobody calls.
+            # With a shared budget, load a function only once it is called: others might have to make room for it.
             each.is_wanted = not self._budget_bytes
             # A process of an earlier front may have finished a batch without reporting it.
             each.deaths_in_a_row = 0
@@ -225,7 +225,7 @@ class Models:
             pass
 
     def _hear(self, each: FunctionModels, replica: Replica) -> bool:
-        """Read one packet of a process. Return False if there is no packet now."""
+        """Read one packet of a process. Return False if none has arrived."""
         try:
             data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:

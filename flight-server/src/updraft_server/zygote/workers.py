@@ -26,7 +26,7 @@ from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_t
 from updraft_server.zygote.scratch import ScratchDirectories
 
 _Watch = Callable[[int, Callable[[], None]], None]
-# A living front claims its workers at once. If nobody has claimed a worker after this time, its front is gone.
+# A living front claims its workers at once. A worker that is still unclaimed after this time has lost its front.
 _CLAIM_SECONDS = 10.0
 # Killed processes normally end within milliseconds. Processes that keep forking or that wait for a disk may delay the
 # report of a worker's exit, but at most for this time.

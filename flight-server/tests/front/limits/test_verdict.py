@@ -194,7 +194,7 @@ def test_the_one_that_grew_most_is_blamed_and_not_the_largest() -> None:
     lost = LastMemoryUse()
     lost.measured(usage(large=500, grower=10), there_is_bytes=1000)
     lost.measured(usage(large=520, grower=400), there_is_bytes=1000)
-    # What is left cannot be measured.
+    # The workers have ended, so this measurement finds none.
     lost.measured({}, there_is_bytes=1000)
     assert "inferred: the workers ran out of memory, and the function f grew most, by 390 bytes to 400" in (
         lost.inference("grower", "f")

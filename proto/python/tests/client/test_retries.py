@@ -23,7 +23,7 @@ def retries() -> Retries:
 
 
 def _exchange(*, sent: bool = False, started: bool = False, blamed: int = 0) -> Any:
-    """What the decision reads of an exchange."""
+    """State of an exchange, as the decision reads it."""
     return SimpleNamespace(has_sent_rows=sent, has_started=started, blamed_batch=lambda: blamed)
 
 

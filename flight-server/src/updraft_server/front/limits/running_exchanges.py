@@ -35,8 +35,8 @@ _LOOKS_TO_ALL = 40
 # worker's clock does not run.
 _LATE_SECONDS = 1.0
 _IMPORTS_SECONDS = 30.0
-# How long a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between batches,
-# so only a tenant above its share loses a worker, and only if another tenant waits.
+# Time for which a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between
+# batches, so only a tenant above its share loses a worker, and only if another tenant waits.
 _UNUSED_WORKER_SECONDS = 120.0
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client side of the exchanges in which a pool runs a registered function: which message is next, what a reply means.
+"""Client side of exchanges with registered functions. It chooses the next message and interprets replies.
 
-No transport and no lock: `pool_client` and `async_pool_client` carry the messages. proto/README.md specifies them.
+It has neither transport nor locks: `pool_client` and `async_pool_client` carry the messages, and proto/README.md
+specifies them.
 """
 
 from collections import deque
@@ -31,7 +32,7 @@ MAX_BATCH_ROWS = 1 << 16
 # The window bounds what is sent and not yet answered.
 _WINDOW_BATCHES = 8
 _WINDOW_BYTES = 32 << 20
-# What may be sent before the pool has room for the exchange: the protocol allows 64 KiB, command included.
+# Limit before the pool has room for the exchange. The protocol allows 64 KiB, which include the command.
 _BYTES_BEFORE_ADMISSION = 32 << 10
 _BODY_IN_ONE_MESSAGE_BYTES = 2 * PART_BYTES
 _MAX_REPLY_BYTES = (2 << 30) - 1

@@ -30,8 +30,8 @@ class RevokedTokens(Table):
     jti: frozenset[Text] = frozenset()
     """Values of the claim `jti`."""
     sub: frozenset[Text] = frozenset()
-    """Values of the claim `sub`. All tokens of such a subject are revoked, whoever issues them and whenever they are
-    issued."""
+    """Values of the claim `sub`. All tokens of such a subject are revoked: those of every issuer, and those issued
+    later."""
     token_sha256: frozenset[Digest] = frozenset()
     """SHA-256 digests of whole tokens."""
 

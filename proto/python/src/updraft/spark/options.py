@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 
-class PoolOptions(TypedDict, total=False):
-    """Options of `updraft-server serve`; each is optional."""
-
-    session_functions: Literal["off", "unsigned", "signed", "prefer-signed"]
-    """Whether the pool runs functions that Spark sessions send as pickles; choose by how far you trust the clients.
-
-    off: only registered functions. unsigned: anyone who may connect (with the scope session) can run any code in the
-    pool. signed: only functions that a driver has signed with a key of signers_file; someone with a stolen token can
-    send rows to those, but no code. prefer-signed: signed functions are checked, others run and are counted in
-    updraft_session_functions_total; use it until all drivers sign.
-    """
+class ServiceOptions(TypedDict, total=False):
+    """Options of both services; each is optional."""
 
     max_message_bytes: int
     """Maximum size of a Flight message.
@@ -31,14 +22,6 @@ class PoolOptions(TypedDict, total=False):
     another pool or writer.
 
     Raise it if tasks run for longer, lower it if machines are taken away on short notice. [seconds]
-    """
-
-    restricted_functions: str | Sequence[str]
-    """Registered function that runs without network and subprocesses, as with the profile restricted, in a pool whose
-    profile is compatible.
-
-    Set it for functions that handle data which must not leave. Repeat the option, or separate names with commas.
-    [functions]
     """
 
     listen: str
@@ -169,6 +152,27 @@ class PoolOptions(TypedDict, total=False):
     gRPC).
 
     Set it to see where an exchange spends its time. An empty value switches tracing off.
+    """
+
+
+class PoolOptions(ServiceOptions, total=False):
+    """Options of `updraft-server serve`."""
+
+    session_functions: Literal["off", "unsigned", "signed", "prefer-signed"]
+    """Whether the pool runs functions that Spark sessions send as pickles; choose by how far you trust the clients.
+
+    off: only registered functions. unsigned: anyone who may connect (with the scope session) can run any code in the
+    pool. signed: only functions that a driver has signed with a key of signers_file; someone with a stolen token can
+    send rows to those, but no code. prefer-signed: signed functions are checked, others run and are counted in
+    updraft_session_functions_total; use it until all drivers sign.
+    """
+
+    restricted_functions: str | Sequence[str]
+    """Registered function that runs without network and subprocesses, as with the profile restricted, in a pool whose
+    profile is compatible.
+
+    Set it for functions that handle data which must not leave. Repeat the option, or separate names with commas.
+    [functions]
     """
 
     signers_file: str | os.PathLike[str]
@@ -383,153 +387,8 @@ class PoolOptions(TypedDict, total=False):
     """
 
 
-class WriterOptions(TypedDict, total=False):
-    """Options of `updraft-writer serve`; each is optional."""
-
-    listen: str
-    """TCP address for Arrow Flight.
-
-    Set it to 0.0.0.0 and a port so that other machines can connect. Port 0 lets the system choose; an empty value
-    switches TCP off.
-    """
-
-    listen_unix: str | os.PathLike[str]
-    """Path of a Unix socket for Arrow Flight. Set it for clients on the same machine, with TCP or instead of it."""
-
-    listen_unix_access: Literal["owner", "group", "everyone"]
-    """Users of this machine who may connect to the Unix socket.
-
-    Set it to `group` or `everyone` if clients run as other users.
-    """
-
-    admin_listen: str
-    """Address that serves only grpc.health.v1, so that probes succeed however busy the main address is.
-
-    Set it to an address that your probes reach. An empty value switches it off.
-    """
-
-    metrics_listen: str
-    """Address for Prometheus metrics at /metrics and the service's state at /status.json; a pool also serves a page for
-    people at /status.
-
-    Set it to an address that Prometheus reaches. An empty value switches all of them off.
-    """
-
-    metrics_token_file: str | os.PathLike[str]
-    """File with the bearer tokens for metrics and status, in the form of token_file; in a browser, enter one as the
-    password of any user.
-
-    Set it if others could reach metrics_listen. Without it other machines need no token, and this one needs a token
-    only if a pool runs session functions, which could ask too: the pool's log names the file with that token.
-    """
-
-    ready_file: str | os.PathLike[str]
-    """JSON file that the service writes once it is ready, with its addresses and process ids.
-
-    Set it for scripts that start a service on port 0.
-    """
-
-    token_file: str | os.PathLike[str]
-    """File with the bearer tokens that clients may present, one per line; # starts a comment.
-
-    Set it, or identities_file, before other machines may connect. The service reads it again when it changes. If the
-    file is missing or unusable for two seconds, no token is valid until it can be read again.
-    """
-
-    identities_file: str | os.PathLike[str]
-    """TOML file with the identities of clients: SHA-256 digests of their tokens and names in their certificates, with
-    the tenant and the scopes (call, session, write, admin) of each; issuers of JSON Web Tokens; and caps for what each
-    tenant may take.
-
-    Set it if several tenants share the service. It holds no tokens, so it may be stored with other configuration;
-    anyone who can change it decides who may do what. The service reads it again when it changes. Clients with a token
-    of token_file have the scopes call, session and write, and name their tenant themselves.
-    """
-
-    insecure_no_token: bool
-    """Accept clients without a token or certificate on addresses that other machines can reach.
-
-    Set it only where the network keeps everyone else out.
-    """
-
-    tls_certificate_file: str | os.PathLike[str]
-    """PEM file with the server's certificate chain; it switches TLS on.
-
-    Set it, with tls_key_file, if tokens or data cross a network. The service reads it again when it changes.
-    """
-
-    tls_key_file: str | os.PathLike[str]
-    """PEM file with the private key of the server's certificate."""
-
-    tls_client_ca_file: str | os.PathLike[str]
-    """PEM file with the authorities whose client certificates are accepted; it switches mutual TLS on.
-
-    Set it to identify clients by certificates.
-    """
-
-    audit_file: str | os.PathLike[str]
-    """File to which the service appends a JSON line before each exchange, at its end, and for each refusal: who, which
-    function or file, from which address, and the outcome.
-
-    Set it if you have to prove who ran what. `-` is standard output. If a log collector renames the file, the service
-    starts a new one.
-    """
-
-    audit_failure: Literal["refuse", "count"]
-    """What happens while audit_file cannot be written.
-
-    refuse: exchanges are refused and clients are told to try elsewhere; records wait. count: work goes on; records are
-    lost and counted. Set it to count if work matters more than a complete record.
-    """
-
-    allow_remote_drain: bool
-    """Let every client that may connect drain the service, with DoAction("updraft.drain").
-
-    Set it if an operator without access to the machine has to drain it. SIGTERM always drains it.
-    """
-
-    max_message_bytes: int
-    """Maximum size of a Flight message.
-
-    Raise it if an error names it: for clients without parts, such as pyarrow.flight, that send larger batches, or for
-    functions that carry more data. Larger batches of Updraft's own clients come in parts; Spark sessions need at least
-    34 MiB. [bytes]
-    """
-
-    client_silence_seconds: float
-    """End an exchange whose client has been silent for this long while the service waits for it: no data, no keepalive,
-    nothing read.
-
-    Raise it for clients of your own that pause for longer; Updraft's clients send a keepalive every 30 seconds. 0 sets
-    no limit. [seconds]
-    """
-
-    drain_timeout_seconds: float
-    """Time for running exchanges to finish after SIGTERM; the service then ends them and tells their clients to try
-    another pool or writer.
-
-    Raise it if tasks run for longer, lower it if machines are taken away on short notice. [seconds]
-    """
-
-    end_with_stdin: bool
-    """End as after SIGTERM once standard input has ended.
-
-    Set it if another program starts the service with a pipe: the service then ends with that program, however that
-    ends.
-    """
-
-    log_format: Literal["json", "console"]
-    """Format of log lines. Set it to `console` to read them in a terminal."""
-
-    log_level: Literal["debug", "info", "warning", "error"]
-    """Lowest severity that is logged. Set it to `debug` to look for a fault."""
-
-    trace_endpoint: str
-    """OpenTelemetry collector that receives a trace of every exchange: http://host:port or https://host:port (OTLP over
-    gRPC).
-
-    Set it to see where an exchange spends its time. An empty value switches tracing off.
-    """
+class WriterOptions(ServiceOptions, total=False):
+    """Options of `updraft-writer serve`."""
 
     quota_bytes: int
     """Maximum bytes that the writer holds at once.

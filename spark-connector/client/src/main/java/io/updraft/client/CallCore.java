@@ -17,7 +17,7 @@ abstract class CallCore {
 
   /** Phase of an exchange or a file, over all of its calls. */
   enum Phase {
-    /** No call is open yet, or the call was lost. The next call begins at a set time. */
+    /** Waiting for the set time at which the next call begins. */
     BACKING_OFF,
     /** A call is open. */
     RUNNING,

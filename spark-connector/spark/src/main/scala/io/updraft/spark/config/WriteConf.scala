@@ -153,7 +153,7 @@ object WriteConf
     WriteSettings(
       connection = connection(address, lookup) { draft =>
         draft.replyTimeout = ReplyTimeout
-        // No deadline, because a file is open for as long as its task computes rows.
+        // A file is open for as long as its task computes rows, so it has no deadline.
         draft.windowBytes = WindowBatches * batchBytes.require(lookup)
       },
       delivery = delivery.require(lookup),
