@@ -393,6 +393,14 @@ async def test_asyncio_gets_the_errors_of_function_and_input(pool: LocalPool) ->
             await client.call("dies", {"x": [1]})
 
 
+async def test_asyncio_gets_the_functions_error_even_while_it_sends(pool: LocalPool) -> None:
+    # The pool ends each call while the client is still sending the end of its input.
+    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
+        for _ in range(200):
+            with pytest.raises(UserError, match="ZeroDivisionError|division by zero"):
+                await client.call("inverse", {"x": [0]})
+
+
 async def test_a_cancelled_call_frees_its_worker(pool: LocalPool) -> None:
     note = _note("cancelled")
     async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:

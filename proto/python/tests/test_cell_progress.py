@@ -35,8 +35,9 @@ def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatc
     monkeypatch.setattr(cell_progress, "_tasks", lambda: None)
     shown: list[str] = []
     answers = [
-        _status(1, rate=500.0),
-        _status(1, rate=500.0),
+        # From before the cell, when a function of another cell was running.
+        _status(1, rate=500.0, is_open=1),
+        _status(1, rate=500.0, is_open=1),
         _status(2, rate=10.0, is_open=1),
         _status(2, rate=10.0, is_open=1),
         _status(3, rate=20.0, is_open=1),

@@ -7,12 +7,14 @@ async with AsyncPoolClient(endpoint="grpc://127.0.0.1:8815") as client:
 
 import asyncio
 import contextlib
+import queue
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from typing import Any, Self, Unpack, overload
 
+import grpc
 import pyarrow as pa
-from grpc import aio
 
 from updraft.client.called_function import CalledFunction
 from updraft.client.calls import (
@@ -51,9 +53,9 @@ class AsyncPoolClient:
         credentials = self._connection.grpc_credentials
         target = self._connection.endpoint.target
         self._channel = (
-            aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+            grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
             if credentials is None
-            else aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+            else grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
         )
 
     @overload
@@ -98,7 +100,7 @@ class AsyncPoolClient:
 
     async def close(self) -> None:
         """Close the connection; running calls end."""
-        await self._channel.close()
+        self._channel.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,8 +118,9 @@ class AsyncPoolClient:
         retries = retries_of(self._connection)
         while True:
             try:
-                answer = await ask(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
-            except aio.AioRpcError as error:
+                asked = ask.future(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
+                answer = await _answer(asked)
+            except grpc.RpcError as error:
                 failure = failure_in(error, None)
                 pause = retries.pause_seconds(failure, None, None, released=0, now=time.monotonic())
                 await asyncio.sleep(min(pause, rest_of(deadline) or pause))
@@ -132,8 +135,9 @@ class AsyncPoolClient:
         try:
             while True:
                 exchange = Exchange(function, schema, input_.backlog)
-                call = start(metadata=self._connection.metadata, timeout=rest_of(deadline))
-                attempt = _Attempt(exchange, input_, call)
+                requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+                replies = start(iter(requests.get, None), metadata=self._connection.metadata, timeout=rest_of(deadline))
+                attempt = _Attempt(exchange, input_, _Call(requests, replies))
                 async with contextlib.aclosing(attempt.results()) as results:
                     async for batch in results:
                         yield batch
@@ -184,10 +188,56 @@ class _Input:
             self.on_error()
 
 
+class _Call:
+    """Call of gRPC's blocking API, used from an event loop. A thread reads the replies.
+
+    `grpc.aio` cannot be used here. When the pool has ended a call, a write fails, and the failure replaces the pool's
+    status and hides the replies that were not read yet, the one with the function's error among them.
+    """
+
+    def __init__(self, requests: "queue.SimpleQueue[bytes | None]", replies: Any) -> None:
+        """Take a started call, which sends the messages of a queue up to None."""
+        self._requests = requests
+        self._replies = replies
+        self._loop = asyncio.get_running_loop()
+        # Bounded by the window: the exchange sends no more before `read` returned what has come.
+        self._read: asyncio.Queue[bytes | grpc.RpcError | None] = asyncio.Queue()
+        threading.Thread(target=self._follow, name="updraft-replies", daemon=True).start()
+
+    async def read(self) -> bytes | None:
+        """Return the next reply, or None after the last; raise RpcError if the call failed."""
+        reply = await self._read.get()
+        if isinstance(reply, grpc.RpcError):
+            raise reply
+        return reply
+
+    def write(self, message: bytes | None) -> None:
+        """Send a message, or end the requests with None. The reader of replies learns why a call ended."""
+        self._requests.put(message)
+
+    def cancel(self) -> None:
+        """End the call."""
+        self._replies.cancel()
+        self._requests.put(None)
+
+    def _follow(self) -> None:
+        try:
+            for reply in self._replies:
+                self._hand_over(reply)
+            self._hand_over(None)
+        except grpc.RpcError as error:
+            self._hand_over(error)
+
+    def _hand_over(self, reply: bytes | grpc.RpcError | None) -> None:
+        # The loop may have been closed while the call went on.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._read.put_nowait, reply)
+
+
 class _Attempt:
     """One call to the pool."""
 
-    def __init__(self, exchange: Exchange, input_: _Input, call: Any) -> None:
+    def __init__(self, exchange: Exchange, input_: _Input, call: _Call) -> None:
         self._exchange = exchange
         self._input = input_
         self._call = call
@@ -199,18 +249,14 @@ class _Attempt:
         self._input.on_error = self._call.cancel
         sender = asyncio.create_task(self._send())
         try:
-            while self._input.error is None and (reply := await self._call.read()) is not aio.EOF:
+            while self._input.error is None and (reply := await self._call.read()) is not None:
                 async with self._input.changed:
                     results = self._exchange.take(reply)
                     self._input.changed.notify_all()
                 if results is not None:
                     yield results
-        except aio.AioRpcError as error:
+        except grpc.RpcError as error:
             self.failure = failure_in(error, self._exchange.error)
-        except asyncio.CancelledError:
-            # The reader of a failing input cancels the call, not this task.
-            if self._input.error is None:
-                raise
         finally:
             self._call.cancel()
             await _ended(sender)
@@ -220,13 +266,11 @@ class _Attempt:
             raise ProtocolError("the call ended before the pool had confirmed its results")
 
     async def _send(self) -> None:
-        # The reader of replies learns why a call ended.
-        with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):
-            await self._call.write(self._exchange.first_message())
-            while not self._exchange.sent_finish:
-                for message in await self._messages():
-                    await self._call.write(message)
-            await self._call.done_writing()
+        self._call.write(self._exchange.first_message())
+        while not self._exchange.sent_finish:
+            for message in await self._messages():
+                self._call.write(message)
+        self._call.write(None)
 
     async def _messages(self) -> list[bytes]:
         async with self._input.changed:
@@ -238,6 +282,24 @@ class _Attempt:
                     return [KEEPALIVE]
             self._input.changed.notify_all()
             return messages
+
+
+async def _answer(asked: Any) -> bytes:
+    """Wait for a call with one reply, and return the reply; raise RpcError if the call failed."""
+    loop, answered = asyncio.get_running_loop(), asyncio.Event()
+
+    def has_ended(_asked: object) -> None:
+        # The loop may have been closed while the call went on.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(answered.set)
+
+    asked.add_done_callback(has_ended)
+    try:
+        await answered.wait()
+    finally:
+        asked.cancel()
+    reply: bytes = asked.result()
+    return reply
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -47,12 +47,14 @@ class CellProgress:
     def _follow(self, ended: threading.Event) -> None:
         rows, seen, show = 0.0, "", self._show
         began_at = time.monotonic()
+        # The pool takes a sample every few seconds. The one from before the cell is about other cells.
+        with contextlib.suppress(OSError):
+            seen = self._status()["at"]
         while not ended.wait(_LOOK_SECONDS):
             with contextlib.suppress(OSError):
                 status = self._status()
                 if status["at"] == seen or not status["history"]["busy"]:
                     continue
-                # The pool takes a sample every few seconds. The one that was there before the cell does not count.
                 rows += status["history"]["rows_per_second"][-1] * status["history"]["interval_seconds"] if seen else 0
                 seen = status["at"]
                 if status["exchanges_open"] or (show is not None and rows):
