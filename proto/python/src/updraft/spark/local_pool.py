@@ -154,6 +154,8 @@ class LocalPool(LocalService):
             sys.stderr.write(f"updraft: the pool has loaded {names} again\n")
         else:
             sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
+        # A kernel sends the two streams separately: the notice comes before the cell's own output.
+        sys.stderr.flush()
 
     def _after_cell(self, _result: object = None) -> None:
         if self._progress is not None:
