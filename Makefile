@@ -295,7 +295,7 @@ tools-storages: #+ Install what `make test-storages` needs in build/emulators, w
 	npm install --silent --global --prefix $(EMULATORS) s3rver@$(S3RVER_VERSION) azurite@$(AZURITE_VERSION)
 	GOBIN=$(EMULATORS)/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
 
-test-browser: .venv/.synced | $(REPORTS) #+ The status page of a pool in a real browser (chromium and its driver)
+test-browser: .venv/.synced docs-site | $(REPORTS) #+ The status page of a pool and the documentation site in a real browser (chromium and its driver)
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: make tools-browser'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser

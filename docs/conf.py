@@ -18,8 +18,12 @@ nitpicky = True
 smartquotes = False
 # The same highlighter for every block without a language: they are confs, plans and console output.
 highlight_language = "none"
+# Bounds for `make docs-links`.
+linkcheck_timeout = 20
+linkcheck_retries = 2
+linkcheck_workers = 5
+linkcheck_ignore = [r"https?://(?:localhost|127\.0\.0\.1)"]
 copybutton_prompt_text = "$ "
-copybutton_exclude = ".linenos, .go"
 
 _WIDE = (
     *("reference/server", "reference/writer", "reference/chart", "reference/functions"),
