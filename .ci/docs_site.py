@@ -107,6 +107,9 @@ class Links:
         anchor = f"#{anchor}" if anchor else ""
         if path in self.pages.places:
             return f"{match['image']}[{match['label']}]({self._relative(self.pages.places[path])}{anchor})"
+        if not (REPOSITORY / path).exists():
+            # Sphinx says that it is missing.
+            return match[0]
         if match["image"]:
             return f"![{match['label']}]({self._relative(path.removeprefix('docs/'))})"
         if not self.source:

@@ -40,8 +40,9 @@ def test_every_page_of_the_documentation_is_in_the_sidebar() -> None:
         ("[policy](../../SECURITY.md#report)", "[policy](../security.md#report)"),
         ("[it](../../gpu-writer/README.md)", "[it](writer-service.md)"),
         ("![plan](../images/udf.svg)", "![plan](../images/udf.svg)"),
-        ("[`quota.py`](../../gpu-writer/src/q.py#L3)", f"[`quota.py`]({_SOURCE}/blob/v1/gpu-writer/src/q.py#L3)"),
+        ("[`a`](../../.ci/docs_site.py#L3)", f"[`a`]({_SOURCE}/blob/v1/.ci/docs_site.py#L3)"),
         ("[tests](../../tests/tables)", f"[tests]({_SOURCE}/tree/v1/tests/tables)"),
+        ("[gone](../gone.md), for Sphinx to refuse", None),
         ("[web](https://x.y/z) [part](#encodings)", "[web](https://x.y/z) [part](#encodings)"),
         ("`[code](../../tests)` and\n```text\n[code](../../tests)\n```\n", None),
     ],
@@ -56,7 +57,7 @@ def test_links_of_a_page_from_outside_docs_follow_its_place_on_the_site() -> Non
 
 
 def test_without_a_code_host_a_link_to_a_file_becomes_its_text() -> None:
-    assert _rewritten("See [`quota.py`](../../gpu-writer/src/q.py).", source="") == "See `quota.py`."
+    assert _rewritten("See [`a.py`](../../.ci/docs_site.py).", source="") == "See `a.py`."
 
 
 def test_the_first_page_has_the_sidebar_and_notebooks_have_working_links(tmp_path: Path) -> None:
