@@ -56,6 +56,7 @@ def test_only_tables_and_code_scroll_sideways(browser: Any, address: str, page: 
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(f"{address}/{VERSION}/{page}")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script(_CUT_OFF) == []
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -91,3 +92,18 @@ def test_nothing_comes_from_elsewhere(browser: Any, address: str) -> None:
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     assert len(asked) > len(_PAGES)
     assert [url for url in asked if not url.startswith((address, "data:"))] == []
+
+
+# Elements that the window or the article cuts off, outside boxes that scroll.
+_CUT_OFF = """
+const article = document.querySelector(".bd-article");
+const edge = Math.min(article.parentElement.getBoundingClientRect().right, window.innerWidth);
+const scrolls = element => {
+  for (; element && element !== article; element = element.parentElement)
+    if (/auto|scroll/.test(getComputedStyle(element).overflowX)) return true;
+  return false;
+};
+return [...article.querySelectorAll("*")]
+  .filter(element => element.getBoundingClientRect().right > edge + 1 && !scrolls(element))
+  .map(element => element.outerHTML.slice(0, 200));
+"""
