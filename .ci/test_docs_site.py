@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make docs-site` makes of the pages, and how `make publish-site` keeps every version."""
+"""Links and sidebar of the site that `make docs-site` builds; `make publish-site` keeps every version."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is saved in the notebooks: outputs of a whole run, working links, and nothing of the machine that ran them."""
+"""Saved notebooks have the outputs of a whole run and working links, and nothing of the machine that ran them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VARIES = "varies"
 _CELL_SECONDS = 240
 _MIME_OF_TEXT = "text/plain"
 _PROGRESS = "updraft: "
-# What differs between two runs, and what stands for it.
+# Noise that differs between two runs, and its replacement.
 _NOISE = (
     (re.compile(r"/tmp/(updraft-\w+?)-[a-z0-9_]{8}/"), r"/tmp/\1-.../"),
     (re.compile(r"://[^/@\s\"']+@"), "://"),
@@ -28,7 +28,8 @@ _NOISE = (
     (re.compile(r"(?<=[\w>\])])#\d+L?"), ""),
     (re.compile(r"(?<=\w)@[0-9a-f]{6,8}\b"), ""),
     (re.compile(r", \[plan_id=\d+\]"), ""),
-    (re.compile(r"file:/\S+?/(?=arriving|tables)"), "file:/.../"),
+    # Spark cuts a long path.
+    (re.compile(r"Location: .*?(?=, PartitionFilters)"), "Location: ..."),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )
 
@@ -63,7 +64,7 @@ def run(path: Path, directory: Path) -> Any:
     client = NotebookClient(
         notebook, timeout=_CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(work)}}
     )
-    # As in an activated environment: stock PySpark's workers are the first Python on PATH.
+    # Stock PySpark's workers are the first Python on PATH, as in an activated environment.
     path_of_programs = f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"
     client.execute(env={**os.environ, "PYTHONPATH": str(site), "PATH": path_of_programs})
     for cell in code_cells(notebook):
