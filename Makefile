@@ -47,7 +47,8 @@ IMAGES ?= localhost
 #= SUFFIX end of the tags of `make push-images` (-spark4.3-amd64)
 #= TAG tag of the release that `make check-tag` holds against the version
 #= BUILDAH options of buildah (--build-arg BASE=... names another base image)
-#= SOURCE address of the repository, for the labels of images
+#= SOURCE address of the repository, for the labels of images and for links of the documentation site to files
+#= SITE address under which `make publish-site` publishes the versions of the documentation
 #= ARROW_LIBHDFS_DIR folder of libhdfs.so, with which `make test-storages` tries HDFS too (JAVA_HOME finds its JVM)
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
@@ -63,8 +64,10 @@ APT = $(if $(filter-out 0,$(shell id -u)),sudo )apt-get --quiet=2
 APT_INSTALL = $(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install --yes --no-install-recommends
 # Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
 TORCH_VERSION := 2.15.0
-#= TORCH options of uv for the wheel of `make test-torch`; empty for the usual index, with 5 GB of CUDA
+TRANSFORMERS_VERSION := 5.24.0
+#= TORCH options of uv for the wheel of `make test-torch` and `make test-notebooks-torch`; empty for the usual index, with 5 GB of CUDA
 TORCH ?= --torch-backend=cpu
+NOTEBOOK_ON_TORCH := transformer-model
 # Not locked either: they hold pyarrow below the version that everything else here runs on.
 PEERS := arrow-udf==0.3.2 databend-udf==0.2.20
 UV := $(shell command -v uv || echo build/tools/bin/uv)
@@ -139,13 +142,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
 SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer test-tables writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark))
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -164,6 +167,7 @@ lint: .venv/.synced ## Lint, format and import contracts
 	.venv/bin/python .ci/project_version.py --check
 	.venv/bin/python .ci/chart_settings.py --check
 	.venv/bin/python .ci/local_options.py --check
+	.venv/bin/python .ci/decorator_options.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
 
@@ -291,10 +295,18 @@ tools-storages: #+ Install what `make test-storages` needs in build/emulators, w
 	npm install --silent --global --prefix $(EMULATORS) s3rver@$(S3RVER_VERSION) azurite@$(AZURITE_VERSION)
 	GOBIN=$(EMULATORS)/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
 
-test-browser: .venv/.synced | $(REPORTS) #+ The status page of a pool in a real browser (chromium and its driver)
+test-browser: .venv/.synced docs-site | $(REPORTS) #+ The status page of a pool and the documentation site in a real browser (chromium and its driver)
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: make tools-browser'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
+
+test-notebooks: .venv/.synced $(JAR) | $(REPORTS) #+ Run the notebooks of docs/examples from scratch, and compare what they print
+	@$(call BEGIN,notebooks)
+	$(call PYTEST,.venv,notebooks) tests/notebooks -k 'not $(NOTEBOOK_ON_TORCH)'
+
+test-notebooks-torch: .venv-torch/.synced $(JAR) | $(REPORTS) #+ The same for the notebook that needs torch
+	@$(call BEGIN,notebooks-torch)
+	$(call PYTEST,.venv-torch,notebooks-torch) tests/notebooks -k '$(NOTEBOOK_ON_TORCH)'
 
 test-storages: export PATH := $(EMULATORS)/bin:$(PATH)
 test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) #+ A writer that stores its files in emulators of S3, Google Cloud Storage, Azure and (ARROW_LIBHDFS_DIR) HDFS
@@ -439,7 +451,7 @@ bills: .venv/.synced #+ Write CycloneDX bills of materials of both languages to 
 build-requirements: #+ Lock what builds the wheels
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate .ci/build-requirements.in --output-file .ci/build-requirements.txt
 
-.PHONY: setup setup-all versions chart-schemas format docs clean
+.PHONY: setup setup-all versions chart-schemas format docs docs-site docs-links publish-site notebooks clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) #+ Install the Python environments of every Spark
 
@@ -460,11 +472,26 @@ format: .venv/.synced ## Format everything
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' declarations
 	.venv/bin/python .ci/chart_settings.py
 	.venv/bin/python .ci/local_options.py
+	.venv/bin/python .ci/decorator_options.py
 	.venv/bin/python .ci/chart_values.py
 	.venv/bin/python .ci/dashboards.py
 	.venv/bin/updraft-server docs > docs/reference/server.md
 	.venv/bin/updraft-writer docs > docs/reference/writer.md
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference
+
+docs-site: .venv-docs/.synced #+ Build the documentation site in build/docs/site; a broken link is an error
+	@$(BEGIN)
+	.venv-docs/bin/python .ci/docs_site.py --source '$(SOURCE)' --site '$(SITE)'
+
+docs-links: .venv-docs/.synced #+ Ask every other site that the documentation links to
+	.venv-docs/bin/python .ci/docs_site.py --source '$(SOURCE)' --builder linkcheck
+
+publish-site: docs-site #+ Add the site of this version to the branch gh-pages of SOURCE, with gh's login
+	gh auth setup-git
+	.venv-docs/bin/python .ci/publish_site.py --remote '$(SOURCE)' --site '$(SITE)'
+
+notebooks: .venv/.synced .venv-torch/.synced $(JAR) #+ Run the notebooks of docs/examples, and save what they print
+	.venv-torch/bin/python -m tests.programs.notebooks
 
 clean: ## Remove everything that was built here
 	rm -rf build .venv .venv-* proto/python/src/updraft/v1
@@ -493,9 +520,13 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 	$(UV) pip install --quiet --python .venv-gpu torch==$(TORCH_VERSION)
 	@touch $@
 
+.venv-docs/.synced: pyproject.toml uv.lock | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=.venv-docs $(UV) sync --quiet --locked --only-group docs
+	@touch $@
+
 .venv-torch/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	UV_PROJECT_ENVIRONMENT=.venv-torch $(UV) sync --quiet --locked --reinstall-package updraft-core
-	$(UV) pip install --quiet --python .venv-torch torch==$(TORCH_VERSION) $(TORCH)
+	$(UV) pip install --quiet --python .venv-torch torch==$(TORCH_VERSION) transformers==$(TRANSFORMERS_VERSION) $(TORCH)
 	@touch $@
 
 .venv-peers/.synced: Makefile | $(filter build/%,$(UV))

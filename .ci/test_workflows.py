@@ -35,7 +35,10 @@ _NIGHTLY = {
     *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }
 _NIGHTLY_AS_ROOT = {"attacks", "e2e-kube", "faults", "test-platforms"}
-_RELEASE = {"check-tag", "dist", "test-dist", "images", "test-images", "push-images", "join-images", "draft-release"}
+_RELEASE = {
+    *("check-tag", "dist", "test-dist", "images", "test-images", "push-images", "join-images", "draft-release"),
+    "publish-site",
+}
 _NEEDED_FIRST = {
     "e2e-kube": {"tools-images", "tools-dashboards", "images", "image-executors", "kube-tools", "push-images"},
     "test-browser": {"tools-browser"},
@@ -154,7 +157,7 @@ def test_an_action_is_pinned_and_its_version_is_said(path: Path) -> None:
 
 
 def test_what_each_workflow_is_for_is_run() -> None:
-    assert "check" in _run_by("check")
+    assert {"check", "docs-site"} <= _run_by("check")
     assert _NIGHTLY - _run_by("nightly") == set()
     assert _NIGHTLY_AS_ROOT - _run_as_root_by("nightly") == set()
     assert _RELEASE - _run_by("release") == set()

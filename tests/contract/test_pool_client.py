@@ -397,7 +397,7 @@ async def test_asyncio_gets_the_functions_error_even_while_it_sends(pool: LocalP
     # The pool ends each call while the client is still sending the end of its input.
     async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
         for _ in range(200):
-            with pytest.raises(UserError, match="ZeroDivisionError|division by zero"):
+            with pytest.raises(UserError, match=r"ZeroDivisionError|division by zero"):
                 await client.call("inverse", {"x": [0]})
 
 

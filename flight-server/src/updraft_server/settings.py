@@ -363,17 +363,17 @@ def reference() -> str:
     return (
         reference_page("updraft-server", ServeSettings)
         + f"""
-# The halves of a pool as two commands
+## The halves of a pool as two commands
 
 `updraft-server front` and `updraft-server workers` take the same settings as above, those that concern them, but for
 the directories. Those that both take have to be the same for both.
 
-## `updraft-server front` alone
+### `updraft-server front` alone
 
 {reference_table(SeparateFrontSettings, ["runtime_directory"])}
 It also takes {_options(SeparateFrontSettings, ["runtime_directory"])}.
 
-## `updraft-server workers` alone
+### `updraft-server workers` alone
 
 {reference_table(SeparateWorkersSettings, ["front_directory", "runtime_directory"])}
 It also takes {_options(SeparateWorkersSettings, ["front_directory", "runtime_directory"])}.
