@@ -13,6 +13,7 @@ from pyarrow import flight
 from served_pool import SCHEMA, Server, batch, finish
 
 _MODULE = """
+import ctypes
 import time
 
 import pyarrow as pa
@@ -23,6 +24,14 @@ from updraft import function
 @function
 def talks(batch: pa.RecordBatch) -> pa.RecordBatch:
     print("value", batch.column(0)[0], flush=True)
+    return batch
+
+
+@function
+def mutters(batch: pa.RecordBatch) -> pa.RecordBatch:
+    value = batch.column(0)[0].as_py()
+    print("Python", value, end="")
+    ctypes.CDLL(None).printf(b"C %d", value)
     return batch
 
 
@@ -49,7 +58,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     running: list[Server] = []
 
     def started(*options: str) -> Server:
-        running.append(Server(tmp_path, "--functions=shown_functions", "--workers=2", *options))
+        running.append(Server(tmp_path, "--functions=shown_functions", *options))
         return running[-1]
 
     yield started
@@ -81,7 +90,7 @@ def call(client: flight.FlightClient, function: str, value: int, **who: str) -> 
 
 
 def test_a_key_opens_the_output_of_the_exchanges_that_had_it(start: Callable[..., Server]) -> None:
-    with start().client() as client:
+    with start("--workers=1").client() as client:
         call(client, "talks", 1, **ANN)
         call(client, "talks", 2, **BOB)
         call(client, "talks", 3)
@@ -101,6 +110,16 @@ def test_a_key_opens_the_output_of_the_exchanges_that_had_it(start: Callable[...
             lines(client, {**ANN, "lines": 0})
 
 
+def test_what_one_caller_left_unfinished_does_not_come_out_among_the_lines_of_the_next(
+    start: Callable[..., Server],
+) -> None:
+    with start("--workers=1").client() as client:
+        for value in range(1, 5):
+            call(client, "mutters", value, log_key=str(value) * 32)
+        for value in range(1, 5):
+            assert "".join(lines(client, {"log_key": str(value) * 32})) == f"Python {value}C {value}"
+
+
 def test_an_identity_reads_its_own_output_and_an_administrator_reads_all(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
@@ -117,7 +136,7 @@ def test_an_identity_reads_its_own_output_and_an_administrator_reads_all(
             )
         )
     )
-    with start(f"--identities-file={identities}").client() as client:
+    with start("--workers=1", f"--identities-file={identities}").client() as client:
         for value, name in enumerate(("ann", "bob", "cy")):
             call(client, "talks", value, token=name)
         assert lines(client, {}, "ann") == ["value 0"]
@@ -131,7 +150,7 @@ def test_an_identity_reads_its_own_output_and_an_administrator_reads_all(
 
 
 def test_a_profile_shows_where_a_running_function_is(start: Callable[..., Server]) -> None:
-    server = start("--allow-remote-stacks")
+    server = start("--workers=2", "--allow-remote-stacks")
     with server.client() as client, ThreadPoolExecutor(1) as calling:
         running = calling.submit(call, client, "works", 1, **ANN)
         profiles = [ask(client, "updraft.profile", {**ANN, "function": "works", "seconds": 1})]

@@ -122,6 +122,9 @@ class OutputReader:
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():
             left_bytes -= _READ_BYTES
+        # The beginning of a line must not become the beginning of the next exchange's first line.
+        self._take_lines(self._unfinished)
+        self._unfinished = b""
         self.report_drops()
         self._budget.refill()
 
