@@ -42,7 +42,7 @@ def make_secret(file: Path | None) -> None:
         raise CredentialsError("this user has no directory for a log key: name a file with UPDRAFT_CLIENT_LOG_KEY_FILE")
     if file.exists():
         return
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
