@@ -164,9 +164,12 @@ def test_what_cannot_be_shown_is_explained_in_a_line(
 
 
 @pytest.mark.parametrize("command", ["logs", "profile"])
-def test_a_pool_has_to_be_named(typed: Run, command: str) -> None:
+def test_a_pool_has_to_be_named(typed: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = typed(command)
     assert (answer.returncode, "name a pool with --endpoint" in answer.stderr) == (2, True)
+    monkeypatch.setenv("UPDRAFT_CLIENT_ENDPOINT", "pool:8815")
+    answer = typed(command)
+    assert (answer.returncode, "'pool:8815' is not an endpoint" in answer.stderr) == (2, True)
     assert f"examples:\n  updraft {command}" in typed(command, "--help").stdout
 
 

@@ -54,8 +54,10 @@ class ClientOptions(EndpointOptions):
 
     @model_validator(mode="after")
     def _a_pool_is_known(self) -> Self:
-        if not self.endpoint and not os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT"):
+        endpoint = self.endpoint or os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT")
+        if not endpoint:
             raise ValueError(f"name a pool with --endpoint, or set {ENVIRONMENT_PREFIX}ENDPOINT")
+        Endpoint.parse(endpoint)
         return self
 
     def connection(self, *names: str) -> ConnectionOptions:
