@@ -180,7 +180,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker --ignore=flight-server/tests/pool_on_gpu
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py tests/platforms/test_compose.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker --ignore=flight-server/tests/pool_on_gpu
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -282,8 +282,9 @@ check-tag: #+ Whether TAG is that of the version in pyproject.toml
 draft-release: check-tag #+ Make a draft of the release TAG from the files in dist, with gh
 	gh release create v$(VERSION) --verify-tag --draft --title 'Updraft $(VERSION)' --notes 'What is new: CHANGELOG.md' $$(find dist -maxdepth 1 -type f)
 
-tools-images: #+ Install what `make images` needs, with apt
+tools-images: #+ Install what `make images` and `make test-images` need, with apt
 	@command -v buildah >/dev/null || { $(APT_INSTALL) buildah; }
+	@command -v containerd >/dev/null || { $(APT_INSTALL) containerd; }
 
 tools-browser: #+ Install what `make test-browser` needs, with apt
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { $(APT_INSTALL) chromium chromium-driver; }

@@ -28,6 +28,7 @@ _PLACES = {
     "spark-connector/client/pom.xml": _OF_A_PARENT,
     "spark-connector/spark/pom.xml": _OF_A_PARENT,
     "deploy/helm/updraft/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}$",
+    "deploy/compose/compose.yaml": rf"^    image: updraft-[a-z]+:{_VERSION}$",
     "deploy/images/Dockerfile": rf"image\.version={_VERSION} ",
     "deploy/images/Dockerfile.team": rf"^ARG POOL=updraft-pool:{_VERSION}$",
     "README.md": _OF_A_JAR,

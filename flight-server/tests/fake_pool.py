@@ -25,7 +25,7 @@ from updraft_server.pool.leases import (
 )
 from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import EXIT_REASONS
-from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.pool.worker_events import LogContext, WorkerDeath
 from updraft_server.sandbox_layers import SandboxLayer
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
@@ -81,7 +81,7 @@ class FakeLease(Lease):
         self.binding = binding
         self.socket = front_end
         self.death = asyncio.get_running_loop().create_future()
-        self.log_context = {}
+        self.log_context = LogContext()
         self.outcome: LeaseOutcome | None = None
         self.process = FakeWorker(worker_end)
         self._on_release = on_release

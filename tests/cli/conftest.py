@@ -82,3 +82,11 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def updraft(typed: Run) -> Run:
     """The same for commands that call a service, which may be slow here."""
     return lambda *arguments: typed(*arguments, "--timeout-seconds", "60")
+
+
+@pytest.fixture(autouse=True)
+def log_key_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The command's secret, which it would make in the home directory of whoever runs these tests."""
+    path = tmp_path_factory.mktemp("state") / "updraft/log-key"
+    monkeypatch.setenv("UPDRAFT_CLIENT_LOG_KEY_FILE", str(path))
+    return path

@@ -119,7 +119,9 @@ def test_describing_an_unknown_function_is_not_found(client: flight.FlightClient
 
 def test_actions_are_listed(client: flight.FlightClient) -> None:
     listed = {action.type for action in client.list_actions()}
-    assert listed == {"updraft.pool_status", "updraft.whoami", "protocol_version"}
+    assert listed == {
+        *("updraft.pool_status", "updraft.whoami", "updraft.output", "updraft.profile", "protocol_version")
+    }
 
 
 def test_the_pools_status_names_its_versions_and_functions(client: flight.FlightClient) -> None:

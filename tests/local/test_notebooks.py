@@ -191,3 +191,48 @@ def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
 def _shown_pool(kernel: Kernel) -> str:
     """The state of the pool, which its front updates every two seconds."""
     return str(kernel.run("pool").shown[0]["text/html"])
+
+
+_BUSY = """
+import time
+from updraft import function
+
+@function
+def works(seconds: float) -> float:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        computes()
+    return seconds
+
+def computes():
+    return sum(range(2000))
+"""
+
+_CALLED = """
+import threading
+import updraft.client
+import updraft.spark
+
+pool = updraft.spark.local_pool(workers=1, functions="busy")
+call = lambda: updraft.client.call("works", {"seconds": [20.0]}, endpoint=pool.endpoint)
+calling = threading.Thread(target=call)
+calling.start()
+while not pool.status()["workers"]["busy"]:
+    pass
+"""
+
+
+def test_a_cell_shows_where_a_running_function_spends_its_time(tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text(_BUSY)
+    with running_kernel(tmp_path) as kernel:
+        assert not (started := kernel.run(_CALLED)).error, started.text
+        for name in ("'works'", "None"):
+            # The cell shows progress too.
+            *_, shown = kernel.run(f"pool.profile({name}, seconds=1)").shown
+            assert shown["text/html"].startswith("<svg ")
+            titles = re.findall(r"<title>(.*?): \d+ samples", shown["text/html"])
+            assert titles[0] == "works"
+            assert any(title.startswith("computes (") for title in titles)
+        *_, shown = kernel.run("pool.profile('other', seconds=0.1)").shown
+        assert shown["text/html"] == "<b>no call ran while the pool sampled</b>"
+        assert not (ended := kernel.run("calling.join(); pool.stop()")).error, ended.text

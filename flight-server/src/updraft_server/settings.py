@@ -86,8 +86,9 @@ class FrontSettings(ServiceSettings, CommonSettings):
         ge=0,
     )
     allow_remote_stacks: bool = setting(
-        "Let every client that may connect see where the Python code of workers is (`updraft stack`): names of files, "
-        "lines and functions of every tenant's code, but no values. Set it to find out why functions hang.",
+        "Let every client that may connect see where the Python code of workers is (`updraft stack`, `updraft "
+        "profile --all`): names of files, lines and functions of every tenant's code, but no values. Set it to find "
+        "out why functions hang or are slow.",
         default=False,
     )
     worker_memory_bytes: int = setting(

@@ -89,6 +89,15 @@ async def test_what_an_exchange_printed_is_not_taken_for_the_next_ones_output(ou
     assert output.lines[before:] == ["the next one's"]
 
 
+async def test_an_unfinished_line_ends_with_its_exchange(output: Output) -> None:
+    os.write(output.writing, b"the first one's")
+    output.reader.next_exchange()
+    assert output.lines == ["the first one's"]
+    os.write(output.writing, b" and not this\n")
+    output.reader.next_exchange()
+    assert output.lines[1:] == [" and not this"]
+
+
 async def test_a_flood_is_read_to_its_end_and_what_is_beyond_the_budget_is_counted(output: Output) -> None:
     flood = b"".join(b"%08d\n" % number for number in range(100_000))
     await output.print(flood)

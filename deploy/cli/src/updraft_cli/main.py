@@ -20,7 +20,9 @@ from updraft_cli.commands.call import Call, CallError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain
 from updraft_cli.commands.functions import Functions
+from updraft_cli.commands.logs import Logs
 from updraft_cli.commands.new import New, TemplateError
+from updraft_cli.commands.profile import ProfileCommand, ProfileError
 from updraft_cli.commands.serve import Serve
 from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
@@ -63,6 +65,8 @@ class Updraft(Application):
     new: CliSubCommand[New] = Field(description="Begin a module of functions, with its tests.")
     serve: CliSubCommand[Serve] = Field(description="Serve a module on this machine while you write it.")
     call: CliSubCommand[Call] = Field(description="Call a function with values, or with the rows of a file.")
+    logs: CliSubCommand[Logs] = Field(description="Show what functions printed in your calls.")
+    profile: CliSubCommand[ProfileCommand] = Field(description="Draw where running functions spend their time.")
     status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
     functions: CliSubCommand[Functions] = Field(description="List the functions of pools.")
     drain: CliSubCommand[Drain] = Field(description="Let a pod finish its work, then stop it.")
@@ -81,6 +85,7 @@ def main() -> None:
         ClusterError,
         CredentialsError,
         LocalServiceError,
+        ProfileError,
         ServeError,
         SparkConfError,
         TableFileError,

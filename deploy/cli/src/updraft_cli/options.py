@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options shared by several commands."""
 
+import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from updraft.client import PoolClient
+from updraft.client.connection import ENVIRONMENT_PREFIX, ConnectionOptions
 from updraft.client.credentials import Credentials, token_in
 from updraft.client.endpoint import Endpoint
+from updraft.client.log_key import default_file, make_secret
 from updraft.service.settings import setting
 from updraft_cli.service import Service
 
@@ -43,6 +47,44 @@ class EndpointOptions(BaseModel):
         """Token and TLS files; raises CredentialsError."""
         token = token_in(self.token_file) if self.token_file is not None else ""
         return Credentials(token, self.ca_file, self.certificate_file, self.key_file)
+
+
+class ClientOptions(EndpointOptions):
+    """Options of commands that act as a client of one pool, and whose missing options the environment replaces."""
+
+    @model_validator(mode="after")
+    def _a_pool_is_known(self) -> Self:
+        endpoint = self.endpoint or os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT")
+        if not endpoint:
+            raise ValueError(f"name a pool with --endpoint, or set {ENVIRONMENT_PREFIX}ENDPOINT")
+        Endpoint.parse(endpoint)
+        return self
+
+    def connection(self, *names: str) -> ConnectionOptions:
+        """Return the options of a client's connection: those of the endpoint, and others by name, if they are set."""
+        wanted = ("endpoint", "token_file", "ca_file", "certificate_file", "key_file", *names)
+        return cast("ConnectionOptions", {name: value for name in wanted if (value := getattr(self, name))})
+
+
+class ViewOptions(ClientOptions):
+    """Options of commands that show what a client's own calls do in a pool."""
+
+    all: bool = setting(
+        "Show the calls of all clients. Output takes an identity with the scope admin; profiles also work if the pool "
+        "was started with --allow-remote-stacks.",
+        default=False,
+    )
+
+    def client(self) -> PoolClient:
+        """Return a client that can prove which calls are this user's."""
+        make_secret(log_key_file())
+        return PoolClient(**self.connection())
+
+
+def log_key_file() -> Path | None:
+    """Return the file with this user's secret for logs and profiles."""
+    named = os.environ.get(f"{ENVIRONMENT_PREFIX}LOG_KEY_FILE")
+    return Path(named) if named else default_file(os.environ)
 
 
 class Options(EndpointOptions):

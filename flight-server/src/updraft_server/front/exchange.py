@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from updraft.errors import UpdraftError
-from updraft.protocol import DATABEND_TENANT_HEADER
+from updraft.protocol import DATABEND_TENANT_HEADER, LOG_KEY_HEADER
 from updraft.service import exchange as calls
 from updraft.service.early_reads import EarlyReads
 from updraft.service.identity import Scope
@@ -38,6 +38,7 @@ from updraft_server.front.request.request import SERVICE, Request, parse_request
 from updraft_server.front.signatures.signatures import CheckedFunction, Signatures
 from updraft_server.front.status.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.status.metrics import FrontMetrics
+from updraft_server.front.status.readers import readers
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
@@ -99,6 +100,7 @@ class Exchanges:
                 exchange.identity = request.log_context
                 exchange.span.describe(exchange.identity)
                 call.record.describe(**exchange.identity)
+                exchange.readers = readers(call.identity, call.header(LOG_KEY_HEADER))
                 # Check the scope before `resolve`, whose errors list the functions that exist.
                 call.identity.require(*_scope_of(request))
                 request = resolve(request, self.capabilities())
@@ -197,6 +199,8 @@ class Exchanges:
         exchange: OpenExchange,
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
+        grant.lease.log_context.readers = exchange.readers
+        exchange.worker = grant.lease.worker
         binding = self._binding(owner, request)
         batch_timeout = BatchTimeout.effective(
             self.settings.batch_timeout_seconds or 0.0,
@@ -228,6 +232,7 @@ class Exchanges:
             raise found.error from None
         finally:
             self.metrics.running.dec()
+            exchange.worker = ""
             grant.release(outcome)
             if outcome in (LeaseOutcome.CLEAN, LeaseOutcome.RETIRED):
                 self.hold_back.succeeded(owner, request)

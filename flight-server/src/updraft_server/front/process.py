@@ -14,6 +14,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.activity import Activity
 from updraft_server.front.status.announcement import Announcement, PoolHealth
 from updraft_server.front.status.metrics import FrontMetrics
+from updraft_server.front.status.output_log import OutputLog
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.pool_metrics import has_layer, watch_pool
 from updraft_server.front.status.report import Sampler
@@ -185,6 +187,7 @@ def assemble(
     pool: WorkerPool,
     artifacts_directory: Path,
     neighbours_token_file: Path | None = None,
+    output: OutputLog | None = None,
 ) -> Front:
     """Return the front of a pool, ready to `run`.
 
@@ -195,6 +198,7 @@ def assemble(
         pool: Pool that has not started.
         artifacts_directory: Directory for artifacts, which only the front may write to. This function empties it.
         neighbours_token_file: File with the token with which processes on this machine read metrics and status.
+        output: Output of functions that the pool's workers add to.
     """
     lifecycle, activity = Lifecycle(), Activity()
     metrics = FrontMetrics(activity)
@@ -257,7 +261,7 @@ def assemble(
         metrics=metrics,
         tracer=tracer,
     )
-    service = PoolService(exchanges, pool, lifecycle)
+    service = PoolService(exchanges, pool, lifecycle, output or OutputLog())
     sampler = Sampler(
         service.status,
         activity,
@@ -307,12 +311,14 @@ def _batch_processor_seconds(settings: "FrontSettings") -> float:
     return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
 
 
-def _log_output(output: WorkerOutput) -> None:
+def _log_output(log: OutputLog, output: WorkerOutput) -> None:
+    log.take(output)
     _log.info("worker output", worker=output.worker, line=output.line, **output.context)
 
 
-def _log_dropped_output(output: DroppedOutput) -> None:
+def _log_dropped_output(log: OutputLog, output: DroppedOutput) -> None:
     """Count and log lines of output that were dropped because a worker printed too many."""
+    log.take_drop(output)
     LOG_DROPS.add("flood", output.lines)
     _log.warning(
         "worker output was dropped: print less, or raise --output-lines-per-second",
@@ -336,11 +342,16 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Worke
             batch_processor_seconds=_batch_processor_seconds(settings),
         ),
     )
-    pool = Pool(pool_settings, _log_output, _log_dropped_output)
+    output = OutputLog()
+    pool = Pool(pool_settings, partial(_log_output, output), partial(_log_dropped_output, output))
     try:
         token = os.environ.get(settings_handover.NEIGHBOURS_TOKEN_VARIABLE)
         front = assemble(
-            settings, pool, Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]), Path(token) if token else None
+            settings,
+            pool,
+            Path(os.environ[settings_handover.ARTIFACTS_VARIABLE]),
+            Path(token) if token else None,
+            output,
         )
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error

@@ -18,6 +18,9 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE, is_databend, path_parts
+from updraft_server.front.status.exchange_views import exchange_views
+from updraft_server.front.status.output_log import OutputLog
+from updraft_server.front.status.profiler import Profiler
 from updraft_server.pool.interface import WorkerPool
 
 POOL_STATUS_ACTION = "updraft.pool_status"
@@ -46,7 +49,7 @@ _STATES = {
 class PoolService(FlightService):
     """Flight service of one pool."""
 
-    def __init__(self, exchanges: Exchanges, pool: WorkerPool, lifecycle: Lifecycle) -> None:
+    def __init__(self, exchanges: Exchanges, pool: WorkerPool, lifecycle: Lifecycle, output: OutputLog) -> None:
         self._exchanges = exchanges
         self._pool = pool
         settings = exchanges.settings
@@ -54,10 +57,12 @@ class PoolService(FlightService):
         refusal = "" if settings.allow_remote_stacks else _NO_STACKS
         stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
         signature = Action(CHECK_SIGNATURE_ACTION, _SIGNATURE_DOC, self._signer)
+        profiler = Profiler(exchanges.activity, pool.stack, lambda: pool.model_usage)
+        views = exchange_views(output, profiler, no_stacks=refusal)
         arrow_udf = Action(ARROW_UDF_VERSION_ACTION, _ARROW_UDF_DOC, self._arrow_udf_version)
         super().__init__(
             SERVICE,
-            [status, stack, *([signature] if exchanges.signatures.are_looked_at else []), arrow_udf],
+            [status, stack, *views, *([signature] if exchanges.signatures.are_looked_at else []), arrow_udf],
             lifecycle,
             exchanges.early_reads,
             drain_doc=_DRAIN_DOC,

@@ -8,7 +8,7 @@ import socket
 from typing import NamedTuple, Protocol
 
 from updraft_server.ipc.model_packets import LimitModels
-from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.pool.worker_events import LogContext, WorkerDeath
 from updraft_server.pool.zygote_source import ZygoteSource
 
 
@@ -100,7 +100,7 @@ class Lease(Protocol):
     """Id that the zygote gave the worker."""
     socket: socket.socket
     death: asyncio.Future[WorkerDeath]
-    log_context: dict[str, str]
+    log_context: LogContext
 
     def release(self, outcome: LeaseOutcome) -> None:
         """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""

@@ -17,7 +17,7 @@ import structlog
 from updraft_server.ipc import model_packets
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Packet, ShowStack, decode, encode
-from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
+from updraft_server.pool.worker_events import DroppedOutput, LogContext, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader, Outputs, StackReader
 from updraft_server.pool.zygote_client import ModelPacket
 
@@ -36,7 +36,7 @@ class _Process:
 
     def __init__(self, started: model_packets.ModelStarted, descriptors: Sequence[int], outputs: Outputs) -> None:
         output, stack = descriptors
-        context = {"function": started.name, "version": started.version}
+        context = LogContext(function=started.name, version=started.version)
         self.context = context
         self.stack = StackReader(stack)
         self.output = OutputReader(

@@ -20,7 +20,7 @@ from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.models import PooledModels
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
-from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
+from updraft_server.pool.worker_events import DroppedOutput, LogContext, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import Outputs
 from updraft_server.pool.worker_starts import WorkerStarts
 from updraft_server.pool.workers import PooledWorkers, WorkerLease, share_memory
@@ -331,7 +331,7 @@ class Pool:
     def _released(self, lease: WorkerLease, outcome: leases.LeaseOutcome) -> None:
         worker = lease.held
         self._workers.leases.discard(lease)
-        worker.works_for({})
+        worker.works_for(LogContext())
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
         is_reusable = outcome is leases.LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing or worker.generation != self.generation:

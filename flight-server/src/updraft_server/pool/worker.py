@@ -13,7 +13,7 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Kill, ShowStack
 from updraft_server.pool.bindings import Bound
 from updraft_server.pool.leases import Owner, PoolError
-from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
+from updraft_server.pool.worker_events import DroppedOutput, LogContext, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader, Outputs, StackReader
 from updraft_server.pool.zygote_client import ForkedWorker
 
@@ -65,7 +65,7 @@ class PooledWorker:
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
         """Binding of the worker, and its last use."""
-        self._context: dict[str, str] = {}
+        self._context = LogContext()
         """Log context of its exchange, for its output."""
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
@@ -110,7 +110,7 @@ class PooledWorker:
         """Whether it stays even if it is idle for long: it serves no session and belongs to the configured number."""
         return self.owner is None and self.state is not WorkerState.SPARE
 
-    def works_for(self, context: dict[str, str]) -> None:
+    def works_for(self, context: LogContext) -> None:
         """Attribute its output from now on to the exchange of `context`; an empty context means no exchange."""
         self._output.next_exchange()
         self._context = context

@@ -3,6 +3,7 @@
 
 import dataclasses
 import re
+from typing import NamedTuple
 
 from updraft.service.child import describe_exit
 
@@ -39,6 +40,23 @@ class WorkerDeath:
         return "ended" if self.status is None else describe_exit(self.status)
 
 
+class Reader(NamedTuple):
+    """Caller that may read what an exchange prints (`updraft_server.front.status.readers`)."""
+
+    identity: str
+    tenant: str | None
+    """Tenant of the identity; None if its callers name their tenant themselves."""
+    proof: str
+    """Name that only this caller proves, or the digest of its secret."""
+
+
+class LogContext(dict[str, str]):
+    """Function and task of an exchange, for the log lines of its worker's output."""
+
+    readers: frozenset[Reader] = frozenset()
+    """Callers who may read the output; empty for output that belongs to no single exchange."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerOutput:
     """Line that a worker printed or logged."""
@@ -46,7 +64,7 @@ class WorkerOutput:
     worker: str
     """Id of the worker."""
     line: str
-    context: dict[str, str]
+    context: LogContext
     """`Lease.log_context` of the exchange that the worker held when the line was read; empty when it held none."""
 
 
@@ -58,5 +76,5 @@ class DroppedOutput:
     """Id of the worker."""
     lines: int
     bytes: int
-    context: dict[str, str]
+    context: LogContext
     """Log context, as in `WorkerOutput`."""

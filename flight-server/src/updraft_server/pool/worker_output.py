@@ -122,6 +122,9 @@ class OutputReader:
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():
             left_bytes -= _READ_BYTES
+        # The beginning of a line must not become the beginning of the next exchange's first line.
+        self._take_lines(self._unfinished)
+        self._unfinished = b""
         self.report_drops()
         self._budget.refill()
 
@@ -218,6 +221,7 @@ class StackReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._turn = asyncio.Lock()
+        self._last_line = self._next_last_line = b""
         os.set_blocking(descriptor, False)
 
     async def read(self, ask: Callable[[], None]) -> str:
@@ -236,7 +240,21 @@ class StackReader:
                     # The worker has ended.
                     break
                 text += more
+                if self._last_line and text.endswith(self._last_line):
+                    break
+            else:
+                self._learn_end_of(text)
             return text[:MAX_STACK_BYTES].decode("utf-8", "replace")
+
+    def _learn_end_of(self, text: bytes) -> None:
+        """Note how whole stacks end, so that later reads need not wait for more.
+
+        The main thread's stack comes last and ends with its outermost call, which is always the same. Two stacks have
+        to agree, because the worker may have been interrupted while it wrote one.
+        """
+        last_line = text[text.rfind(b"\n", 0, -1) :] if text.count(b"\n") > 1 and text.endswith(b"\n") else b""
+        self._last_line = last_line if last_line == self._next_last_line else b""
+        self._next_last_line = last_line
 
     def close(self) -> None:
         """Close the pipe. Idempotent."""

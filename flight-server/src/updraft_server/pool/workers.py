@@ -17,7 +17,7 @@ from updraft_server.pool.bindings import Binding, Bound, best, victim
 from updraft_server.pool.leases import LeaseOutcome, PoolSettings, TaskKey, WorkerInfo
 from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import PooledWorker, WorkerState
-from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.pool.worker_events import LogContext, WorkerDeath
 from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class WorkerLease:
         self.worker = held.id
         self.socket = held.socket
         self.death = held.death
-        self.log_context: dict[str, str] = {}
+        self.log_context = LogContext()
         held.works_for(self.log_context)
         self._on_release = on_release
         self._is_released = False

@@ -3,12 +3,11 @@
 
 import contextlib
 import json
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,10 +16,11 @@ from pydantic_settings import CliPositionalArg
 
 from updraft.client import PoolClient
 from updraft.client.called_function import CalledFunction
-from updraft.client.connection import ENVIRONMENT_PREFIX, ConnectionOptions
+from updraft.client.credentials import CredentialsError
+from updraft.client.log_key import make_secret
 from updraft.service.command_line import Verbatim
 from updraft.service.settings import setting
-from updraft_cli.options import EndpointOptions
+from updraft_cli.options import ClientOptions, log_key_file
 from updraft_cli.output import print_line
 from updraft_cli.progress import Progress
 from updraft_cli.table_files import ENDINGS, lines_of, open_table, table_writer
@@ -30,7 +30,7 @@ class CallError(Exception):
     """Raised when the arguments of a call do not fit its function."""
 
 
-class Call(EndpointOptions):
+class Call(ClientOptions):
     """Call a function of a pool, once or for each row of a file, and print its results or write them to a file.
 
     Values of --arg are read as the argument's type: text as it is, lists and structs as JSON. The columns of a file are
@@ -69,16 +69,17 @@ class Call(EndpointOptions):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"--arg {name} is given twice: use --input for several rows")
-        if not self.endpoint and not os.environ.get(f"{ENVIRONMENT_PREFIX}ENDPOINT"):
-            raise ValueError(f"name a pool with --endpoint, or set {ENVIRONMENT_PREFIX}ENDPOINT")
         if self.keep and self.input is None:
             raise ValueError("--keep needs --input")
         return self
 
     def cli_cmd(self) -> None:
         """Make the call."""
+        # A call needs no log key, and this user may have no place for one.
+        with contextlib.suppress(CredentialsError):
+            make_secret(log_key_file())
         try:
-            with PoolClient(**self._connection()) as client:
+            with PoolClient(**self.connection("tenant", "timeout_seconds")) as client:
                 self._call(client)
         except (TypeError, ValueError) as error:
             raise CallError(str(error)) from error
@@ -152,10 +153,6 @@ class Call(EndpointOptions):
                 print_line(line)
 
         yield show
-
-    def _connection(self) -> ConnectionOptions:
-        names = ("endpoint", "token_file", "ca_file", "certificate_file", "key_file", "tenant", "timeout_seconds")
-        return cast("ConnectionOptions", {name: value for name in names if (value := getattr(self, name))})
 
 
 def _type_of(field: pa.Field | None) -> pa.DataType | None:

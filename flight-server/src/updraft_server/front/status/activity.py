@@ -17,6 +17,7 @@ from updraft.errors import UpdraftError
 from updraft.service.spans import UNRECORDED, Span
 from updraft.service.telemetry import shortened
 from updraft_server.front.relay.transfer import Transfer
+from updraft_server.pool.worker_events import Reader
 
 KEPT_FAILURES = 20
 
@@ -38,6 +39,10 @@ class OpenExchange:
     identity: Mapping[str, str] = field(default_factory=dict)
     """Function and task, as named in every log line of the exchange."""
     transfer: Transfer = field(default_factory=Transfer)
+    readers: frozenset[Reader] = frozenset()
+    """Callers who may read what it prints and where its code is."""
+    worker: str = ""
+    """Id of its worker; empty while it has none."""
     span: Span = UNRECORDED
     began: float = field(default_factory=time.monotonic)
 

@@ -13,7 +13,8 @@ import grpc
 
 from updraft.client.credentials import Credentials, CredentialsError, token_in
 from updraft.client.endpoint import Endpoint, Transport
-from updraft.protocol import TENANT_HEADER
+from updraft.client.log_key import default_file, log_key
+from updraft.protocol import LOG_KEY_HEADER, TENANT_HEADER
 
 ENVIRONMENT_PREFIX = "UPDRAFT_CLIENT_"
 """Start of the environment variables that replace missing options: `UPDRAFT_CLIENT_ENDPOINT` and so on.
@@ -22,6 +23,7 @@ Services read `UPDRAFT_TOKEN_FILE` and the like, and a local pool inherits this 
 """
 
 FLIGHT_INFO_METHOD = "/arrow.flight.protocol.FlightService/GetFlightInfo"
+ACTION_METHOD = "/arrow.flight.protocol.FlightService/DoAction"
 EXCHANGE_METHOD = "/arrow.flight.protocol.FlightService/DoExchange"
 
 CHANNEL_OPTIONS = (
@@ -66,6 +68,13 @@ class ConnectionOptions(TypedDict, total=False):
     key_file: _StrPath
     """PEM file with the certificate's private key. Default: `UPDRAFT_CLIENT_KEY_FILE`."""
 
+    log_key_file: _StrPath
+    """File with a secret, by which the pool knows which output and profiles are yours (`updraft logs`).
+
+    Default: `UPDRAFT_CLIENT_LOG_KEY_FILE`, or the file that `updraft call` and `updraft logs` make. Without a file, the
+    pool knows your calls only if you have an identity of your own.
+    """
+
     tenant: str
     """Tenant used for fair scheduling, if the token does not set it."""
 
@@ -87,6 +96,9 @@ class Connection:
     credentials: Credentials
     token_file: Path | None
     """File that is read again for each call; None if the token was given as text."""
+
+    log_key_file: Path | None
+    """File with the secret for logs and profiles, which need not exist."""
 
     tenant: str
     timeout_seconds: float | None
@@ -131,6 +143,7 @@ class Connection:
             endpoint=Endpoint.parse(text("endpoint")),
             credentials=Credentials(token, path("ca_file"), path("certificate_file"), path("key_file")),
             token_file=token_file,
+            log_key_file=path("log_key_file") or default_file(environment),
             tenant=tenant,
             timeout_seconds=options.get("timeout_seconds"),
             acquire_timeout_seconds=options.get("acquire_timeout_seconds", 60.0),
@@ -146,7 +159,13 @@ class Connection:
             with contextlib.suppress(CredentialsError):
                 credentials = replace(credentials, token=token_in(self.token_file))
         tenant = [(TENANT_HEADER, self.tenant)] if self.tenant else []
-        return (*credentials.headers, *tenant)
+        key = [(LOG_KEY_HEADER, self.log_key)] if self.log_key else []
+        return (*credentials.headers, *tenant, *key)
+
+    @property
+    def log_key(self) -> str:
+        """Key of this client's output and profiles; empty without a secret."""
+        return log_key(self.log_key_file, self.endpoint)
 
     @property
     def grpc_credentials(self) -> grpc.ChannelCredentials | None:

@@ -6,13 +6,16 @@ with PoolClient(endpoint="grpc://127.0.0.1:8815") as client:
 """
 
 import itertools
+import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self, Unpack, overload
 
 import grpc
 import pyarrow as pa
+from pyarrow import flight
 
 from updraft.client.called_function import CalledFunction
 from updraft.client.calls import (
@@ -26,6 +29,7 @@ from updraft.client.calls import (
     with_traceback,
 )
 from updraft.client.connection import (
+    ACTION_METHOD,
     CHANNEL_OPTIONS,
     EXCHANGE_METHOD,
     FLIGHT_INFO_METHOD,
@@ -34,9 +38,12 @@ from updraft.client.connection import (
 )
 from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
 from updraft.client.frames import Columns, Frame, as_table, in_pieces, like
+from updraft.client.profile import Profile
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
+
+_ANY: Mapping[str, str] = MappingProxyType({})
 
 
 class PoolClient:
@@ -136,6 +143,56 @@ class PoolClient:
         """
         return self._describe(name, self._deadline())
 
+    def output(
+        self,
+        *,
+        of_all: bool = False,
+        fields: Mapping[str, str] = _ANY,
+        lines: int = 100,
+        after_microseconds: int = 0,
+        wait_seconds: float = 0.0,
+    ) -> list[dict[str, Any]]:
+        """Return the last lines that functions printed in calls of your own, the oldest first.
+
+        Each is a dictionary with `line`, `time_microseconds` (since 1970), `worker`, `function`, and the fields of a
+        Spark task. The pool knows your calls by your identity, or by the option `log_key_file`.
+
+        Args:
+            of_all: Return lines of all callers; that takes an identity with the scope admin.
+            fields: Values that the fields of a line must have: `{"function": "greeting"}`.
+            lines: Maximum number of lines.
+            after_microseconds: `time_microseconds` of the last line that you have.
+            wait_seconds: How long to wait for a line if there is none; the pool waits 20 seconds at most.
+
+        Raises:
+            UpdraftError: The call failed.
+        """
+        query = {"fields": dict(fields), "lines": lines, "wait_seconds": wait_seconds}
+        answer = self._act(
+            "updraft.all_output" if of_all else "updraft.output", {**query, "after_microseconds": after_microseconds}
+        )
+        return list(answer["lines"])
+
+    def profile(self, name: str = "", *, seconds: float = 10.0, of_all: bool = False) -> Profile:
+        """Sample where running calls of your own spend their time, and return the samples.
+
+        Args:
+            name: Name of the function; empty for all functions.
+            seconds: How long to sample, at most 60 seconds.
+            of_all: Sample the calls of all callers; the pool's operator has to allow that.
+
+        Raises:
+            UpdraftError: The call failed.
+        """
+        action = "updraft.all_profiles" if of_all else "updraft.profile"
+        return Profile.of(self._act(action, {"function": name, "seconds": seconds}))
+
+    def _act(self, action: str, query: Mapping[str, Any]) -> dict[str, Any]:
+        body = json.dumps({**query, "log_key": self._connection.log_key}).encode()
+        request = bytes(flight.Action(action, body).serialize())
+        answer = flight.Result.deserialize(self._answer(ACTION_METHOD, request, self._deadline()))
+        return dict(json.loads(answer.body.to_pybytes()))
+
     def close(self) -> None:
         """Close the connection; running calls end."""
         self._channel.close()
@@ -154,18 +211,19 @@ class PoolClient:
         return CalledFunction(self._describe(name, deadline), group_by)
 
     def _describe(self, name: str, deadline: float | None) -> FunctionDescription:
-        ask = self._channel.unary_unary(FLIGHT_INFO_METHOD)
-        request = flight_path(name)
+        return description_in(self._answer(FLIGHT_INFO_METHOD, flight_path(name), deadline))
+
+    def _answer(self, method: str, request: bytes, deadline: float | None) -> bytes:
+        """Return the answer to a question, which is safe to ask again."""
+        ask = self._channel.unary_unary(method)
         retries = retries_of(self._connection)
         while True:
             try:
-                answer = ask(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
+                return bytes(ask(request, metadata=self._connection.metadata, timeout=rest_of(deadline)))
             except grpc.RpcError as error:
                 failure = failure_in(error, None)
                 pause = retries.pause_seconds(failure, None, None, released=0, now=time.monotonic())
                 time.sleep(min(pause, rest_of(deadline) or pause))
-            else:
-                return description_in(answer)
 
     def _results(
         self,

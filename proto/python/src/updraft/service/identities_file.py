@@ -113,7 +113,9 @@ def parse_identities(content: bytes) -> KnownIdentities:
     by_certificate: dict[str, Identity] = {}
     for entry in file.identity:
         tenant = None if entry.tenant == ANY_TENANT else entry.tenant
-        identity = Identity(entry.name, tenant, frozenset(entry.scopes), tuple(entry.roots))
+        identity = Identity(
+            entry.name, tenant, frozenset(entry.scopes), tuple(entry.roots), proven_name=f"identity:{entry.name}"
+        )
         if not entry.token_sha256 and not entry.certificates:
             raise ValueError(f"the identity {entry.name!r} has neither token_sha256 nor certificates")
         for digest in map(bytes.fromhex, entry.token_sha256):

@@ -37,6 +37,8 @@ class Identity:
     are counted under the tenant."""
     expires_seconds: float | None = field(default=None, compare=False)
     """Expiry of its credential, in seconds since 1970; None if it does not expire."""
+    proven_name: str = field(default="", compare=False)
+    """Name that no other client can prove; empty if several clients may have this identity."""
 
     def require(self, scope: Scope, what: str) -> None:
         """Raise PermissionDeniedError unless the identity has the scope that `what` needs."""

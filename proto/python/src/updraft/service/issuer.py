@@ -125,7 +125,12 @@ class Issuer(Table):
             self._scopes(claims),
             self.roots,
             expires_seconds=float(claims["exp"]),
+            proven_name=self._proven_name_of(claims.get("sub")),
         )
+
+    def _proven_name_of(self, subject: Any) -> str:
+        """Return a name that only tokens of this subject prove: the whole subject, unlike the name for logs."""
+        return f"issuer:{self.issuer}\n{subject}" if isinstance(subject, str) and subject else ""
 
     def _name_of(self, subject: Any) -> str:
         if isinstance(subject, str) and subject.isascii() and subject.isprintable():

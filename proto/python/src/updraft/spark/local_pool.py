@@ -12,7 +12,7 @@ import time
 import urllib.request
 from html import escape
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from updraft.container_memory import memory_limits
 from updraft.spark.cell_output import CellOutput
@@ -22,6 +22,9 @@ from updraft.spark.interrupts import INTERRUPTS, ipython
 from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
 from updraft.spark.options import PoolOptions
 from updraft.spark.pool_html import ended_html, pool_html
+
+if TYPE_CHECKING:
+    from updraft.client.profile import Profile
 
 _USER = "updraft"
 # Ten times a shared pool's: one user prints here, and wants to read all of it.
@@ -126,6 +129,25 @@ class LocalPool(LocalService):
         except (http.client.HTTPException, ValueError) as error:
             # The pool ended while it answered.
             raise OSError(f"{address} sent an incomplete answer: {error}") from error
+
+    def profile(self, name: str | None = None, seconds: float = 10.0) -> "Profile":
+        """Sample where running functions spend their time. A notebook shows the result as a flame graph.
+
+        Start the query first, in a thread or another notebook: this call blocks while it samples. `svg` and `folded` of
+        the result are for files.
+
+        Args:
+            name: Name of a registered function, or "session" for the UDFs of Spark sessions; None for all functions.
+            seconds: How long to sample, at most 60 seconds.
+
+        Raises:
+            UpdraftError: The pool does not answer, or was started with `allow_remote_stacks=False`.
+        """
+        # A session that profiles nothing does not pay for gRPC's import.
+        from updraft.client.pool_client import PoolClient
+
+        with PoolClient(endpoint=self.endpoint) as client:
+            return client.profile(name or "", seconds=seconds, of_all=True)
 
     @property
     def status_link(self) -> str:
@@ -232,6 +254,8 @@ def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> L
         "session_functions": "unsigned",
         "worker_memory_bytes": min(memory_limits().values()) // 4,
         "output_lines_per_second": _OUTPUT_LINES_PER_SECOND,
+        # Only this user reaches the pool.
+        "allow_remote_stacks": True,
         **_given(settings),
     }
     if workers is not None:

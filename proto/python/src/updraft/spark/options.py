@@ -208,10 +208,10 @@ class PoolOptions(ServiceOptions, total=False):
     """
 
     allow_remote_stacks: bool
-    """Let every client that may connect see where the Python code of workers is (`updraft stack`): names of files,
-    lines and functions of every tenant's code, but no values.
+    """Let every client that may connect see where the Python code of workers is (`updraft stack`, `updraft profile
+    all`): names of files, lines and functions of every tenant's code, but no values.
 
-    Set it to find out why functions hang.
+    Set it to find out why functions hang or are slow.
     """
 
     worker_memory_bytes: int

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secret of this user with which a pool tells the user's calls from those of others that hold the same token, or none.
+
+The pool shows what a call printed, and where it spends its time, to callers that send the key of that call. The key of
+a pool is derived from the secret, so that a pool learns nothing about the keys for other pools.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from updraft.client.credentials import CredentialsError
+from updraft.client.endpoint import Endpoint
+
+_BYTES = 32
+
+
+def default_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the place of the secret in this user's directory, or None if the user has none."""
+    if state := environment.get("XDG_STATE_HOME"):
+        return Path(state) / "updraft/log-key"
+    return Path(home) / ".local/state/updraft/log-key" if (home := environment.get("HOME")) else None
+
+
+def log_key(file: Path | None, endpoint: Endpoint) -> str:
+    """Return the key for the pool at an endpoint; empty if the file does not exist or is no secret."""
+    secret = ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        secret = file.read_text().strip() if file is not None else ""
+    if len(secret) < _BYTES:
+        return ""
+    return hmac.digest(secret.encode(), str(endpoint).encode(), hashlib.sha256).hex()
+
+
+def make_secret(file: Path | None) -> None:
+    """Make the file if it does not exist, for this user only; raise CredentialsError."""
+    if file is None:
+        raise CredentialsError("this user has no directory for a log key: name a file with UPDRAFT_CLIENT_LOG_KEY_FILE")
+    if file.exists():
+        return
+    temporary = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as written:
+            written.write(secrets.token_hex(_BYTES) + "\n")
+        # Another command may make the file at the same time: the first one stays.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, file)
+        temporary.unlink()
+    except OSError as error:
+        raise CredentialsError(f"{file} cannot be made for the log key: {error.strerror}") from None
