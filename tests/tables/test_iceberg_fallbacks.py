@@ -134,6 +134,19 @@ def test_a_wrong_setting_fails_writes_of_tables_and_nothing_else(spark: SparkSes
     assert snapshots(spark, table.name) == []
 
 
+def test_batches_of_a_columnar_scan_go_to_the_writer_as_batches(
+    spark: SparkSession, table: _Table, tmp_path: Path
+) -> None:
+    table.create()
+    spark.range(0, 10, 1, 1).write.parquet(str(tmp_path / "rows"))
+    for partitions, rows in (("", "batches"), ("ADD PARTITION FIELD id", "rows")):
+        if partitions:
+            spark.sql(f"ALTER TABLE {table.name} {partitions}")
+        [plan] = spark.sql(f"EXPLAIN INSERT INTO {table.name} SELECT id FROM parquet.`{tmp_path}/rows`").collect()
+        assert f"WriterInput {rows}" in plan[0]
+        assert "files by Updraft's writer" in plan[0]
+
+
 def test_a_function_that_raises_in_the_middle_leaves_no_file(
     spark: SparkSession, writer: LocalWriter, table: _Table
 ) -> None:
