@@ -31,8 +31,8 @@ import org.apache.spark.sql.execution.{
 import org.apache.spark.sql.updraft.SparkInternals
 
 /** Rule that puts [[WriterInputExec]] below Spark's WriteFiles, or a table's write, if a writer
-  * makes the files. It reads the batches of a columnar child if nothing needs single rows on the way to the file, as
-  * partitions, buckets and expressions do; otherwise it reads rows.
+  * makes the files. It reads the batches of a columnar child if nothing needs single rows on the
+  * way to the file, as partitions, buckets and expressions do; otherwise it reads rows.
   */
 object WriterInput extends ColumnarRule {
 
@@ -84,9 +84,9 @@ object WriterInput extends ColumnarRule {
   }
 }
 
-/** Operator between a write and its input. Its metrics show the costs of the files. If
-  * the child is columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row
-  * is built. [[WriterInput]] inserts it, and the write still handles everything else.
+/** Operator between a write and its input. Its metrics show the costs of the files. If the child is
+  * columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row is built.
+  * [[WriterInput]] inserts it, and the write still handles everything else.
   *
   * @param columns
   *   columns to write, as attributes of the child

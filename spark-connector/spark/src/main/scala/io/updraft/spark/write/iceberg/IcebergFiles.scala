@@ -86,7 +86,10 @@ object IcebergFiles {
       case "gzip" if level.isDefined => Left(s"the level ${level.mkString} of gzip")
       case "gzip" => Right(builder.setCodec(Codec.CODEC_GZIP).setLevel(GzipLevel).build())
       case "zstd" =>
-        Right(builder.setCodec(Codec.CODEC_ZSTD).setLevel(level.fold(ZstdLevel)(_.toInt)).build())
+        level
+          .fold(Option(ZstdLevel))(_.toIntOption)
+          .map(found => builder.setCodec(Codec.CODEC_ZSTD).setLevel(found).build())
+          .toRight(s"the level ${level.mkString} of zstd")
       case other => Left(s"the codec $other")
     }
   }

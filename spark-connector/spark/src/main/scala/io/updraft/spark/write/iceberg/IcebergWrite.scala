@@ -21,8 +21,8 @@ import io.updraft.spark.write.{WriteMetrics, WriterAnswer}
 final class IcebergWrite(session: SparkSession, table: Table, options: Map[String, String]) {
   import IcebergWrite._
 
-  /** The table's properties, with those that an option or the session changes, in Iceberg's order of
-    * precedence.
+  /** The table's properties, with those that an option or the session changes, in Iceberg's order
+    * of precedence.
     */
   private val properties: Map[String, String] = {
     val tables = table.properties().asScala.toMap
@@ -42,8 +42,8 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
   def keepsOrder: Boolean =
     table.spec().isUnpartitioned && !options.keys.exists(_.equalsIgnoreCase("output-spec-id"))
 
-  /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first row
-    * is computed. Raise IllegalArgumentException for a wrong setting, and
+  /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first
+    * row is computed. Raise IllegalArgumentException for a wrong setting, and
     * UnsupportedOperationException if the writer cannot make the files and Iceberg must not.
     */
   lazy val files: Option[RemoteFiles] = {

@@ -47,10 +47,13 @@ class IcebergRulesSuite extends AnyFunSuite {
     ) assert(reason(key -> value).contains(s"$key = $value"))
     assert(reason("write.format.default" -> "orc").contains("the file format orc"))
     assert(reason("write.parquet.compression-codec" -> "brotli").contains("the codec brotli"))
-    val gzip = Seq("codec" -> "gzip", "level" -> "BEST_SPEED").map { case (name, value) =>
-      s"write.parquet.compression-$name" -> value
+    for ((codec, level) <- Seq("gzip" -> "BEST_SPEED", "zstd" -> "BEST_SPEED")) {
+      val found = reason(
+        "write.parquet.compression-codec" -> codec,
+        "write.parquet.compression-level" -> level
+      )
+      assert(found.contains(s"the level $level of $codec"))
     }
-    assert(reason(gzip: _*).contains("the level BEST_SPEED of gzip"))
   }
 
   test("a type that the writer stores differently gives the reason, however deep it is") {
