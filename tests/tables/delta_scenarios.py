@@ -3,46 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-
-@dataclass(frozen=True)
-class Place:
-    """One side's table and its directory; `scratch` is an empty directory."""
-
-    table: str
-    directory: Path
-    scratch: Path
-
-    def fill(self, sql: str) -> str:
-        """Return `sql` with its {t}, {d} and {s} filled in."""
-        return sql.replace("{t}", self.table).replace("{d}", str(self.directory)).replace("{s}", str(self.scratch))
-
-
-Step = str | Callable[[SparkSession, Place], object]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Steps that write a table.
-
-    Attributes:
-        steps: SQL, or functions.
-        confs: settings of the session.
-        by_writer: whether the writer makes all data files; if not, Delta makes them all.
-        fails: whether the last step fails, on both sides.
-    """
-
-    steps: Sequence[Step]
-    confs: Mapping[str, str] = field(default_factory=dict)
-    by_writer: bool = True
-    fails: bool = False
-
+from tests.tables.scenarios import Place, Scenario
 
 _ROWS = "SELECT id, id * 10 AS x, id % 2 AS k, concat('text ', id) AS s FROM range(0, 100, 1, 2)"
 _INSERT = f"INSERT INTO {{t}} {_ROWS}"

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark import inheritable_thread_target
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
@@ -21,7 +19,8 @@ from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
-from tests.tables.delta_scenarios import SCENARIOS, Place, Scenario
+from tests.tables.delta_scenarios import SCENARIOS
+from tests.tables.scenarios import Place, rows, run
 
 _PREFIX = "spark.updraft.write."
 # The library that the writer encodes with.
@@ -39,27 +38,6 @@ def writer(root: Path) -> Iterator[LocalWriter]:
         yield writer
         # pytest shows it when the test failed.
         print(writer.log())
-
-
-def _run(spark: SparkSession, scenario: Scenario, place: Place, confs: dict[str, str]) -> str:
-    """Run the steps and return the kind of the last step's error."""
-    place.scratch.mkdir(parents=True)
-    with runtime_confs(spark, {**scenario.confs, **confs}):
-        for number, step in enumerate(scenario.steps, start=1):
-            try:
-                if isinstance(step, str):
-                    spark.sql(place.fill(step))
-                else:
-                    step(spark, place)
-            except (PySparkException, Py4JJavaError) as error:
-                if not scenario.fails or number < len(scenario.steps):
-                    raise
-                return str(error.getCondition() if isinstance(error, PySparkException) else type(error))
-    return ""
-
-
-def _rows(spark: SparkSession, query: str) -> list[str]:
-    return sorted(str(tuple(row)) for row in spark.sql(query).collect())
 
 
 def _made_by_writer(table: Path) -> set[bool]:
@@ -80,7 +58,7 @@ def test_a_delta_table_is_what_stock_delta_makes(
         place = places[side] = Place(
             f"{name}_{side}", root / f"{name}_{side}" / "table", root / f"{name}_{side}" / "scratch"
         )
-        errors[side] = _run(spark, scenario, place, confs)
+        errors[side] = run(spark, scenario, place, confs)
     stock, ours = places["stock"], places["ours"]
     assert errors["ours"] == errors["stock"]
     assert bool(errors["stock"]) == scenario.fails
@@ -93,7 +71,7 @@ def test_a_delta_table_is_what_stock_delta_makes(
     assert spark.table(ours.table).schema.simpleString() == spark.table(stock.table).schema.simpleString()
     for version in range(len(log)):
         queries = [f"SELECT * FROM {place.table} VERSION AS OF {version}" for place in (stock, ours)]
-        assert _rows(spark, queries[1]) == _rows(spark, queries[0])
+        assert rows(spark, queries[1]) == rows(spark, queries[0])
     writer.becomes_empty()
 
 

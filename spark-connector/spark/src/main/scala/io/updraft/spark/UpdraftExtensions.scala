@@ -12,6 +12,7 @@ import io.updraft.spark.plan.{
 }
 import io.updraft.spark.write.WriterInput
 import io.updraft.spark.write.delta.TableWrites
+import io.updraft.spark.write.iceberg.IcebergWrites
 
 /** Spark session extension of Updraft, listed in `spark.sql.extensions`. It does nothing until
   * `spark.updraft.udf.endpoint` is set.
@@ -24,6 +25,7 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
     extensions.injectPlannerStrategy(TableWrites(_))
+    extensions.injectPlannerStrategy(IcebergWrites(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
     extensions.injectColumnar(_ => StatefulFunctions)
     extensions.injectColumnar(_ => WriterInput)

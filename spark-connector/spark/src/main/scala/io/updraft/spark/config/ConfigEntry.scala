@@ -71,6 +71,18 @@ private[config] object Values {
     Values(names, checked(_.toLowerCase(Locale.ROOT))(allowed.contains(_), names))
   }
 
+  /** Values are `none`, or some of the allowed names, separated by commas. */
+  def choices(allowed: String*): Values[Set[String]] = {
+    val names = s"none, or some of ${allowed.mkString(", ")}"
+    Values(
+      names,
+      checked(_.toLowerCase(Locale.ROOT).split(',').map(_.trim).toSet)(
+        chosen => chosen == Set("none") || chosen.subsetOf(allowed.toSet),
+        names
+      )
+    )
+  }
+
   def bytes(least: Long, most: Long): Values[Long] = Values(
     "bytes",
     checked(JavaUtils.byteStringAsBytes(_))(

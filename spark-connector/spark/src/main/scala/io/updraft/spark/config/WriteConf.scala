@@ -47,12 +47,13 @@ object WriteConf
     isCommon = true
   )
 
-  val tables: ConfigEntry[String] = ConfigEntry(
+  val tables: ConfigEntry[Set[String]] = ConfigEntry(
     prefix + "tables",
-    "Table format whose data files go through the writer. `delta`: every command that writes a Delta table sends the " +
-      "data files to the writer; statistics, deletion vectors, checkpoints and the commit stay Delta's " +
-      "([the guide](../guides/writer.md#delta-tables)). `none`: only `updraft-parquet` and `updraft-orc` use the writer.",
-    Values.choice("none", "delta"),
+    "Table formats whose data files go through the writer: every command that writes such a table sends the data files to " +
+      "the writer; statistics, delete files, checkpoints and the commit stay the format's own (`delta`: [the " +
+      "guide](../guides/writer.md#delta-tables); `iceberg`: [the guide](../guides/writer.md#iceberg-tables)). `none`: " +
+      "only `updraft-parquet` and `updraft-orc` use the writer.",
+    Values.choices("delta", "iceberg"),
     Some("none"),
     isCommon = true
   )
@@ -128,13 +129,13 @@ object WriteConf
 
   /** Return whether the data files of tables of this format go through the writer. */
   def writesTables(conf: SQLConf, format: String): Boolean =
-    tables.require(key => Option(conf.getConfString(key, null))) == format
+    tables.require(key => Option(conf.getConfString(key, null))).contains(format)
 
-  /** Return whether the data files of some tables go through the writer. A wrong value counts as a
-    * yes, because it has to fail the writes that it is about, and no other query.
+  /** Return whether the data files of tables of this format may go through the writer. A wrong
+    * value counts as a yes, because it has to fail the writes that it is about, and no other query.
     */
-  def mayWriteTables(conf: SQLConf): Boolean =
-    Try(writesTables(conf, "delta")).getOrElse(true)
+  def mayWriteTables(conf: SQLConf, format: String): Boolean =
+    Try(writesTables(conf, format)).getOrElse(true)
 
   /** Return the settings of a write. The write's options take precedence over the session's
     * settings. Raise IllegalArgumentException if no endpoint is set.

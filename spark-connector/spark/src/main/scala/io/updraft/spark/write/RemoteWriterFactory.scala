@@ -49,7 +49,7 @@ final class RemoteWriterFactory(
   ): OutputWriter =
     RowFile.open(
       path,
-      dataSchema,
+      FileColumns.of(dataSchema),
       settings,
       WriteCommand.parseFrom(command),
       metrics,

@@ -3,18 +3,20 @@ package io.updraft.spark.write
 
 import java.util.concurrent.atomic.AtomicBoolean
 
+import scala.util.control.NonFatal
+
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.datasources.OutputWriter
-import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, FileExchange}
-import io.updraft.proto.v1.WriteCommand
+import io.updraft.proto.v1.{Receipt, WriteCommand}
 import io.updraft.spark.columns.{BatchCut, BatchLimits, BatchSize, ColumnSet}
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.task.TaskIdentities
@@ -27,6 +29,8 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
   *
   * @param written
   *   the file in this executor's storage
+  * @param watch
+  *   called with each batch before it is sent
   */
 final class RowFile private (
     override val path: String,
@@ -34,6 +38,7 @@ final class RowFile private (
     file: FileExchange,
     written: WrittenFile,
     batchBytes: Long,
+    watch: ArrowRecordBatch => Unit,
     metrics: Seq[WriteMetrics],
     failures: WriteFailures,
     span: TaskSpan,
@@ -45,11 +50,22 @@ final class RowFile private (
   private[this] val cut = new BatchCut(BatchLimits.of(batchBytes))
   private[this] var rows = 0
   private[this] var unseenBytes = 0L
-  private[this] var complete = false
+  private[this] var sent = 0L
+  private[this] var proof: Option[Receipt] = None
   // Rows of a batch that belong to this file and are not copied yet.
   private[this] var batch: ColumnarBatch = _
   private[this] var from = 0
   private[this] var until = 0
+
+  /** Return the writer's receipt; None before the end, and for an abandoned file. */
+  def receipt: Option[Receipt] = proof
+
+  /** Return the bytes of all rows so far, in batches. */
+  def rowBytes: Long = {
+    copyKept()
+    columns.measure()
+    sent + columns.byteCount(_ => true)
+  }
 
   override def write(row: InternalRow): Unit = row match {
     case row: BatchRow => keep(row)
@@ -105,6 +121,13 @@ final class RowFile private (
       try ColumnSet.recordBatch(rows, filled)
       finally filled.foreach(_.close())
     rows = 0
+    try watch(batch)
+    catch {
+      case NonFatal(e) =>
+        batch.close()
+        throw e
+    }
+    sent += batch.computeBodyLength()
     failures.translate(file.send(batch))
   }
 
@@ -121,7 +144,7 @@ final class RowFile private (
     flush()
     val receipt = failures.translate(file.finish())
     written.complete(receipt)
-    complete = true
+    proof = Some(receipt)
     metrics.foreach(_.finished(receipt))
   }
 
@@ -133,7 +156,7 @@ final class RowFile private (
     span.end("wait_nanoseconds" -> file.waitedNanos())
     columns.close()
     file.close()
-    if (!complete) written.abandon()
+    if (proof.isEmpty) written.abandon()
   }
 }
 
@@ -147,17 +170,16 @@ object RowFile {
 
   def open(
       path: String,
-      schema: StructType,
+      layout: FileColumns,
       settings: WriteSettings,
       command: WriteCommand,
       metrics: WriteMetrics,
       conf: Configuration,
-      context: TaskContext
+      context: TaskContext,
+      watch: ArrowRecordBatch => Unit = _ => ()
   ): RowFile = {
     val target = new Path(path)
-    val arrow = StoredSchema.arrow(schema)
-    val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
-    val columns = new ColumnSet(types, arrow, largeVarTypes = false)
+    val columns = new ColumnSet(layout.types, layout.arrow, largeVarTypes = false)
     val span = TaskSpans.of("updraft.task.file", settings.connection, TaskIdentities.of(context))
     val failures = new WriteFailures(path, settings, span, context)
     val written =
@@ -167,7 +189,7 @@ object RowFile {
       try FileExchange.open(
           span.on(settings.clientOptions),
           ofFile(command, target.getFileSystem(conf).makeQualified(target), context),
-          arrow,
+          layout.arrow,
           SparkInternals.allocator,
           written
         )
@@ -180,7 +202,8 @@ object RowFile {
     val task = TaskFiles.of(context)
     val bytes = batchBytes(settings, command)
     val shown = metrics +: task.planMetrics.toSeq
-    val opened = new RowFile(path, columns, file, written, bytes, shown, failures, span, task)
+    val opened =
+      new RowFile(path, columns, file, written, bytes, watch, shown, failures, span, task)
     task.add(opened)
     opened
   }

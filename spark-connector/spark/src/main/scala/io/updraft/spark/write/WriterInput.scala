@@ -14,6 +14,12 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
+import org.apache.spark.sql.execution.datasources.v2.{
+  AppendDataExec,
+  OverwriteByExpressionExec,
+  OverwritePartitionsDynamicExec,
+  V2ExistingTableWriteExec
+}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{
   ColumnarRule,
@@ -24,9 +30,9 @@ import org.apache.spark.sql.execution.{
 }
 import org.apache.spark.sql.updraft.SparkInternals
 
-/** Rule that puts [[WriterInputExec]] below Spark's WriteFiles if a writer makes the files. It
-  * reads the batches of a columnar child if nothing needs single rows on the way to the file, as
-  * partitions, buckets and expressions do; otherwise it reads rows.
+/** Rule that puts [[WriterInputExec]] below Spark's WriteFiles, or a table's write, if a writer
+  * makes the files. It reads the batches of a columnar child if nothing needs single rows on the
+  * way to the file, as partitions, buckets and expressions do; otherwise it reads rows.
   */
 object WriterInput extends ColumnarRule {
 
@@ -34,7 +40,15 @@ object WriterInput extends ColumnarRule {
     override val ruleName: String = "WriterInput"
 
     override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
-      case write: WriteFilesExec if isOurs(write) => write.withNewChildren(Seq(input(write)))
+      case write: WriteFilesExec if isOurs(write) =>
+        val whole = write.partitionColumns.isEmpty && write.bucketSpec.isEmpty
+        write.withNewChildren(Seq(input(write.child, whole)))
+      case write: V2ExistingTableWriteExec if !write.child.isInstanceOf[WriterInputExec] =>
+        write.write match {
+          case remote: RemoteTableWrite if remote.isRemote =>
+            write.withNewChildren(Seq(input(write.child, remote.keepsOrder && takesRows(write))))
+          case _ => write
+        }
     }
   }
 
@@ -43,16 +57,19 @@ object WriterInput extends ColumnarRule {
     case _ => false
   }
 
-  private def input(write: WriteFilesExec): SparkPlan = {
-    val rows = write.child
-    val whole = write.partitionColumns.isEmpty && write.bucketSpec.isEmpty
-    rows match {
-      case ColumnarToRowExec(batches) if whole =>
-        WriterInputExec(batches.output, rows.output, batches)
-      case ProjectExec(Columns(columns), ColumnarToRowExec(batches)) if whole =>
-        WriterInputExec(columns, rows.output, batches)
-      case _ => WriterInputExec(rows.output, rows.output, rows)
-    }
+  /** Return whether a table's write gets the query's rows as they are. */
+  private def takesRows(write: V2ExistingTableWriteExec): Boolean = write match {
+    case _: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec =>
+      true
+    case _ => false
+  }
+
+  private def input(rows: SparkPlan, whole: Boolean): SparkPlan = rows match {
+    case ColumnarToRowExec(batches) if whole =>
+      WriterInputExec(batches.output, rows.output, batches)
+    case ProjectExec(Columns(columns), ColumnarToRowExec(batches)) if whole =>
+      WriterInputExec(columns, rows.output, batches)
+    case _ => WriterInputExec(rows.output, rows.output, rows)
   }
 
   /** Extractor for a projection that only selects, reorders and renames columns. */
@@ -67,9 +84,9 @@ object WriterInput extends ColumnarRule {
   }
 }
 
-/** Operator between Spark's WriteFiles and its input. Its metrics show the costs of the files. If
-  * the child is columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row
-  * is built. [[WriterInput]] inserts it, and WriteFiles still handles everything else.
+/** Operator between a write and its input. Its metrics show the costs of the files. If the child is
+  * columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row is built.
+  * [[WriterInput]] inserts it, and the write still handles everything else.
   *
   * @param columns
   *   columns to write, as attributes of the child

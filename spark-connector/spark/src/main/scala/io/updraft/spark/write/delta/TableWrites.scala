@@ -15,7 +15,7 @@ import io.updraft.spark.config.WriteConf
 case class TableWrites(session: SparkSession) extends SparkStrategy {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
-    if (WriteConf.mayWriteTables(SparkInternals.conf(session))) TableWrites.prepareDelta()
+    if (WriteConf.mayWriteTables(SparkInternals.conf(session), "delta")) TableWrites.prepareDelta()
     Nil
   }
 }

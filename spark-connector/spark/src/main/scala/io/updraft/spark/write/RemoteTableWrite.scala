@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+/** Spark's write of a table whose format writes the rows itself. */
+trait RemoteTableWrite {
+
+  /** Return whether a writer may make the data files. */
+  def isRemote: Boolean
+
+  /** Return whether all rows of a task go to one open file, in their order. */
+  def keepsOrder: Boolean
+}

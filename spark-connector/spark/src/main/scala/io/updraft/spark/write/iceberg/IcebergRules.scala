@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.iceberg
+
+import java.util.Locale
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.iceberg.encryption.PlaintextEncryptionManager
+import org.apache.iceberg.hadoop.HadoopFileIO
+import org.apache.iceberg.types.{Type, TypeUtil}
+import org.apache.iceberg.{Schema, Table}
+
+/** Rules about the Iceberg tables whose data files a writer may make. The first rule that applies
+  * gives the fallback reason.
+  */
+object IcebergRules {
+
+  /** Releases of Iceberg whose classes the connector uses, some of them by reflection. */
+  private val Releases = Seq("1.11", "1.12")
+
+  private type Properties = Map[String, String]
+
+  private val ofTable: Seq[Table => Option[String]] = Seq(
+    table =>
+      Option.when(table.encryption().getClass != classOf[PlaintextEncryptionManager])(
+        s"encryption by ${table.encryption().getClass.getName}"
+      ),
+    // The writer and Spark open the files through Hadoop's names of storage.
+    table =>
+      Option.when(table.io().getClass != classOf[HadoopFileIO])(
+        s"the file IO ${table.io().getClass.getName}"
+      )
+  )
+
+  private val ofProperties: Seq[Properties => Option[String]] = Seq(
+    properties =>
+      Some(properties.getOrElse("write.format.default", "parquet"))
+        .filter(!_.equalsIgnoreCase("parquet"))
+        .map(format => s"the file format ${format.toLowerCase(Locale.ROOT)}"),
+    properties =>
+      properties.collectFirst {
+        case (key, value) if key.startsWith("write.parquet.bloom-filter-enabled.") && isOn(value) =>
+          s"$key = $value"
+      },
+    // Statistics and dictionaries of single columns.
+    properties =>
+      properties.collectFirst {
+        case (key, value) if SwitchesPrefixes.exists(key.startsWith(_)) && !isOn(value) =>
+          s"$key = $value"
+      },
+    properties =>
+      properties
+        .get("write.parquet.page-version")
+        .filter(!_.equalsIgnoreCase("v1"))
+        .map(version => s"write.parquet.page-version = $version"),
+    // Iceberg hands these to its Parquet library as they are.
+    properties =>
+      properties.collectFirst {
+        case (key, value) if key.startsWith("parquet.") => s"$key = $value"
+      },
+    properties => IcebergFiles.compression(properties).left.toOption
+  )
+
+  private val SwitchesPrefixes =
+    Seq("write.parquet.stats-enabled.column.", "write.parquet.dict-encoding-enabled.column.")
+
+  private def isOn(value: String): Boolean = value.trim.equalsIgnoreCase("true")
+
+  /** Types that the writer stores as Iceberg does. */
+  private val Types = Set(
+    Type.TypeID.BOOLEAN,
+    Type.TypeID.INTEGER,
+    Type.TypeID.LONG,
+    Type.TypeID.FLOAT,
+    Type.TypeID.DOUBLE,
+    Type.TypeID.DATE,
+    Type.TypeID.TIMESTAMP,
+    Type.TypeID.STRING,
+    Type.TypeID.BINARY,
+    Type.TypeID.DECIMAL,
+    Type.TypeID.STRUCT,
+    Type.TypeID.LIST,
+    Type.TypeID.MAP
+  )
+
+  /** Return why the connector must leave this version of Iceberg alone; None if it need not. */
+  def versionReason(version: String): Option[String] =
+    Option.when(!Releases.exists(release => version.startsWith(release + ".")))(
+      s"Iceberg's version $version: the connector knows ${Releases.mkString(" and ")}"
+    )
+
+  /** Return why a writer must not make files of this schema and with these properties; None if it
+    * may.
+    */
+  def reason(schema: Schema, properties: Properties): Option[String] =
+    first(ofProperties, properties).orElse(typeReason(schema))
+
+  /** Return why a writer must not make a table's data files; None if it may.
+    *
+    * @param properties
+    *   properties of the table, with what the write's options and the session change
+    */
+  def reason(table: Table, properties: Properties): Option[String] =
+    first(ofTable, table).orElse(reason(table.schema(), properties))
+
+  private def first[A](rules: Seq[A => Option[String]], subject: A): Option[String] =
+    rules.iterator.flatMap(rule => rule(subject)).nextOption()
+
+  private def typeReason(schema: Schema): Option[String] =
+    TypeUtil
+      .indexById(schema.asStruct())
+      .values()
+      .asScala
+      .map(_.`type`())
+      .collectFirst { case other if !Types(other.typeId()) => s"the type $other" }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.iceberg
+
+import org.apache.iceberg.{IcebergBuild, Table}
+import org.apache.spark.sql.connector.catalog.{Table => CatalogTable}
+import org.slf4j.LoggerFactory
+
+/** Iceberg's tables, in sessions with an Iceberg that the connector knows. */
+object IcebergTables {
+  private val log = LoggerFactory.getLogger(getClass)
+
+  /** Package of the classes of tables that Iceberg gives to Spark. */
+  private val Package = "org.apache.iceberg.spark.source."
+
+  /** True if the connector knows this Iceberg. */
+  private lazy val isKnown: Boolean = {
+    val reason =
+      try {
+        IcebergInternals.probe()
+        IcebergRules.versionReason(IcebergBuild.version())
+      } catch {
+        case error @ (_: ReflectiveOperationException | _: LinkageError) => Some(error.toString)
+      }
+    reason.foreach { text =>
+      log.warn(s"iceberg: Iceberg's own writer makes data files, because of $text")
+    }
+    reason.isEmpty
+  }
+
+  /** Return the Iceberg table inside a table of Spark's catalogs; None for other formats. */
+  def unwrapped(table: CatalogTable): Option[Table] =
+    Option.when(table.getClass.getName.startsWith(Package) && isKnown) {
+      // Iceberg 1.12 has another class of tables for compaction than 1.11.
+      table.getClass.getMethod("table").invoke(table)
+    }.collect { case found: Table => found }
+}

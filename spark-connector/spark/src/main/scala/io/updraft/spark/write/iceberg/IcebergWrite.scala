@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.iceberg
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.fs.Path
+import org.apache.iceberg.Table
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.updraft.SparkInternals
+import org.slf4j.LoggerFactory
+
+import io.updraft.spark.config.{UnknownNames, WriteConf, WriteSettings}
+import io.updraft.spark.trace.QuerySpans
+import io.updraft.spark.write.{WriteMetrics, WriterAnswer}
+
+/** Write of an Iceberg table, planned and not begun.
+  *
+  * @param options
+  *   options of the write
+  */
+final class IcebergWrite(session: SparkSession, table: Table, options: Map[String, String]) {
+  import IcebergWrite._
+
+  /** The table's properties, with those that an option or the session changes, in Iceberg's order
+    * of precedence.
+    */
+  private val properties: Map[String, String] = {
+    val tables = table.properties().asScala.toMap
+    val conf = SparkInternals.conf(session)
+    Overrides.foldLeft(tables) { case (all, (name, setting, property)) =>
+      options
+        .collectFirst { case (key, value) if key.equalsIgnoreCase(name) => value }
+        .orElse(setting.flatMap(key => Option(conf.getConfString(key, null))))
+        .fold(all)(value => all + (property -> value))
+    }
+  }
+
+  /** Why the writer must not make the data files; None if it may. */
+  lazy val reason: Option[String] = IcebergRules.reason(table, properties)
+
+  /** Return whether all rows of a task go to one open file, in their order. */
+  def keepsOrder: Boolean =
+    table.spec().isUnpartitioned && !options.keys.exists(_.equalsIgnoreCase("output-spec-id"))
+
+  /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first
+    * row is computed. Raise IllegalArgumentException for a wrong setting, and
+    * UnsupportedOperationException if the writer cannot make the files and Iceberg must not.
+    */
+  lazy val files: Option[RemoteFiles] = {
+    val conf = SparkInternals.conf(session)
+    Option.when(WriteConf.writesTables(conf, "iceberg")) {
+      UnknownNames.warnOfSettings(session, conf)
+      UnknownNames.warnOfOptions(session, options)
+      val settings = WriteConf.settings(conf, options, "iceberg")
+      (reason, settings.unsupported) match {
+        case (Some(reason), "fail") => throw new UnsupportedOperationException(
+            s"iceberg: the writer cannot make these files as Iceberg does: $reason. " +
+              s"Set ${WriteConf.unsupported.key} = local to let Iceberg's own writer make them"
+          )
+        case _ => reason.orElse(problem(settings)).toLeft(settings)
+      }
+    }.flatMap {
+      case Left(reason) =>
+        log.warn(s"iceberg: Iceberg's own writer makes these files, because of $reason")
+        None
+      case Right(settings) =>
+        val metrics = WriteMetrics.ofStage(session.sparkContext)
+        QuerySpans.begin(settings.connection, session.sparkContext)
+        Some(RemoteFiles(settings, metrics))
+    }
+  }
+
+  /** Return why the writer would not make the files, if the session then prefers Iceberg's own. */
+  private def problem(settings: WriteSettings): Option[String] =
+    Option.when(settings.fallback == "local") {
+      val command = IcebergFiles.command(settings.command(), table.schema(), properties)
+      val directory = new Path(table.locationProvider().newDataLocation("any")).getParent
+      val conf = SparkInternals.hadoopConf(session, Map.empty)
+      WriterAnswer.problem(session.sparkContext, settings, command, directory, conf)
+    }.flatten
+
+  override def toString: String =
+    reason.fold("files by Updraft's writer")(reason => s"files by Iceberg, because of $reason")
+}
+
+object IcebergWrite {
+  private val log = LoggerFactory.getLogger(getClass)
+
+  /** Option of a write, setting of the session, and property of the table, with one meaning. */
+  private val Overrides = Seq(
+    ("write-format", None, "write.format.default"),
+    (
+      "compression-codec",
+      Some("spark.sql.iceberg.compression-codec"),
+      "write.parquet.compression-codec"
+    ),
+    (
+      "compression-level",
+      Some("spark.sql.iceberg.compression-level"),
+      "write.parquet.compression-level"
+    )
+  )
+}

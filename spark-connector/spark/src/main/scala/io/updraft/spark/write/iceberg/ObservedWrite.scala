@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.iceberg
+
+import java.lang.reflect.{InvocationHandler, InvocationTargetException, Method, Modifier, Proxy}
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.write._
+
+import io.updraft.spark.write.RemoteTableWrite
+
+/** Handler of a proxy for Iceberg's Write or BatchWrite. It lets the tasks' factory of writers know
+  * about the writer, and passes on everything else. A proxy has every method that the running Spark
+  * knows, while a subclass would have those of the Spark that it was compiled for.
+  */
+final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends InvocationHandler {
+
+  override def invoke(proxy: AnyRef, method: Method, arguments: Array[AnyRef]): AnyRef =
+    method.getName match {
+      // Spark calls it before it computes rows for the write.
+      case "toBatch" =>
+        write.files
+        ObservedWrite.of(call(method, arguments), write)
+      case "createBatchWriterFactory" =>
+        val files = write.files
+        (call(method, arguments), files) match {
+          case (stock: DeltaWriterFactory, Some(files)) => new RemoteDeltaFactory(stock, files)
+          case (stock: DataWriterFactory, Some(files)) => new RemoteFactory(stock, files)
+          case (stock, _) => stock
+        }
+      case "isRemote" => Boolean.box(write.reason.isEmpty)
+      case "keepsOrder" => Boolean.box(write.keepsOrder)
+      case "toString" => s"$target, $write"
+      case "description" => s"${call(method, arguments)}, $write"
+      case _ => call(method, arguments)
+    }
+
+  private def call(method: Method, arguments: Array[AnyRef]): AnyRef =
+    try method.invoke(target, Option(arguments).getOrElse(Array.empty[AnyRef]): _*)
+    catch { case e: InvocationTargetException => throw e.getCause }
+}
+
+object ObservedWrite {
+
+  /** Return whether an object is a proxy that this object made. */
+  def is(write: AnyRef): Boolean =
+    Proxy.isProxyClass(write.getClass) &&
+      Proxy.getInvocationHandler(write).isInstanceOf[ObservedWrite]
+
+  /** Return the same write, whose data files the writer makes if `write` allows it. */
+  def of[A <: AnyRef](target: A, write: IcebergWrite): A = {
+    val interfaces = allInterfaces(target.getClass).filter(of => Modifier.isPublic(of.getModifiers))
+    Proxy
+      .newProxyInstance(
+        classOf[ObservedWrite].getClassLoader,
+        (interfaces :+ classOf[RemoteTableWrite]).distinct.toArray,
+        new ObservedWrite(target, write)
+      )
+      .asInstanceOf[A]
+  }
+
+  private def allInterfaces(of: Class[_]): Seq[Class[_]] =
+    if (of == null) Nil
+    else of.getInterfaces.toSeq.flatMap(it => it +: allInterfaces(it)) ++
+      allInterfaces(of.getSuperclass)
+}
+
+/** Factory of a write's writers in the tasks: Iceberg's own, in tasks that know the writer. */
+private final class RemoteFactory(stock: DataWriterFactory, files: RemoteFiles)
+    extends DataWriterFactory {
+
+  override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = {
+    RemoteFactory.begin(files)
+    stock.createWriter(partition, task)
+  }
+}
+
+private object RemoteFactory {
+
+  def begin(files: RemoteFiles): Unit = {
+    ParquetModel.install()
+    RemoteFiles.begin(files, TaskContext.get())
+  }
+}
+
+/** Same for a write of deletes and rows. */
+private final class RemoteDeltaFactory(stock: DeltaWriterFactory, files: RemoteFiles)
+    extends DeltaWriterFactory {
+
+  override def createWriter(partition: Int, task: Long): DeltaWriter[InternalRow] = {
+    RemoteFactory.begin(files)
+    stock.createWriter(partition, task)
+  }
+}

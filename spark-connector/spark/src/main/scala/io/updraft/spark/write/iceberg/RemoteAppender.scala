@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.iceberg
+
+import java.util.{List => JavaList}
+
+import scala.util.Using
+
+import org.apache.iceberg.hadoop.HadoopOutputFile
+import org.apache.iceberg.io.FileAppender
+import org.apache.iceberg.parquet.ParquetUtil
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ParquetMetadata
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.util.HadoopInputFile
+import org.apache.iceberg.{Metrics, MetricsConfig, Schema}
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+
+import io.updraft.proto.v1.WriteCommand
+import io.updraft.spark.write.RowFile
+
+/** Data file that a writer makes. It has no exchange before its first row, because Iceberg opens
+  * files that may stay empty, and a file without rows is never created.
+  *
+  * @param command
+  *   what the files of this write have in common
+  */
+final class RemoteAppender(
+    target: HadoopOutputFile,
+    schema: Schema,
+    command: WriteCommand,
+    config: MetricsConfig,
+    files: RemoteFiles
+) extends FileAppender[InternalRow] {
+  private[this] val layout = IcebergFiles.columns(schema)
+  private[this] val floats = new FloatBounds(schema, layout.arrow)
+  private[this] var file: RowFile = _
+  private[this] var footer: Option[ParquetMetadata] = None
+  private[this] var storedBytes = 0L
+  private[this] var isClosed = false
+
+  override def add(row: InternalRow): Unit = {
+    if (file == null) file = open()
+    file.write(row)
+  }
+
+  private def open(): RowFile = RowFile.open(
+    target.getPath.toString,
+    layout,
+    files.settings,
+    command,
+    files.metrics,
+    target.getConf,
+    TaskContext.get(),
+    floats.add
+  )
+
+  /** Return the file's size. Before the end, estimate it from the rows, and from how much smaller
+    * the finished files of this write became.
+    */
+  override def length(): Long =
+    if (isClosed || file == null) storedBytes else (file.rowBytes * files.storedShare).toLong
+
+  /** End the file. A file of a failed task is abandoned; it then has no rows. */
+  override def close(): Unit = if (!isClosed) {
+    isClosed = true
+    if (file != null) {
+      file.close()
+      file.receipt.foreach { receipt =>
+        storedBytes = receipt.getFileBytes
+        footer = Some(readFooter())
+        files.stored(receipt.getFileBytes, receipt.getRawBytes)
+      }
+    }
+  }
+
+  private def readFooter(): ParquetMetadata =
+    Using.resource(
+      ParquetFileReader.open(HadoopInputFile.fromPath(target.getPath, target.getConf))
+    )(_.getFooter)
+
+  override def metrics(): Metrics = footer match {
+    case Some(found) => IcebergInternals.metrics(schema, config, found, floats.metrics)
+    case None => new Metrics(0L, null, null, null, null)
+  }
+
+  override def splitOffsets(): JavaList[java.lang.Long] =
+    footer.map(ParquetUtil.getSplitOffsets(_)).orNull
+}

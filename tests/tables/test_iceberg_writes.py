@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Iceberg tables whose data files the writer makes: rows, files, manifests and snapshots equal stock's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.writer import LocalWriter
+from tests.tables.iceberg_metadata import data_files, entries, is_delete_file, schemas, snapshots
+from tests.tables.iceberg_scenarios import SCENARIOS
+from tests.tables.scenarios import Place, rows, run
+
+_PREFIX = "spark.updraft.write."
+# The library that the writer encodes with.
+_OURS = "parquet-cpp"
+
+
+@pytest.fixture(scope="module")
+def root(spark: SparkSession) -> Path:
+    return Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))
+
+
+@pytest.fixture(scope="module")
+def writer(root: Path) -> Iterator[LocalWriter]:
+    with LocalWriter(root) as writer:
+        yield writer
+        # pytest shows it when the test failed.
+        print(writer.log())
+
+
+def _made_by_writer(files: list[Path]) -> set[bool]:
+    return {
+        file.suffix == ".parquet" and str(pq.read_metadata(file).created_by).startswith(_OURS)
+        for file in files
+        if not is_delete_file(file)
+    }
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_iceberg_table_is_what_stock_iceberg_makes(
+    spark: SparkSession, writer: LocalWriter, root: Path, tmp_path: Path, name: str
+) -> None:
+    scenario = SCENARIOS[name]
+    sides: dict[str, dict[str, str]] = {
+        "stock": {},
+        "ours": {f"{_PREFIX}tables": "delta, iceberg", f"{_PREFIX}endpoint": writer.tcp_endpoint},
+    }
+    places, errors = {}, {}
+    for side, confs in sides.items():
+        place = places[side] = Place(f"iceberg.{side}.{name}", root / side / name, tmp_path / side)
+        errors[side] = run(spark, scenario, place, confs)
+    stock, ours = places["stock"], places["ours"]
+    assert errors["ours"] == errors["stock"]
+    assert bool(errors["stock"]) == scenario.fails
+    files = {side: data_files(place.directory) for side, place in places.items()}
+    assert _made_by_writer(files["stock"]) <= {False}
+    made = _made_by_writer(files["ours"])
+    # A failed write removes its files, which may have been the only ones.
+    assert made == {scenario.by_writer} or (not files["stock"] and not made)
+    assert len(files["ours"]) == len(files["stock"])
+    parquet = {side: [file for file in found if file.suffix == ".parquet"] for side, found in files.items()}
+    assert schemas(parquet["ours"]) == schemas(parquet["stock"])
+    assert spark.table(ours.table).schema.simpleString() == spark.table(stock.table).schema.simpleString()
+    found, wanted = snapshots(spark, ours.table), snapshots(spark, stock.table)
+    assert [text for _, text in found] == [text for _, text in wanted]
+    assert entries(spark, ours.table) == entries(spark, stock.table)
+    for (of_ours, _), (of_stock, _) in zip(found, wanted, strict=True):
+        queries = [
+            f"SELECT * FROM {place.table} VERSION AS OF {version}"
+            for place, version in ((stock, of_stock), (ours, of_ours))
+        ]
+        assert rows(spark, queries[1]) == rows(spark, queries[0])
+    writer.becomes_empty()
