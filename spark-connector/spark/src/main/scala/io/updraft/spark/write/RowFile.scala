@@ -14,7 +14,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, FileExchange}
-import io.updraft.proto.v1.WriteCommand
+import io.updraft.proto.v1.{Receipt, WriteCommand}
 import io.updraft.spark.columns.{BatchCut, BatchLimits, BatchSize, ColumnSet}
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.task.TaskIdentities
@@ -30,6 +30,7 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
   */
 final class RowFile private (
     override val path: String,
+    override val command: WriteCommand,
     columns: ColumnSet,
     file: FileExchange,
     written: WrittenFile,
@@ -45,7 +46,7 @@ final class RowFile private (
   private[this] val cut = new BatchCut(BatchLimits.of(batchBytes))
   private[this] var rows = 0
   private[this] var unseenBytes = 0L
-  private[this] var complete = false
+  private[this] var stored: Option[Receipt] = None
   // Rows of a batch that belong to this file and are not copied yet.
   private[this] var batch: ColumnarBatch = _
   private[this] var from = 0
@@ -121,9 +122,11 @@ final class RowFile private (
     flush()
     val receipt = failures.translate(file.finish())
     written.complete(receipt)
-    complete = true
+    stored = Some(receipt)
     metrics.foreach(_.finished(receipt))
   }
+
+  override def receipt: Option[Receipt] = stored
 
   override def cancel(reason: String): Unit = file.cancel(reason)
 
@@ -133,7 +136,7 @@ final class RowFile private (
     span.end("wait_nanoseconds" -> file.waitedNanos())
     columns.close()
     file.close()
-    if (!complete) written.abandon()
+    if (stored.isEmpty) written.abandon()
   }
 }
 
@@ -180,7 +183,8 @@ object RowFile {
     val task = TaskFiles.of(context)
     val bytes = batchBytes(settings, command)
     val shown = metrics +: task.planMetrics.toSeq
-    val opened = new RowFile(path, columns, file, written, bytes, shown, failures, span, task)
+    val opened =
+      new RowFile(path, command, columns, file, written, bytes, shown, failures, span, task)
     task.add(opened)
     opened
   }

@@ -18,9 +18,11 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{
   ColumnarRule,
   ColumnarToRowExec,
+  InputAdapter,
   ProjectExec,
   SparkPlan,
-  UnaryExecNode
+  UnaryExecNode,
+  WholeStageCodegenExec
 }
 import org.apache.spark.sql.updraft.SparkInternals
 
@@ -43,15 +45,35 @@ object WriterInput extends ColumnarRule {
     case _ => false
   }
 
-  private def input(write: WriteFilesExec): SparkPlan = {
-    val rows = write.child
-    val whole = write.partitionColumns.isEmpty && write.bucketSpec.isEmpty
-    rows match {
-      case ColumnarToRowExec(batches) if whole =>
-        WriterInputExec(batches.output, rows.output, batches)
-      case ProjectExec(Columns(columns), ColumnarToRowExec(batches)) if whole =>
-        WriterInputExec(columns, rows.output, batches)
-      case _ => WriterInputExec(rows.output, rows.output, rows)
+  private def input(write: WriteFilesExec): SparkPlan =
+    if (write.partitionColumns.isEmpty && write.bucketSpec.isEmpty) of(write.child)
+    else ofRows(write.child)
+
+  /** Return the input of a write that needs no single rows on the way to its files.
+    *
+    * @param rows
+    *   plan of the rows to write, complete or before Spark marks the stages with generated code
+    */
+  def of(rows: SparkPlan): SparkPlan = rows match {
+    case WholeStageCodegenExec(stage) =>
+      of(stage) match {
+        case input: WriterInputExec if input.child.supportsColumnar => input
+        case _ => ofRows(rows)
+      }
+    case ColumnarToRowExec(Batches(batches)) =>
+      WriterInputExec(batches.output, rows.output, batches)
+    case ProjectExec(Columns(columns), ColumnarToRowExec(Batches(batches))) =>
+      WriterInputExec(columns, rows.output, batches)
+    case _ => ofRows(rows)
+  }
+
+  private def ofRows(rows: SparkPlan): SparkPlan = WriterInputExec(rows.output, rows.output, rows)
+
+  /** Extractor for the operator that makes batches. */
+  private object Batches {
+    def unapply(child: SparkPlan): Some[SparkPlan] = child match {
+      case InputAdapter(batches) => Some(batches)
+      case _ => Some(child)
     }
   }
 
