@@ -198,7 +198,7 @@ private object ReceiptValue {
     * such value.
     */
   def of(aggregate: AggregateExpression, options: ParquetOptions): Option[ReceiptValue] =
-    if (aggregate.isDistinct || aggregate.filter.nonEmpty) None
+    if (aggregate.isDistinct || aggregate.filter.nonEmpty || lacksColumns(options)) None
     else
       aggregate.aggregateFunction match {
         case Count(Seq(Literal(value, _))) if value != null => Some(RowCount)
@@ -206,7 +206,7 @@ private object ReceiptValue {
           Some(Minimum(path, dataType))
         case Max(Leaf(path, dataType)) if hasBounds(dataType, options) =>
           Some(Maximum(path, dataType))
-        case Sum(NullAsOne(Leaf(path, dataType)), _) if !isRepeated(dataType) =>
+        case Sum(NullAsOne(Leaf(path, dataType)), _) if hasNullCount(dataType, options) =>
           Some(NullCount(path))
         case _ => None
       }
@@ -236,11 +236,18 @@ private object ReceiptValue {
     case _ => UTF8String.fromBytes(bound.getBinary.toByteArray)
   }
 
-  /** Return whether a column's leaves repeat, so that their nulls are not those of the column. */
-  private def isRepeated(dataType: DataType): Boolean = dataType match {
-    case _: ArrayType | _: MapType | _: StructType => true
-    case _ => false
+  /** Return whether receipts count a column's nulls. Leaves of lists and maps repeat, so their nulls
+    * are not those of the column. Files have no statistics of INT96 columns.
+    */
+  private def hasNullCount(dataType: DataType, options: ParquetOptions): Boolean = dataType match {
+    case _: ArrayType | _: MapType | _: StructType => false
+    case TimestampType => options.getTimestamps == StoredTimestamps.TIMESTAMP_TYPE_MICROS
+    case _ => true
   }
+
+  /** Return whether the session has switched the statistics in files off. */
+  private def lacksColumns(options: ParquetOptions): Boolean =
+    options.hasStatistics && !options.getStatistics
 
   /** Extractor for a column or a field of structs: its dotted path in the file, and its type. */
   private object Leaf {
