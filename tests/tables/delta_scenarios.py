@@ -66,6 +66,19 @@ def _few_records(spark: SparkSession, place: Place) -> None:
     spark.sql(_ROWS).write.format("delta").mode("append").option("maxRecordsPerFile", 20).save(str(place.directory))
 
 
+def _from_batches(spark: SparkSession, place: Place) -> None:
+    spark.sql(f"SELECT {', '.join(_FLAT_TYPES)} FROM range(0, 9000, 1, 1)").write.parquet(str(place.scratch / "source"))
+    frame = spark.read.parquet(str(place.scratch / "source"))
+    frame.write.format("delta").save(str(place.directory))
+    # Other columns in another order, and a filter, which needs rows.
+    frame.select("day", "id").withColumnRenamed("day", "shown").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", "true"
+    ).save(str(place.directory))
+    frame.select("day", "id").where("id % 3 = 0").withColumnRenamed("day", "shown").write.format("delta").mode(
+        "append"
+    ).save(str(place.directory))
+
+
 def _zstd(spark: SparkSession, place: Place) -> None:
     spark.sql(_ROWS).write.format("delta").mode("append").option("compression", "zstd").save(str(place.directory))
 
@@ -126,8 +139,9 @@ _TYPES = (
     "map(cast(id AS string), id) AS map",
     "named_struct('n', id, 'inner', named_struct('s', concat('text ', id), 'f', id / 3)) AS struct",
 )
+_FLAT_TYPES = ("id", *(type_ for type_ in _TYPES if not type_.endswith(("AS byte", "AS list", "AS map"))))
 _FLOATS = "(double('NaN')), (1.5D), (double('-Infinity')), (NULL), (-0.0D), (0.0D)"
-_LONG = "repeat(chr(cast(97 + id AS int)), 50) AS a, repeat('\U0001f600', 40) AS b, repeat('z', 5000) AS c"
+_LONG = "repeat(chr(cast(97 + id AS int)), 50) AS a, repeat('\U0001f600', 40) AS b, repeat('z', 3000) AS c"
 _DAYS_AND_TEXTS = (
     "SELECT id, date_add(DATE'2026-01-01', cast(id % 3 AS int)) AS day,"
     " if(id % 4 = 0, NULL, concat('a/b=', id % 2)) AS s FROM range(0, 40, 1, 1)"
@@ -237,6 +251,24 @@ SCENARIOS: dict[str, Scenario] = {
             )
         ]
     ),
+    "days_of_the_hybrid_calendar": Scenario(
+        [
+            _table_of(
+                "SELECT id, date_add(DATE'1500-01-01', cast(id * 9000 AS int)) AS day,"
+                " timestamp_micros(id * 777600000000001 - 14831769600000000) AS at FROM range(0, 20, 1, 1)"
+            )
+        ],
+        {
+            "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        },
+        by_writer=False,
+    ),
+    "timestamps_of_microseconds": Scenario(
+        [_table_of("SELECT timestamp_micros(id * 86400000123 - 1) AS at FROM range(0, 20, 1, 1)")],
+        {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"},
+    ),
+    "from_batches": Scenario([_from_batches, "CREATE TABLE {t} USING delta LOCATION '{d}'"]),
     "nulls_inside": Scenario(
         [
             _table_of(

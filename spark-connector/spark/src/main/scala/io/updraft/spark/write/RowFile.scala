@@ -34,6 +34,7 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
   */
 final class RowFile private (
     override val path: String,
+    override val command: WriteCommand,
     columns: ColumnSet,
     file: FileExchange,
     written: WrittenFile,
@@ -57,8 +58,7 @@ final class RowFile private (
   private[this] var from = 0
   private[this] var until = 0
 
-  /** Return the writer's receipt; None before the end, and for an abandoned file. */
-  def receipt: Option[Receipt] = proof
+  override def receipt: Option[Receipt] = proof
 
   /** Return the bytes of all rows so far, in batches. */
   def rowBytes: Long = {
@@ -203,7 +203,7 @@ object RowFile {
     val bytes = batchBytes(settings, command)
     val shown = metrics +: task.planMetrics.toSeq
     val opened =
-      new RowFile(path, columns, file, written, bytes, watch, shown, failures, span, task)
+      new RowFile(path, command, columns, file, written, bytes, watch, shown, failures, span, task)
     task.add(opened)
     opened
   }

@@ -3,11 +3,23 @@ package io.updraft.spark.write
 
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.TaskKills
 
+import io.updraft.proto.v1.{Receipt, WriteCommand}
+
 /** Open file of a task. */
 trait TaskFile {
+
+  def path: String
+
+  /** Return the command that opened the file at the writer. */
+  def command: WriteCommand
+
+  /** Return the writer's receipt; None before the end, and for an abandoned file. */
+  def receipt: Option[Receipt]
 
   /** End the file from another thread. */
   def cancel(reason: String): Unit
@@ -47,6 +59,9 @@ final class TaskFiles private (context: TaskContext) {
   }
 
   def remove(file: TaskFile): Unit = open.remove(file)
+
+  /** Return the open file with a path. */
+  def find(path: String): Option[TaskFile] = open.asScala.find(_.path == path)
 }
 
 object TaskFiles {

@@ -24,9 +24,11 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{
   ColumnarRule,
   ColumnarToRowExec,
+  InputAdapter,
   ProjectExec,
   SparkPlan,
-  UnaryExecNode
+  UnaryExecNode,
+  WholeStageCodegenExec
 }
 import org.apache.spark.sql.updraft.SparkInternals
 
@@ -41,12 +43,13 @@ object WriterInput extends ColumnarRule {
 
     override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
       case write: WriteFilesExec if isOurs(write) =>
-        val whole = write.partitionColumns.isEmpty && write.bucketSpec.isEmpty
-        write.withNewChildren(Seq(input(write.child, whole)))
+        val takesBatches = write.partitionColumns.isEmpty && write.bucketSpec.isEmpty
+        write.withNewChildren(Seq(if (takesBatches) of(write.child) else ofRows(write.child)))
       case write: V2ExistingTableWriteExec if !write.child.isInstanceOf[WriterInputExec] =>
         write.write match {
           case remote: RemoteTableWrite if remote.isRemote =>
-            write.withNewChildren(Seq(input(write.child, remote.keepsOrder && takesRows(write))))
+            val takesBatches = remote.keepsOrder && takesRows(write)
+            write.withNewChildren(Seq(if (takesBatches) of(write.child) else ofRows(write.child)))
           case _ => write
         }
     }
@@ -64,12 +67,32 @@ object WriterInput extends ColumnarRule {
     case _ => false
   }
 
-  private def input(rows: SparkPlan, whole: Boolean): SparkPlan = rows match {
-    case ColumnarToRowExec(batches) if whole =>
+  /** Return the input of a write that needs no single rows on the way to its files.
+    *
+    * @param rows
+    *   plan of the rows to write, complete or before Spark marks the stages with generated code
+    */
+  def of(rows: SparkPlan): SparkPlan = rows match {
+    case WholeStageCodegenExec(stage) =>
+      of(stage) match {
+        case input: WriterInputExec if input.child.supportsColumnar => input
+        case _ => ofRows(rows)
+      }
+    case ColumnarToRowExec(Batches(batches)) =>
       WriterInputExec(batches.output, rows.output, batches)
-    case ProjectExec(Columns(columns), ColumnarToRowExec(batches)) if whole =>
+    case ProjectExec(Columns(columns), ColumnarToRowExec(Batches(batches))) =>
       WriterInputExec(columns, rows.output, batches)
-    case _ => WriterInputExec(rows.output, rows.output, rows)
+    case _ => ofRows(rows)
+  }
+
+  private def ofRows(rows: SparkPlan): SparkPlan = WriterInputExec(rows.output, rows.output, rows)
+
+  /** Extractor for the operator that makes batches. */
+  private object Batches {
+    def unapply(child: SparkPlan): Some[SparkPlan] = child match {
+      case InputAdapter(batches) => Some(batches)
+      case _ => Some(child)
+    }
   }
 
   /** Extractor for a projection that only selects, reorders and renames columns. */

@@ -1,40 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write.delta;
 
-import java.util.function.BiFunction;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.DeltaOptions;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.actions.FileAction;
-import org.apache.spark.sql.delta.actions.Metadata;
-import org.apache.spark.sql.delta.actions.Protocol;
 import org.apache.spark.sql.delta.constraints.Constraint;
-import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker;
+import org.apache.spark.sql.delta.stats.StatisticsCollection;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
 /**
- * Delta's transaction, whose data files have another file format. Everything else, such as schema
- * checks, constraints, statistics and the commit, is Delta's.
+ * Delta's transaction, whose data files have another file format. A file's receipt supplies the
+ * statistics, and rows come in batches where the plan has them. Everything else, such as schema
+ * checks, constraints and the commit, is Delta's.
  *
  * <p>Delta asks the table's log for the format while it writes files. So in the threads that write
  * files, and only as long as they do, the transaction shows them a log with the other format.
  */
 public final class FormatTransaction extends OptimisticTransaction {
   private final ThreadLocal<DeltaLog> writing = new ThreadLocal<>();
+  private final DataFileHooks hooks;
   private final FormatLog formatLog;
 
   /**
    * Create a transaction that begins where another one begins, which must not be used any more.
    *
    * @param begun new transaction of Delta
-   * @param format function that returns the format of data files of a table
+   * @param hooks parts that replace Delta's
    */
-  public FormatTransaction(
-      OptimisticTransaction begun, BiFunction<Protocol, Metadata, FileFormat> format) {
+  public FormatTransaction(OptimisticTransaction begun, DataFileHooks hooks) {
     super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
-    this.formatLog = FormatLog.of(super.deltaLog(), format);
+    this.hooks = hooks;
+    this.formatLog = FormatLog.of(super.deltaLog(), hooks::format);
   }
 
   @Override
@@ -56,5 +62,24 @@ public final class FormatTransaction extends OptimisticTransaction {
     } finally {
       writing.remove();
     }
+  }
+
+  @Override
+  public SparkPlan convertEmptyToNullIfNeeded(
+      SparkPlan plan, Seq<Attribute> partitionColumns, Seq<Constraint> constraints) {
+    SparkPlan converted = super.convertEmptyToNullIfNeeded(plan, partitionColumns, constraints);
+    boolean needsRows = !partitionColumns.isEmpty() || !constraints.isEmpty();
+    return writing.get() == null || needsRows ? converted : hooks.input(converted);
+  }
+
+  @Override
+  public Tuple2<Option<DeltaJobStatisticsTracker>, Option<StatisticsCollection>>
+      getOptionalStatsTrackerAndStatsCollection(
+          Seq<Attribute> output, Path directory, StructType partitions, Dataset<Row> data) {
+    Tuple2<Option<DeltaJobStatisticsTracker>, Option<StatisticsCollection>> stock =
+        super.getOptionalStatsTrackerAndStatsCollection(output, directory, partitions, data);
+    return new Tuple2<>(
+        stock._1().map(tracker -> hooks.statistics(deltaLog().newDeltaHadoopConf(), tracker)),
+        stock._2());
   }
 }

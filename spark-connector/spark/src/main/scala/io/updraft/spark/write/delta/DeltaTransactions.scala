@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write.delta
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.delta.actions.{Metadata, Protocol}
+import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker
 import org.apache.spark.sql.delta.{
   NoOpTransactionExecutionObserver,
   OptimisticTransaction,
   TransactionExecutionObserver
 }
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.datasources.FileFormat
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
 import io.updraft.spark.config.WriteConf
+import io.updraft.spark.write.WriterInput
 
 /** Observer of Delta's transactions. It replaces each new transaction by one whose data files have
   * the format [[DeltaFiles]], in sessions that ask for that.
@@ -23,7 +28,7 @@ final class DeltaTransactions extends TransactionExecutionObserver {
   override def startingTransaction(f: => OptimisticTransaction): OptimisticTransaction = {
     val begun = f
     if (WriteConf.writesTables(SparkInternals.conf(SparkSession.active), "delta"))
-      try new FormatTransaction(begun, new DeltaFiles(_, _))
+      try new FormatTransaction(begun, DeltaTransactions.Hooks)
       catch {
         // A build of Delta whose classes differ from those of the release.
         case error: LinkageError =>
@@ -45,6 +50,19 @@ final class DeltaTransactions extends TransactionExecutionObserver {
 
 object DeltaTransactions {
   private val log = LoggerFactory.getLogger(getClass)
+
+  private object Hooks extends DataFileHooks {
+
+    override def format(protocol: Protocol, table: Metadata): FileFormat =
+      new DeltaFiles(protocol, table)
+
+    override def input(rows: SparkPlan): SparkPlan = WriterInput.of(rows)
+
+    override def statistics(
+        conf: Configuration,
+        stock: DeltaJobStatisticsTracker
+    ): DeltaJobStatisticsTracker = new ReceiptStatistics(conf, stock)
+  }
 
   /** Made here once, so that a Delta whose class differs is found before a transaction begins. */
   private lazy val probe = new DeltaFiles(Protocol(), Metadata())

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.delta.actions.Metadata;
+import org.apache.spark.sql.delta.actions.Protocol;
+import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+
+/** Parts of a Delta transaction that {@link FormatTransaction} replaces. */
+public interface DataFileHooks {
+
+  /** Return the format of a table's data files. */
+  FileFormat format(Protocol protocol, Metadata table);
+
+  /** Return a plan of the same rows that suits the format. */
+  SparkPlan input(SparkPlan rows);
+
+  /** Return the tracker of data files' statistics that replaces Delta's own. */
+  DeltaJobStatisticsTracker statistics(Configuration conf, DeltaJobStatisticsTracker stock);
+}
