@@ -99,8 +99,14 @@ final class PickledInput(spec: RequestSpec, pickling: Pickling, once: Option[Cal
     }
 
   private def buffer(policy: CallOnce, partition: Int) = {
-    def sent = new SentTuples.OfPickles(spec, pickling)
-    val direct = new TupleBuffer(spec, partition, sent)
-    new OnceBuffer(spec, partition, policy, sent, direct, TaskContext.get())
+    // As in PickledFeed, the first request is small, and no request has to be large.
+    val limits = spec.limits.copy(
+      sliceRows = pickling.listRows,
+      requestBytes = math.min(PickledFeed.MostBytes, spec.limits.requestBytes)
+    )
+    val small = spec.copy(limits = limits)
+    def sent = new SentTuples.OfPickles(small, pickling)
+    val direct = new TupleBuffer(small, partition, sent)
+    new OnceBuffer(small, partition, policy, sent, direct, TaskContext.get())
   }
 }
