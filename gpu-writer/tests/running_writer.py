@@ -60,7 +60,6 @@ class RunningWriter:
             "metrics_listen": "",
             "root": (storage or str(root),),
             "quota_bytes": 64 << 20,
-            "row_group_bytes": 1 << 20,
             **changes,
         }
         self.settings = ServeSettings(**values).with_free_ports()
@@ -111,9 +110,12 @@ def running_writer(
 ) -> Iterator[RunningWriter]:
     """A writer for a test, which at its end holds nothing and has left no unfinished file.
 
-    `constants` are values for constants below `updraft_writer`, while it runs.
+    `constants` are values for constants below `updraft_writer`, while it runs. `row_group_bytes` among `changes` is
+    the size of row groups of clients that name none.
     """
+    row_group_bytes = changes.pop("row_group_bytes", 1 << 20)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("updraft_writer.file_factory.DEFAULT_ROW_GROUP_BYTES", row_group_bytes)
         for name, value in constants.items():
             patch.setattr(f"updraft_writer.{name}", value)
         writer = RunningWriter(root, **changes)

@@ -10,18 +10,23 @@ import pytest
 from tests.programs.bench.cases import CASES
 from tests.programs.bench.check import check
 from tests.programs.bench.record import Record, write
+from tests.programs.bench.targets import REPEATED
 
 _STOCK = ("stock-sync-rows", "stock-pipelined-rows")
 
 
 def _measured(speed: float, cpu: float) -> list[Record]:
-    """All cases at this speed and CPU share of the better stock; the other stock is ten times as slow."""
+    """All cases at this speed and CPU share of the better stock; the other stock is ten times as slow.
+
+    A case of repeated values is out of comparison and meets its own target.
+    """
     records = []
     for case in CASES:
+        our_seconds, our_cpu = (0.04, 0.05) if case.target is REPEATED else (1.0 / speed, cpu)
         records += [
             Record(case.name, _STOCK[0], case.rows, [], [10.0] * 3, [1.0] * 3),
             Record(case.name, _STOCK[1], case.rows, [], [0.5, 1.0, 9.0], [1.0] * 3),
-            Record(case.name, "updraft", case.rows, [], [1.0 / speed] * 3, [cpu] * 3),
+            Record(case.name, "updraft", case.rows, [], [our_seconds] * 3, [our_cpu] * 3),
         ]
     return records
 

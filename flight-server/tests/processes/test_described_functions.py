@@ -140,6 +140,8 @@ def test_a_status_has_all_that_an_author_has_said(client: flight.FlightClient) -
     )
     assert pa.ipc.read_schema(pa.py_buffer(discount.result_schema)) == pa.schema({"result": pa.float64()})
     assert not described(client, "prices.discount", "2").deterministic
+    assert discount.by_row
+    assert not described(client, "echo").by_row
 
 
 def test_flight_info_has_arguments_and_results_and_the_number_of_arguments(client: flight.FlightClient) -> None:

@@ -174,11 +174,11 @@ async def test_a_pickled_udf_that_fails_is_an_error(zygotes: Zygotes) -> None:
     assert (error.kind, error.exception_class) == (exchange_pb2.ERROR_KIND_USER, "ZeroDivisionError")
 
 
-async def test_pickled_values_that_are_not_cut_as_pyspark_cuts_are_a_protocol_error(zygotes: Zygotes) -> None:
-    command = session_command(BATCHED, udf(lambda x: x, LongType()), environment={"PYTHON_UDF_BATCH_SIZE": "2"})
-    error = await failing(zygotes, command, [pickled_rows([[(1,)], [(2,)]])])
+async def test_an_empty_pickled_list_is_a_protocol_error(zygotes: Zygotes) -> None:
+    command = session_command(BATCHED, udf(lambda x: x, LongType()))
+    error = await failing(zygotes, command, [pickled_rows([[(1,)], []])])
     assert error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
-    assert "PYTHON_UDF_BATCH_SIZE" in error.message
+    assert "every value must hold a row" in error.message
 
 
 async def test_a_function_that_hides_a_protocol_error_does_not_get_away_with_it(zygotes: Zygotes) -> None:

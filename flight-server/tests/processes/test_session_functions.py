@@ -154,6 +154,15 @@ async def test_a_pickled_udf_answers_each_pickled_list(zygotes: Zygotes) -> None
     assert results == ["<1>", "<2>", "<3>", "<4>", "<5>"]
 
 
+async def test_pickled_lists_have_any_length_and_requests_any_number_of_lists(zygotes: Zygotes) -> None:
+    """The result lists are as long as the lists of rows, and a request without lists is answered too."""
+    lists = [[[(1,)], [(2,), (3,), (4,)]], [], [[(5,), (6,)]], []]
+    command = session_command(BATCHED, udf(lambda x: x * 2, LongType()), environment={"PYTHON_UDF_BATCH_SIZE": "2"})
+    reply = await run(zygotes, command, [pickled_rows(request) for request in lists])
+    assert [(sequence, batch.num_rows) for sequence, batch in reply.batches] == [(1, 2), (2, 0), (3, 1), (4, 0)]
+    assert [pickle.loads(value) for value in values(reply)] == [[2], [4, 6, 8], [10, 12]]
+
+
 async def test_an_arrow_optimised_udf_works_row_by_row(zygotes: Zygotes) -> None:
     command = session_command(
         ARROW_BATCHED, udf(lambda x: x * 3, LongType()), eval_conf={"input_type": ARROW_UDF_INPUT}

@@ -18,7 +18,7 @@ from updraft_writer.encoders.gpu import GpuEncoder
 from updraft_writer.encoders.gpu_layouts import Layout, OrcLayout, ParquetLayout
 from updraft_writer.encoders.option_limits import filters_from_start_bytes, filters_of_row_group_bytes
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES, OrcEncoder
-from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.encoders.parquet import DEFAULT_ROW_GROUP_BYTES, ParquetEncoder
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
@@ -145,7 +145,7 @@ class FileFactory:
     def _row_group_bytes(self, command: WriteCommand) -> int:
         if command.HasField("orc"):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
-        return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes
+        return int(command.parquet.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
 
 
 def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:

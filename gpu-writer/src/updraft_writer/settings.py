@@ -73,13 +73,6 @@ class ServeSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
-    row_group_bytes: int = setting(
-        "Uncompressed size of a Parquet row group when the client names none. Lower it if readers have little memory. "
-        "Row groups get smaller when many open files share a small quota.",
-        default=128 * MIB,
-        unit="bytes",
-        ge=64 * 1024,
-    )
     encoder: Literal["auto", "cpu", "gpu"] = setting(
         "Where files are encoded. `auto` uses a GPU if there is one, `gpu` refuses to start without one, `cpu` does "
         "not look for one. Set it to `gpu` on machines that have one, so that a missing driver is noticed. Files that "

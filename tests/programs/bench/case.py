@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Case:
     """`vectors`: Spark can hand this kind's input over as vectors.
 
     `has_floor`: the query can be built without its UDF, which shows what Spark itself takes for it.
+
+    `confs`: settings of the connector for this case.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Case:
     has_floor: bool = False
     since: tuple[int, int] = (4, 0)
     target: Target = LIGHT
+    confs: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def runs_as(self, variant: Variant) -> bool:
         """Whether a variant shows something of this case that no other does."""

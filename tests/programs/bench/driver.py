@@ -16,7 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.programs.bench.case import Scene, with_udf, without_udf
 from tests.programs.bench.cases import CASES
 from tests.programs.bench.variants import VARIANTS, Variant
-from tests.support.spark import ENDPOINT, executed_plan, flight_operators, local_spark, stock_operators
+from tests.support.spark import (
+    ENDPOINT,
+    executed_plan,
+    flight_operators,
+    local_spark,
+    runtime_confs,
+    stock_operators,
+)
 
 
 def main() -> None:
@@ -41,13 +48,14 @@ def main() -> None:
 def _run(order: dict[str, str], variant: Variant, spark: SparkSession, directory: Path) -> dict[str, object]:
     case = next(case for case in CASES if case.name == order["case"])
     use = with_udf if variant.runs_udf else without_udf
-    frame = case.build(Scene(spark, directory, int(order["rows"]), use))
-    if _stays_on_stock(frame, variant):
-        return {"stays_on_stock": True}
-    try:
-        return {"wall_s": _seconds(frame)}
-    except (PySparkException, Py4JJavaError) as error:
-        return {"failed": str(error).strip().splitlines()[-1]}
+    with runtime_confs(spark, case.confs):
+        frame = case.build(Scene(spark, directory, int(order["rows"]), use))
+        if _stays_on_stock(frame, variant):
+            return {"stays_on_stock": True}
+        try:
+            return {"wall_s": _seconds(frame)}
+        except (PySparkException, Py4JJavaError) as error:
+            return {"failed": str(error).strip().splitlines()[-1]}
 
 
 def _seconds(frame: DataFrame) -> float:

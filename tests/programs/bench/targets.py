@@ -25,5 +25,7 @@ LIGHT = Target(speed=1.2)
 """Arrow and pandas functions that do little: data transfer dominates their cost."""
 PYTHON_ROWS = Target(speed=1.0)
 """Functions that Python calls row by row, or frame by frame."""
+REPEATED = Target(speed=20.0, cpu=0.1)
+"""A slow function of few values, which is called once for each."""
 HEAVY = Target(speed=0.97)
 """Functions whose own work is what takes time: as fast as stock, give or take what a measurement varies."""

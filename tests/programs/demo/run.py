@@ -25,7 +25,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.programs.demo import scored, terminal
+from tests.programs.demo import once, scored, terminal
 from tests.programs.demo.data import prepare
 from tests.programs.demo.example import example
 from tests.support.killer import Killer
@@ -109,6 +109,8 @@ def _demo(kill_every_seconds: float | None, repeat: int) -> int:
             side.seconds.clear()
         killed = _compare(stock, updraft, run, lambda: _killer(pool, kill_every_seconds), repeat)
         status = _report(stock, updraft, killed)
+        with runtime_confs(spark, updraft.confs):
+            once.show(lambda: job.delays_by_maker(spark, directory, model), updraft.answer)
         path = Path(directory) / "scored"
         with runtime_confs(spark, updraft.confs):
             scored.write(spark, job.scored(spark, directory, model), path, writer.tcp_endpoint)

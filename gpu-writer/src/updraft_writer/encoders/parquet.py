@@ -32,6 +32,8 @@ from updraft_writer.reason import Reason
 # Share of a row group that an open writer retains with sampled dictionaries. With a dictionary on every column it
 # retains the whole row group.
 _RETAINED_FRACTION = 1 / 8
+# Parquet's own default, for clients that name no size. Spark and the Python client name one if it matters to a reader.
+DEFAULT_ROW_GROUP_BYTES = 128 * 1024 * 1024
 _DEFAULT_PAGE_BYTES = 1024 * 1024
 # Limits on the values encoded between two checks of a page's size. Within these limits, the library checks after half a
 # page, so that a page exceeds its limit by at most half. Fewer checks save time if the values are small.

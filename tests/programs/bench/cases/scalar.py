@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 
 from tests.programs.bench.case import MILLION, Case, Scene
 from tests.programs.bench.tables import NUMBERS, STRINGS, WIDE
-from tests.programs.bench.targets import HEAVY, LIGHTEST
+from tests.programs.bench.targets import HEAVY, LIGHTEST, REPEATED
 
+_ONCE = "spark.updraft.udf.callOncePerValue"
 _SLEEP_SECONDS = 0.010
 _BROADCAST_VALUES = 200_000
 
@@ -93,6 +94,19 @@ def _cpu_bound(scene: Scene) -> DataFrame:
     return scene.numbers().select(scene.use(mixed)("id").alias("x"))
 
 
+def _ten_microseconds(x: int) -> int:
+    for _ in range(180):
+        x = (x * 1103515245 + 12345) & 0x7FFFFFFF
+    return x
+
+
+def _slow(scene: Scene, values: int | None = None) -> DataFrame:
+    """A slow function of this many values, or of all different ones."""
+    value = F.col("id") if values is None else F.col("id") % values
+    slow = F.udf(_ten_microseconds, "bigint", useArrow=True)
+    return scene.numbers().select(value.alias("v")).select(scene.use(slow)("v").alias("x"))
+
+
 def _sleeping(scene: Scene) -> DataFrame:
     return scene.numbers().select(scene.use(_arrow(_sleep))("id").alias("x"))
 
@@ -123,6 +137,15 @@ CASES = [
     _arrow_vectors("arrow_iterator", "arrow_udf iterator x+1, range", 5 * MILLION, _arrow_iterator),
     Case("pickled", "plain pickled udf, range", MILLION, _pickled, target=HEAVY),
     _vectors("cpu_bound", "CPU-bound Python UDF, range", MILLION // 5, _cpu_bound, target=HEAVY),
+    _vectors(
+        "repeated_values",
+        "1,000 values, each called once",
+        MILLION,
+        partial(_slow, values=1000),
+        target=REPEATED,
+        confs={_ONCE: "on"},
+    ),
+    _vectors("distinct_values", "no value repeats, auto", MILLION, _slow, target=HEAVY, confs={_ONCE: "auto"}),
     _arrow_vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
     _vectors("broadcast", "pandas_udf with a broadcast array", 2 * MILLION, _broadcast),
 ]

@@ -5,13 +5,18 @@ A request has one binary column, and each of its values is a pickled list of row
 the bytes of each value, and writes a pickled list of results for it. The results for one request become the values of
 one reply.
 
+By itself, PySpark's worker divides the results into lists of a fixed length. `install` makes it divide them as the rows
+were divided, so that a client may end a list at any row.
+
 For table functions (`SQL_TABLE_UDF`) the input is the same. For each row, PySpark's worker writes the length and the
 bytes of one pickled output. Many outputs become the values of one reply. A large output becomes several values.
 """
 
+import functools
 import io
+import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +75,7 @@ class PickledStream(PickledInput):
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__(exchange)
+        self._lengths: deque[int] = deque()
         self._owed: deque[tuple[int, int]] = deque()
         self._results: list[Buffer] = []
         self._result_bytes: int | None = None
@@ -78,6 +84,20 @@ class PickledStream(PickledInput):
     def requested(self, values: int) -> None:
         """Record that the worker owes a reply with `values` results."""
         self._owed.append((self._exchange.consumed, values))
+        self._reply_when_complete()
+
+    def counted(self, lists: Iterable[list[Any]]) -> Iterator[list[Any]]:
+        """Yield lists of rows, and note their lengths."""
+        for rows in lists:
+            if rows:
+                self._lengths.append(len(rows))
+            yield rows
+
+    def divided(self, results: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yield lists of results that are as long as the lists of rows. The worker reads ahead by no list."""
+        remaining = iter(results)
+        for first in remaining:
+            yield [first, *itertools.islice(remaining, self._lengths.popleft() - 1)]
 
     def write(self, data: Buffer) -> int:
         """Take a whole length or a whole result. The trailer begins with the first negative length."""
@@ -98,12 +118,12 @@ class PickledStream(PickledInput):
         return len(data)
 
     def close(self) -> None:
-        """Raise ProtocolError if the client did not divide the rows into values as PySpark divides the results."""
+        """Raise ProtocolError if a list was empty: it has no result."""
         if self._owed:
             sequence, values = self._owed[0]
             raise ProtocolError(
                 f"batch {sequence} has {values} values, for which pyspark made {len(self._results)}:"
-                " every value but the last must hold PYTHON_UDF_BATCH_SIZE rows"
+                " every value must hold a row"
             )
 
     def _reply_when_complete(self) -> None:
@@ -112,6 +132,27 @@ class PickledStream(PickledInput):
             results, self._results = self._results[:values], self._results[values:]
             column = pa.array(results, pa.binary())
             self._exchange.reply(pa.RecordBatch.from_arrays([column], schema=REPLY_SCHEMA), sequence=sequence)
+
+
+def install(serializer: Any) -> None:
+    """Replace the two methods of PySpark's `BatchedSerializer` that read and write lists."""
+    stock_load, stock_dump = serializer.load_stream, serializer.dump_stream
+
+    @functools.wraps(stock_load)
+    def load_stream(self: Any, stream: Any) -> Iterator[Any]:
+        if isinstance(stream, PickledStream):
+            return itertools.chain.from_iterable(stream.counted(self.serializer.load_stream(stream)))
+        return stock_load(self, stream)  # type: ignore[no-any-return]
+
+    @functools.wraps(stock_dump)
+    def dump_stream(self: Any, iterator: Iterable[Any], stream: Any) -> None:
+        if isinstance(stream, PickledStream):
+            self.serializer.dump_stream(stream.divided(iterator), stream)
+        else:
+            stock_dump(self, iterator, stream)
+
+    serializer.load_stream = load_stream
+    serializer.dump_stream = dump_stream
 
 
 def _check_schema(schema: pa.Schema) -> None:

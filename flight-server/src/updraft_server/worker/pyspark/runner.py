@@ -22,6 +22,7 @@ import pyspark
 import pyspark.worker
 from pyspark.accumulators import _accumulatorRegistry
 from pyspark.core.broadcast import _broadcastRegistry
+from pyspark.serializers import BatchedSerializer
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.taskcontext import BarrierTaskContext, TaskContext
 
@@ -33,7 +34,7 @@ from updraft_server.linux.resource_limits import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.explanations import explain
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import log_capture, signed_rows, streams, struct_columns
+from updraft_server.worker.pyspark import log_capture, pickled_stream, signed_rows, streams, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
@@ -111,6 +112,7 @@ class SessionRunner:
         # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.
         sys.path.insert(1, files_directory)
         streams.install(ArrowStreamSerializer)
+        pickled_stream.install(BatchedSerializer)
         log_capture.install(pyspark.worker)
         if signed_functions_alone:
             signed_rows.install()

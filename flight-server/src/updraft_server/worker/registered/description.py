@@ -74,6 +74,7 @@ def _described(registered: RegisteredFunction) -> FunctionDescription:
         batched=function.batching is not None,
         defaults=[keep_start(repr(default), _MAX_DEFAULT_BYTES) for default in function.defaults],
         default_row=_default_row(function),
+        by_row=function.is_called_by_row,
     )
 
 

@@ -122,6 +122,11 @@ class Function(Generic[_P, _R]):
         return inspect.isclass(self.target)
 
     @property
+    def is_called_by_row(self) -> bool:
+        """Whether the author's code is called for each row and cannot see other rows."""
+        return self.kind is Kind.SCALAR and self.signature.form is Form.ROWS and not self.signature.takes_iterator
+
+    @property
     def argument_schema(self) -> pa.Schema | None:
         """Schema of the arguments; None if the function takes any columns."""
         return None if self.kind is Kind.ANY else self.arguments.schema

@@ -420,12 +420,6 @@ class WriterOptions(ServiceOptions, total=False):
     reserved until it returns. 0 sets no limit. [seconds]
     """
 
-    row_group_bytes: int
-    """Uncompressed size of a Parquet row group when the client names none.
-
-    Lower it if readers have little memory. Row groups get smaller when many open files share a small quota. [bytes]
-    """
-
     encoder: Literal["auto", "cpu", "gpu"]
     """Where files are encoded.
 

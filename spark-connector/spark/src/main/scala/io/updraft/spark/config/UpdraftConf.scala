@@ -106,6 +106,17 @@ object UpdraftConf
     Some("false")
   )
 
+  val callOncePerValue: ConfigEntry[String] = ConfigEntry(
+    prefix + "callOncePerValue",
+    "Call a deterministic function that sees one row at a time once for each combination of its arguments' values in a " +
+      "task, and repeat the result. `on`: for every such function. `auto`: a task stops when few values repeat. `off`: " +
+      "call it for every row. Set it to `auto` or `on` if functions are slow and their arguments repeat; side effects " +
+      "of a function then happen once for a value, not for every row. " +
+      "[When it pays](../guides/repeated-values.md).",
+    Values.choice("off", "on", "auto"),
+    Some("off")
+  )
+
   val signingKeyFile: ConfigEntry[String] = ConfigEntry(
     prefix + "signingKeyFile",
     "PEM file with the Ed25519 key with which the driver signs session functions, as `openssl genpkey -algorithm " +
@@ -128,7 +139,7 @@ object UpdraftConf
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
       Seq(replyTimeout, deadline, windowBytes, batchBytes) ++
-      Seq(replayBytes, deterministic) ++
+      Seq(replayBytes, deterministic, callOncePerValue) ++
       Seq(signingKeyFile, signatureLifetime)
 
   /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
@@ -155,6 +166,7 @@ object UpdraftConf
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
       batchBytes = batchBytes.require(lookup),
       deterministic = deterministic.require(lookup),
+      callOncePerValue = callOncePerValue.require(lookup),
       signing = signingKeyFile.read(lookup).map(
         SigningSettings(_, signatureLifetime.require(lookup))
       )
@@ -181,6 +193,7 @@ final case class UdfSettings(
     unsupported: String,
     batchBytes: Long,
     deterministic: Boolean,
+    callOncePerValue: String,
     signing: Option[SigningSettings]
 ) {
 

@@ -63,7 +63,13 @@ final case class PoolFunction(
 
   /** Return the function's representation in an expression. */
   def called(version: String): CalledFunction =
-    CalledFunction(endpoint, name, version, state.headOption.map(_.dataType))
+    CalledFunction(
+      endpoint,
+      name,
+      version,
+      state.headOption.map(_.dataType),
+      seesRows = description.getByRow
+    )
 
   /** Return the facts that a call holds.
     *

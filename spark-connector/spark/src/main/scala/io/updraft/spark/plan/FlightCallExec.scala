@@ -64,15 +64,18 @@ case class FlightCallExec(
     result: Attribute,
     child: SparkPlan,
     settings: UdfSettings
-) extends FlightRegisteredExec {
+) extends FlightRegisteredExec
+    with FlightScalarExec {
 
-  override def output: Seq[Attribute] = child.output :+ result
+  override def udfs: Seq[PythonUDF] = Seq(function)
+
+  override protected def resultColumns: Seq[Attribute] = Seq(result)
 
   override def producedAttributes: AttributeSet = AttributeSet(result)
 
-  /** Return the replay policy. A replay repeats only the unanswered batches. */
-  override protected def replay: Replay =
-    if (function.deterministic) Replay.REPLAY else Replay.NEVER
+  override protected def mayCallOnce: Boolean = called.seesRows
+
+  override protected def identity: String = s"${called.fullName} of ${called.endpoint}"
 
   override protected[plan] def taskRunner: TaskRunner = {
     val all = child.output.indices
@@ -82,11 +85,13 @@ case class FlightCallExec(
     new TaskRunner(
       settings,
       new RegisteredTaskFunction(called, replay),
-      new ArgumentInput(spec),
+      new ArgumentInput(spec, once),
       () => new Results.OneToOne(names, new ReplyReader.OfColumns(types)),
       exchangeMetrics
     )
   }
+
+  override def simpleString(maxFields: Int): String = withOnce(super.simpleString(maxFields))
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightCallExec =
     copy(child = newChild)

@@ -7,7 +7,6 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
-import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec, TaskInput}
 import io.updraft.spark.task.output.{PickledReplies, ReplyReader, Results}
@@ -26,9 +25,9 @@ case class FlightEvalPythonExec(
     child: SparkPlan,
     override val evalType: Int,
     settings: UdfSettings
-) extends FlightUnaryExec {
+) extends FlightScalarExec {
 
-  override def output: Seq[Attribute] = child.output ++ resultAttrs
+  override protected def resultColumns: Seq[Attribute] = resultAttrs
 
   override def producedAttributes: AttributeSet = AttributeSet(resultAttrs)
 
@@ -38,15 +37,18 @@ case class FlightEvalPythonExec(
     val spec = requestSpec(child.output, all, all, call.inputs)
     val results = udfs.map(_.dataType)
     val names = functionNames
+    val policy = once
     if (evalType == EvalType.Pickled) {
-      val input = new PickledInput(spec, Pickling(pickledRows, PythonConf.binaryAsBytes(conf)))
+      val pickling = Pickling(pickledRows, PythonConf.binaryAsBytes(conf))
       val newResults = () =>
         new Results.OneToOne(names, new PickledReplies(results, spec))
-      runner(pickledCall(call, pickledRows), input, newResults)
+      val shipped = pickledCall(call, pickledRows).copy(once = policy)
+      runner(shipped, new PickledInput(spec, pickling, policy), newResults)
     } else {
       val newResults = () =>
         new Results.OneToOne(names, new ReplyReader.OfColumns(results))
-      runner(functionCall(call, spec), new ArgumentInput(spec), newResults)
+      val shipped = functionCall(call, spec).copy(once = policy)
+      runner(shipped, new ArgumentInput(spec, policy), newResults)
     }
   }
 
@@ -56,9 +58,11 @@ case class FlightEvalPythonExec(
       newResults: () => Results
   ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
 
-  /** Return the replay policy. A replay repeats only the unanswered batches. */
-  override protected def replay: Replay =
-    if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
+  override protected def mayCallOnce: Boolean =
+    Set(EvalType.Pickled, EvalType.ArrowOptimized)(evalType) && conf.pythonUDFProfiler.isEmpty &&
+      !PythonCall.useAccumulators(udfs)
+
+  override protected def identity: String = PythonCall.digest(udfs)
 
   private def functionCall(call: PythonCall, spec: RequestSpec): FunctionCall = arrowCall(
     call,
@@ -66,6 +70,8 @@ case class FlightEvalPythonExec(
       if (evalType == EvalType.ArrowOptimized) Map("input_type" -> spec.inputType.json)
       else Map.empty
   )
+
+  override def simpleString(maxFields: Int): String = withOnce(super.simpleString(maxFields))
 
   private def pickledRows: Int = conf.getConf(SQLConf.PYTHON_UDF_MAX_RECORDS_PER_BATCH)
 

@@ -15,7 +15,11 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   def opened(): Unit = all("updraftExchanges") += 1
 
-  def sent(): Unit = all("updraftBatchesSent") += 1
+  /** Record a batch, and the rows that the functions are called for. */
+  def sent(calls: Int): Unit = {
+    all("updraftBatchesSent") += 1
+    all.get(ExchangeMetrics.Calls).foreach(_ += calls)
+  }
 
   def waited(nanoseconds: Long): Unit = all("updraftWaitTime") += nanoseconds
 
@@ -44,6 +48,13 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 }
 
 object ExchangeMetrics {
+  private val Calls = "updraftCalls"
+
+  /** Create the metrics of an operator that calls its functions once for each value. */
+  def withCalls(context: SparkContext): ExchangeMetrics = new ExchangeMetrics(
+    create(context).all +
+      (Calls -> SQLMetrics.createMetric(context, "rows that the functions were called for"))
+  )
 
   def create(context: SparkContext): ExchangeMetrics = new ExchangeMetrics(
     SparkInternals.pythonMetrics(context) ++ Map(

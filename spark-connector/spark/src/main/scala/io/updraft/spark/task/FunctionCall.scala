@@ -9,6 +9,7 @@ import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall, Table
 import io.updraft.client.Replay
 import io.updraft.proto.v1.{Argument, SessionPayload, Udf, Udtf}
 import io.updraft.spark.signing.FunctionEnvelope
+import io.updraft.spark.task.once.CallOnce
 
 /** Call that an operator makes on a pool, as planned by the driver. [[TaskFunction]] takes the call
   * to the tasks.
@@ -23,6 +24,8 @@ import io.updraft.spark.signing.FunctionEnvelope
   *   true if the rows of a table function are joined to their input rows
   * @param replay
   *   policy for sending batches again after the loss of a worker
+  * @param once
+  *   policy of functions that are called once for each value
   */
 final case class FunctionCall(
     call: PythonCall,
@@ -34,7 +37,8 @@ final case class FunctionCall(
     maxRecordsPerBatch: Int,
     secondInputSchema: Array[Byte] = Array.empty,
     joined: Boolean = false,
-    replay: Replay = Replay.NEVER
+    replay: Replay = Replay.NEVER,
+    once: Option[CallOnce] = None
 ) {
 
   /** Return the session that collects the functions' logs; None if no session collects them. */

@@ -92,7 +92,7 @@ final class PipelinedIterator(
       }
     }
     exchange.send(request.batch, request.batch.getLength, request.groups)
-    metrics.sent()
+    metrics.sent(request.kept.calls)
   }
 
   private def start(): Unit = {

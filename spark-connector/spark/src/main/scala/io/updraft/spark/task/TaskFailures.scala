@@ -79,12 +79,14 @@ final class Failures(
     if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e)
 
   /** Add the accumulator updates that the function made on the pool. */
-  def report(report: Report): Unit =
+  def report(report: Report): Unit = {
+    if (report.getAccumulatorUpdatesCount > 0) function.once.foreach(_.foundAccumulator())
     function.accumulator.foreach { accumulator =>
       report.getAccumulatorUpdatesList.asScala.foreach(update =>
         accumulator.add(update.toByteArray)
       )
     }
+  }
 
   private def userError(e: ExchangeException): Throwable = {
     val traceback = e.details().map[String](_.getTraceback).filter(_.nonEmpty).orElse(e.getMessage)

@@ -22,6 +22,7 @@ import io.updraft.proto.v1.{
 }
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
+import io.updraft.spark.task.once.CallOnce
 
 /** Function that the tasks of an operator call on a pool. It is made on the driver and serialized
   * to the tasks. Each task adds only its own data.
@@ -40,6 +41,9 @@ trait TaskFunction extends Serializable {
   /** Return the session that collects the functions' logs; None if no session collects them. */
   def loggingSession: Option[String] = None
 
+  /** Return the policy of functions that are called once for each value. */
+  def once: Option[CallOnce] = None
+
   /** Return the request that opens one task's exchange. */
   def opening(context: TaskContext): TaskRequest
 }
@@ -57,6 +61,7 @@ final class SessionTaskFunction private[task] (
     override val replay: Replay,
     override val accumulator: Option[CollectionAccumulator[Array[Byte]]],
     override val loggingSession: Option[String],
+    override val once: Option[CallOnce],
     connectSession: String,
     maxRecordsPerBatch: Int,
     announced: AnnouncedFunction,
@@ -112,6 +117,7 @@ object TaskFunction {
       call.replay,
       Option(call.call.accumulator),
       call.loggingSession,
+      call.once,
       call.connectSession,
       call.maxRecordsPerBatch,
       announced(call, payload, schema, settings),

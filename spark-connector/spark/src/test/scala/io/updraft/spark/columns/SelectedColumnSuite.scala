@@ -51,6 +51,29 @@ class SelectedColumnSuite extends AnyFunSuite {
       } finally source.close()
     }
 
+  for ((dataType, column) <- values)
+    test(s"${dataType.sql} is repeated from several columns") {
+      val schema = new StructType().add("c", dataType)
+      val sources = Seq(column, column.reverse).map(rows =>
+        Vectors.onHeap(rows.map(InternalRow(_)), schema)
+      )
+      try {
+        val places = Seq((1, 2), (0, 2), (1, 1), (1, 0), (0, 2))
+        val repeated = new RepeatedColumn(
+          sources.map(_.column(0)).toArray,
+          places.map { case (source, row) => RepeatedColumn.place(source, row) }.toArray,
+          () => ()
+        )
+        val batch = new ColumnarBatch(Array[ColumnVector](repeated), places.length)
+        val seen = places.indices.map(i => written(batch.getRow(i), dataType))
+        val expected = places.map { case (source, row) =>
+          written(sources(source).getRow(row), dataType)
+        }
+        assert(seen == expected)
+        assert(repeated.hasNull && repeated.numNulls() > 0)
+      } finally sources.foreach(_.close())
+    }
+
   private def written(row: InternalRow, dataType: DataType): String =
     if (row.isNullAt(0)) "null"
     else

@@ -5,6 +5,7 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.BatchGroups
+import io.updraft.spark.task.once.Repeats
 
 /** Batch to send, the columns that stay here to be joined to the reply, and the groups that end in
   * the batch.
@@ -20,7 +21,7 @@ final case class Request(
   * @param rows
   *   rows of the child in the request
   * @param values
-  *   expected rows of the reply: the same number as `rows`, or fewer if a value holds several
+  *   expected rows of the reply: the same number as [[calls]], or fewer if a value holds several
   *   pickled rows
   * @param columns
   *   the child's columns, in the child's order; empty if the output has only results
@@ -28,20 +29,29 @@ final case class Request(
   *   file block of the first row, as InputFiles returns it
   * @param laterFiles
   *   file blocks of later rows, in their order
+  * @param repeats
+  *   places of the rows' results if the functions are called once for each value
   */
 final case class RetainedRows(
     rows: Int,
     values: Int,
     columns: Array[ColumnVector],
     inputFile: AnyRef,
-    laterFiles: Seq[LaterFile] = Nil
+    laterFiles: Seq[LaterFile] = Nil,
+    repeats: Option[Repeats] = None
 ) extends AutoCloseable {
+
+  /** Return how many rows the functions are called for. */
+  def calls: Int = repeats.fold(rows)(_.calls)
 
   /** Return the file block of a row. */
   def fileOf(row: Int): AnyRef =
     laterFiles.findLast(_.firstRow <= row).fold(inputFile)(_.block)
 
-  override def close(): Unit = columns.foreach(_.close())
+  override def close(): Unit = {
+    columns.foreach(_.close())
+    repeats.foreach(_.close())
+  }
 }
 
 /** File block that begins within a request. */

@@ -13,9 +13,31 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import io.updraft.client.BatchGroups
 import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
 
+/** Rows of one request after another, as a feed fills them. */
+trait RequestBuffer extends AutoCloseable {
+
+  /** Return how many rows the request has so far. */
+  def rows: Int
+
+  /** Return how many rows may be appended before [[isFull]] must be called. */
+  def room: Int
+
+  def append(batch: ColumnarBatch, from: Int, rows: Int): Unit
+
+  def append(row: InternalRow): Unit
+
+  /** Return whether the request ends here. */
+  def isFull: Boolean
+
+  /** Return the request built so far; the buffer is empty afterwards. */
+  def finish(inputFile: AnyRef): Request
+
+  override def close(): Unit
+}
+
 /** Builder of one request after another. Rows go in, and [[BatchCut]] decides where a request ends.
   */
-abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoCloseable {
+abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends RequestBuffer {
   private[this] val passedSchema = spec.passedSchema
   private[this] val child = spec.columnSet(spec.childTypes, spec.copied)
   private[this] val computed = spec.columnSet(spec.computed.map(_.dataType))
@@ -44,15 +66,14 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
       ColumnSet.load(rows, passed, spec.passedTypes, passedSchema)
     }
 
-  def rows: Int = count
+  override def rows: Int = count
 
   /** Return how many groups have ended so far. */
   def groups: Int = ends.length
 
-  /** Return how many rows may be appended before [[isFull]] must be called. */
-  def room: Int = cut.room(count)
+  override def room: Int = cut.room(count)
 
-  def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
+  override def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
     child.append(batch, from, rows)
     if (projection != null) {
       var i = from
@@ -64,7 +85,7 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
     count += rows
   }
 
-  def append(row: InternalRow): Unit = {
+  override def append(row: InternalRow): Unit = {
     child.append(row)
     if (projection != null) computed.append(projection(row))
     count += 1
@@ -84,10 +105,9 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoClo
     )
   }
 
-  def isFull: Boolean = cut.endsAt(count, size)
+  override def isFull: Boolean = cut.endsAt(count, size)
 
-  /** Return the request built so far; the builder is empty afterwards. */
-  def finish(inputFile: AnyRef): Request = {
+  override def finish(inputFile: AnyRef): Request = {
     val rows = count
     val childColumns = child.finish()
     val columns = childColumns ++ computed.finish()

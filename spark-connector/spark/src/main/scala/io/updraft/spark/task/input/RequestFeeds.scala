@@ -8,7 +8,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 /** Feed that reads the child into a builder until a request is full, the file changes or the input
   * ends.
   */
-abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends RequestSource {
+abstract class RequestFeed(builder: RequestBuffer, files: InputFiles) extends RequestSource {
 
   /** Append input until the request is full. Return the file block from which all rows of the
     * request come.
@@ -26,7 +26,7 @@ abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends R
 /** Feed from a columnar child. The feed copies a batch before it requests the next batch. */
 final class ColumnarFeed(
     input: Iterator[ColumnarBatch],
-    builder: RequestBuilder,
+    builder: RequestBuffer,
     files: InputFiles
 ) extends RequestFeed(builder, files) {
   private[this] var batch: ColumnarBatch = _
@@ -64,7 +64,7 @@ final class ColumnarFeed(
 }
 
 /** Feed from a child that returns rows. The feed copies a row before it requests the next row. */
-final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files: InputFiles)
+final class RowFeed(input: Iterator[InternalRow], builder: RequestBuffer, files: InputFiles)
     extends RequestFeed(builder, files) {
   private[this] var row: InternalRow = _
   private[this] var fileOfRow: AnyRef = _

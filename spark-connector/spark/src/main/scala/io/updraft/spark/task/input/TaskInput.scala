@@ -4,10 +4,13 @@ package io.updraft.spark.task.input
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.spark.task.once.CallOnce
 
 /** Factory of requests from the data that an operator's only child gives to a task. Made on the
   * driver, serialized to the tasks.
@@ -29,7 +32,7 @@ trait TaskInput extends Serializable {
 /** Input that copies both rows and vectors into columns. */
 abstract class ColumnInput extends TaskInput {
 
-  protected def builder(partition: Int): RequestBuilder
+  protected def builder(partition: Int): RequestBuffer
 
   override def ofRows(
       rows: Iterator[InternalRow],
@@ -44,13 +47,22 @@ abstract class ColumnInput extends TaskInput {
   ): RequestSource = new ColumnarFeed(batches, builder(partition), files)
 }
 
-/** Input of functions of values: a column for each argument. */
-final class ArgumentInput(spec: RequestSpec) extends ColumnInput {
+/** Input of functions of values: a column for each argument.
+  *
+  * @param once
+  *   policy of functions that are called once for each value
+  */
+final class ArgumentInput(spec: RequestSpec, once: Option[CallOnce] = None) extends ColumnInput {
 
   override def schema: Schema = spec.inputSchema
 
-  override protected def builder(partition: Int): RequestBuilder =
-    new RequestBuilder.OfArguments(spec, partition)
+  override protected def builder(partition: Int): RequestBuffer = {
+    val direct = new RequestBuilder.OfArguments(spec, partition)
+    once.filter(_.isWorthwhile).fold[RequestBuffer](direct) { policy =>
+      val sent = new SentTuples.OfColumns(spec)
+      new OnceBuffer(spec, partition, policy, sent, direct, TaskContext.get())
+    }
+  }
 }
 
 /** Input of functions of rows: one struct column. */
@@ -60,14 +72,18 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
 
   override def schema: Schema = SparkInternals.rowSchema(rowSchema)
 
-  override protected def builder(partition: Int): RequestBuilder =
+  override protected def builder(partition: Int): RequestBuffer =
     new RequestBuilder.OfRows(spec, rowSchema, partition)
 }
 
 /** Input of functions of pickled rows. Each value in the exchange is a pickled list of rows, in
   * Spark's own encoding.
+  *
+  * @param once
+  *   policy of functions that are called once for each value
   */
-final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInput {
+final class PickledInput(spec: RequestSpec, pickling: Pickling, once: Option[CallOnce] = None)
+    extends TaskInput {
 
   override def schema: Schema =
     ArrowSchemas.of(RequestSpec.numbered(Seq(BinaryType)), spec.timeZone, largeVarTypes = false)
@@ -77,5 +93,20 @@ final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInpu
       files: InputFiles,
       partition: Int
   ): RequestSource =
-    new PickledFeed(rows, spec, pickling, files, partition)
+    once.filter(_.isWorthwhile) match {
+      case Some(policy) => new RowFeed(rows, buffer(policy, partition), files)
+      case None => new PickledFeed(rows, spec, pickling, files, partition)
+    }
+
+  private def buffer(policy: CallOnce, partition: Int) = {
+    // As in PickledFeed, the first request is small, and no request has to be large.
+    val limits = spec.limits.copy(
+      sliceRows = pickling.listRows,
+      requestBytes = math.min(PickledFeed.MostBytes, spec.limits.requestBytes)
+    )
+    val small = spec.copy(limits = limits)
+    def sent = new SentTuples.OfPickles(small, pickling)
+    val direct = new TupleBuffer(small, partition, sent)
+    new OnceBuffer(small, partition, policy, sent, direct, TaskContext.get())
+  }
 }

@@ -59,7 +59,7 @@ object Results {
     ): Iterator[ResultBatch] = {
       val request = partner(reply, waiting)
       val columns =
-        try request.columns ++ replies.read(reply, request.rows, schema)
+        try request.columns ++ resultsOf(request, reply, schema)
         catch {
           case e: Throwable =>
             request.close()
@@ -68,6 +68,11 @@ object Results {
       if (request.laterFiles.isEmpty)
         Iterator.single(ResultBatch(request.rows, columns, request.inputFile))
       else byFile.split(request, columns)
+    }
+
+    private def resultsOf(request: RetainedRows, reply: Reply, schema: Schema) = {
+      def read = replies.read(reply, request.calls, schema)
+      request.repeats.fold(read)(_.results(read, reply.batch().computeBodyLength()))
     }
 
     override def close(): Unit = byFile.close()

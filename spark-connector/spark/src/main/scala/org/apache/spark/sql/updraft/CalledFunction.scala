@@ -26,12 +26,15 @@ import org.apache.spark.util.CollectionAccumulator
   *   version of the function; empty for the pool's default version
   * @param state
   *   type of an aggregate's state
+  * @param seesRows
+  *   true if the function is called for each row, so that it cannot see other rows
   */
 final case class CalledFunction(
     endpoint: String,
     name: String,
     version: String,
-    state: Option[DataType]
+    state: Option[DataType],
+    seesRows: Boolean = false
 ) extends PythonFunction {
 
   /** Return the name in errors and plans. */

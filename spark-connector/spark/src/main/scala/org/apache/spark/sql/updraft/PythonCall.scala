@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
+import java.util.HexFormat
+
 import scala.collection.mutable.ArrayBuffer
 
 import org.apache.spark.api.python.PythonFunction
@@ -155,6 +159,21 @@ object PythonCall {
   /** Return the hash seeds that these functions set for Python. */
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
+
+  /** Return whether the pickle of one of these functions, or of a function chained to it, refers to
+    * an accumulator. A pickle names the Python function that loads it.
+    */
+  def useAccumulators(udfs: Seq[PythonFuncExpression]): Boolean =
+    functionsOf(udfs).exists(_.command.indexOfSlice(LoadsAccumulator) >= 0)
+
+  /** Return a digest of these functions. */
+  def digest(udfs: Seq[PythonFuncExpression]): String = {
+    val sha256 = MessageDigest.getInstance("SHA-256")
+    functionsOf(udfs).foreach(function => sha256.update(function.command.toArray))
+    HexFormat.of().formatHex(sha256.digest())
+  }
+
+  private val LoadsAccumulator = "_deserialize_accumulator".getBytes(UTF_8).toSeq
 
   private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =
     udfs.flatMap(chain)
