@@ -142,13 +142,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
 SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer test-tables writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) docs-site test-notebooks test-notebooks-torch
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -188,7 +188,11 @@ test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files b
 
 test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
 	@$(call BEGIN,tables)
-	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) tests/tables
+	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) -m 'not campaign' tests/tables
+
+test-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ The other scenarios of Delta and Iceberg tables that a writer makes, beside stock
+	@$(call BEGIN,formats)
+	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),formats) -m campaign tests/tables
 
 test-packages: .venv/.synced | $(REPORTS) #+ Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)

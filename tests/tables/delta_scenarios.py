@@ -297,3 +297,33 @@ SCENARIOS: dict[str, Scenario] = {
         [_table_of("SELECT id, parse_json(cast(id AS string)) AS v FROM range(0, 9, 1, 1)")], by_writer=False
     ),
 }
+
+EVERYDAY = frozenset(
+    [
+        "append",
+        "change_data",
+        "column_mapping_by_name",
+        "columns_with_statistics",
+        "constraint_violated",
+        "ctas_partitioned",
+        "deletion_vectors",
+        "dynamic_overwrite",
+        "error_of_the_query",
+        "few_records_per_file",
+        "floats",
+        "from_batches",
+        "iceberg_compatible",
+        "identity_column",
+        "insert",
+        "insert_overwrite",
+        "liquid_clustering",
+        "long_texts",
+        "merge",
+        "nulls_inside",
+        "optimize",
+        "stream",
+        "types",
+        "update",
+    ]
+)
+"""Scenarios of `make check`, each for another seam; the campaign has all."""

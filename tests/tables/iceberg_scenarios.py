@@ -298,3 +298,33 @@ SCENARIOS: dict[str, Scenario] = {
         by_writer=False,
     ),
 }
+
+EVERYDAY = frozenset(
+    [
+        "append_avro",
+        "append_of_a_columnar_scan",
+        "bloom_filter",
+        "branch",
+        "compaction_sorted",
+        "ctas_partitioned",
+        "deletion_vectors",
+        "error_of_the_query",
+        "evolved_columns",
+        "fan_out",
+        "floats",
+        "hidden_partitions",
+        "insert",
+        "insert_overwrite_dynamic",
+        "lineage",
+        "merge",
+        "merge_on_read_partitioned",
+        "not_null_violated",
+        "nulls_inside",
+        "strange_names",
+        "stream",
+        "target_size",
+        "types",
+        "update",
+    ]
+)
+"""Scenarios of `make check`, each for another seam; the campaign has all."""

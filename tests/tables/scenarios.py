@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+from _pytest.mark import ParameterSet
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -45,6 +47,11 @@ class Scenario:
     confs: Mapping[str, str] = field(default_factory=dict)
     by_writer: bool = True
     fails: bool = False
+
+
+def parameters(scenarios: Mapping[str, Scenario], everyday: frozenset[str]) -> list[ParameterSet]:
+    """Return the names of scenarios as parameters of a test; only `make test-formats` runs those not in `everyday`."""
+    return [pytest.param(name, marks=() if name in everyday else pytest.mark.campaign) for name in scenarios]
 
 
 def run(spark: SparkSession, scenario: Scenario, place: Place, confs: Mapping[str, str]) -> str:

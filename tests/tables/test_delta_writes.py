@@ -19,8 +19,8 @@ from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
-from tests.tables.delta_scenarios import SCENARIOS
-from tests.tables.scenarios import Place, rows, run
+from tests.tables.delta_scenarios import EVERYDAY, SCENARIOS
+from tests.tables.scenarios import Place, parameters, rows, run
 
 _PREFIX = "spark.updraft.write."
 # The library that the writer encodes with.
@@ -44,7 +44,7 @@ def _made_by_writer(table: Path) -> set[bool]:
     return {str(pq.read_metadata(file).created_by).startswith(_OURS) for file in data_files(table)}
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", parameters(SCENARIOS, EVERYDAY))
 def test_a_delta_table_is_what_stock_delta_makes(
     spark: SparkSession, writer: LocalWriter, root: Path, name: str
 ) -> None:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.writer import LocalWriter
 from tests.tables.iceberg_metadata import data_files, entries, is_delete_file, schemas, snapshots
-from tests.tables.iceberg_scenarios import SCENARIOS
-from tests.tables.scenarios import Place, rows, run
+from tests.tables.iceberg_scenarios import EVERYDAY, SCENARIOS
+from tests.tables.scenarios import Place, parameters, rows, run
 
 _PREFIX = "spark.updraft.write."
 # The library that the writer encodes with.
@@ -41,7 +41,7 @@ def _made_by_writer(files: list[Path]) -> set[bool]:
     }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", parameters(SCENARIOS, EVERYDAY))
 def test_an_iceberg_table_is_what_stock_iceberg_makes(
     spark: SparkSession, writer: LocalWriter, root: Path, tmp_path: Path, name: str
 ) -> None:
