@@ -268,6 +268,13 @@ SCENARIOS: dict[str, Scenario] = {
         [_table_of("SELECT timestamp_micros(id * 86400000123 - 1) AS at FROM range(0, 20, 1, 1)")],
         {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"},
     ),
+    "dots_in_names": Scenario(
+        [
+            _create("id BIGINT", "delta.columnMapping.mode = 'name'"),
+            "ALTER TABLE {t} ADD COLUMNS (s STRUCT<`b.c`: BIGINT, b: STRUCT<c: BIGINT>>)",
+            "INSERT INTO {t} SELECT id, named_struct('b.c', id, 'b', named_struct('c', -id)) FROM range(1, 9, 1, 1)",
+        ]
+    ),
     "from_batches": Scenario([_from_batches, "CREATE TABLE {t} USING delta LOCATION '{d}'"]),
     "nulls_inside": Scenario(
         [

@@ -53,6 +53,7 @@ _UDF = (
     "windowBytes",
     "replayBytes",
     "deterministic",
+    "callOncePerValue",
     "signingKeyFile",
     "signatureLifetime",
 )

@@ -5,19 +5,20 @@ Each view has two actions: one for the caller's own exchanges, which every calle
 The second needs the scope admin, and for profiles also works where the operator allows remote stacks.
 """
 
+import asyncio
 import json
 from collections.abc import Iterable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from updraft.errors import ProtocolError
 from updraft.service.flight_service import Action
 from updraft.service.identity import Identity
-from updraft_server.front.status.output_log import EVERYBODY, KEPT_LINES, OutputLog
+from updraft_server.front.status.output_log import EVERYBODY, OutputLog
 from updraft_server.front.status.profiler import Profiler
 from updraft_server.front.status.readers import require_readers
 from updraft_server.pool.worker_events import Reader
+
+if TYPE_CHECKING:
+    from updraft_server.front.status.exchange_queries import OutputQuery, ProfileQuery
 
 OUTPUT_ACTION = "updraft.output"
 ALL_OUTPUT_ACTION = "updraft.all_output"
@@ -33,41 +34,11 @@ _NO_OUTPUT = (
     "identity with the scope admin"
 )
 
-Query = TypeVar("Query", bound=BaseModel)
-
-
-class _Query(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    log_key: str = ""
-    """Secret that the caller sent with its exchanges."""
-
-
-class OutputQuery(_Query):
-    """Request for lines of output."""
-
-    fields: dict[str, str] = {}
-    """Values that the fields of a line must have."""
-    lines: Annotated[int, Field(gt=0, le=KEPT_LINES)] = KEPT_LINES
-    """Maximum number of lines, the newest."""
-    after_microseconds: int = 0
-    """Time of the last line that the caller has."""
-    wait_seconds: Annotated[float, Field(ge=0, strict=False)] = 0.0
-    """How long to wait if no line matches."""
-
-
-class ProfileQuery(_Query):
-    """Request for a profile."""
-
-    function: str = ""
-    """Name of the function; empty for all functions."""
-    seconds: Annotated[float, Field(gt=0, strict=False)]
-
 
 def exchange_views(output: OutputLog, profiler: Profiler, *, no_stacks: str) -> list[Action]:
     """Return the actions; `no_stacks` is the refusal of callers that may not see stacks of all tenants, if any."""
 
-    async def lines(query: OutputQuery, readers: Iterable[Reader | None]) -> bytes:
+    async def lines(query: "OutputQuery", readers: Iterable[Reader | None]) -> bytes:
         found = await output.lines(
             readers,
             fields=query.fields,
@@ -78,19 +49,19 @@ def exchange_views(output: OutputLog, profiler: Profiler, *, no_stacks: str) -> 
         return json.dumps({"lines": [line.to_plain() for line in found]}).encode()
 
     async def own_output(body: bytes, identity: Identity) -> bytes:
-        query = _parsed(OutputQuery, body)
+        query = await asyncio.to_thread(_output_query, body)
         return await lines(query, require_readers(identity, query.log_key))
 
     async def all_output(body: bytes, _identity: Identity) -> bytes:
-        return await lines(_parsed(OutputQuery, body), [EVERYBODY])
+        return await lines(await asyncio.to_thread(_output_query, body), [EVERYBODY])
 
     async def own_profile(body: bytes, identity: Identity) -> bytes:
-        query = _parsed(ProfileQuery, body)
+        query = await asyncio.to_thread(_profile_query, body)
         readers = require_readers(identity, query.log_key)
         return json.dumps((await profiler.profile(query.function, query.seconds, readers)).to_plain()).encode()
 
     async def all_profiles(body: bytes, _identity: Identity) -> bytes:
-        query = _parsed(ProfileQuery, body)
+        query = await asyncio.to_thread(_profile_query, body)
         return json.dumps((await profiler.profile(query.function, query.seconds, None)).to_plain()).encode()
 
     return [
@@ -101,10 +72,14 @@ def exchange_views(output: OutputLog, profiler: Profiler, *, no_stacks: str) -> 
     ]
 
 
-def _parsed(kind: type[Query], body: bytes) -> Query:
-    try:
-        return kind.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        raise ProtocolError(f"the request is not JSON of the expected form: {where}: {first['msg']}") from None
+# These load pydantic, which takes a tenth of a second and which most fronts never need. Call them in a thread.
+def _output_query(body: bytes) -> "OutputQuery":
+    from updraft_server.front.status.exchange_queries import OutputQuery, parsed
+
+    return parsed(OutputQuery, body)
+
+
+def _profile_query(body: bytes) -> "ProfileQuery":
+    from updraft_server.front.status.exchange_queries import ProfileQuery, parsed
+
+    return parsed(ProfileQuery, body)

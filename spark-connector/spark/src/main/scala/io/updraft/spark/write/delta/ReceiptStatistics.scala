@@ -138,9 +138,12 @@ private final class StatisticsSources(
   private[this] val fromReceipt = mutable.ArrayBuffer.empty[(AttributeReference, ReceiptValue)]
   private[this] val fromRows = mutable.ArrayBuffer.empty[DeclarativeAggregate]
 
+  // A dot in a column's name could make its path that of a field of another column.
+  private[this] val hasPlainPaths = !columns.exists(column => hasDots(column.name, column.dataType))
+
   private[this] val result = statistics.transform {
     case aggregate: AggregateExpression =>
-      (ReceiptValue.of(aggregate, options), aggregate.aggregateFunction) match {
+      (ofReceipt(aggregate), aggregate.aggregateFunction) match {
         case (Some(value), function) =>
           val attribute = AttributeReference("value", function.dataType)()
           fromReceipt += attribute -> value
@@ -151,6 +154,15 @@ private final class StatisticsSources(
         case (None, _) => aggregate
       }
   }
+
+  private def ofReceipt(aggregate: AggregateExpression): Option[ReceiptValue] =
+    if (hasPlainPaths) ReceiptValue.of(aggregate, options) else None
+
+  private def hasDots(name: String, dataType: DataType): Boolean =
+    name.contains('.') || (dataType match {
+      case struct: StructType => struct.exists(field => hasDots(field.name, field.dataType))
+      case _ => false
+    })
 
   private[this] val bufferColumns = fromRows.toSeq.flatMap(_.aggBufferAttributes)
   private[this] val initialize =

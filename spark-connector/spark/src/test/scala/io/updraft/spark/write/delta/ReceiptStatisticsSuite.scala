@@ -23,7 +23,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.updraft.proto.v1._
+import io.updraft.proto.v1.{Bound, ColumnStatistics, ParquetOptions, Rebase, Receipt}
 
 class ReceiptStatisticsSuite extends AnyFunSuite {
 
@@ -114,6 +114,17 @@ class ReceiptStatisticsSuite extends AnyFunSuite {
       statistics.json(one, receipt) ==
         """{"rows":3,"f min":0.0,"f max":"NaN","f nulls":1,""" +
         """"at min":"1970-01-01T00:00:00.000Z","at max":"1970-01-01T00:00:02.000Z","at nulls":0}"""
+    )
+  }
+
+  test("a column whose name has a dot is not taken for a field of another one") {
+    val columns = Seq(AttributeReference("a.b", LongType)())
+    val statistics = sources(columns, ParquetOptions.getDefaultInstance)
+    val buffer = statistics.newBuffer()
+    statistics.update(buffer, InternalRow(3L))
+    assert(
+      statistics.json(buffer, Receipt.getDefaultInstance) ==
+        """{"rows":1,"a.b min":3,"a.b max":3,"a.b nulls":0}"""
     )
   }
 
