@@ -213,6 +213,8 @@ def _text(line: bytes) -> str:
 _FIRST_SECONDS = 2.0
 # The text has no end mark, but after the first part the rest comes at once.
 _NEXT_SECONDS = 0.1
+# A function that writes a little at a time must not hold up the reader.
+_LONGEST_READ_SECONDS = 3.0
 
 
 class StackReader:
@@ -234,7 +236,10 @@ class StackReader:
             self._read_what_is_there()
             ask()
             text = b""
+            deadline = time.monotonic() + _LONGEST_READ_SECONDS
             while len(text) < MAX_STACK_BYTES and await self._has_more(_NEXT_SECONDS if text else _FIRST_SECONDS):
+                if time.monotonic() > deadline:
+                    break
                 more = self._read_what_is_there()
                 if not more:
                     # The worker has ended.

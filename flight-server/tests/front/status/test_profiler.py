@@ -2,11 +2,14 @@
 """A profile counts the stacks of the exchanges that its caller may see."""
 
 import asyncio
+import itertools
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from updraft.errors import PoolFullError
+from updraft_server.front.status import profiler as profiler_module
 from updraft_server.front.status.activity import Activity, OpenExchange
 from updraft_server.front.status.profiler import HERTZ, MOST_PROFILES, Profiler, folded
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
@@ -107,11 +110,48 @@ async def test_few_profiles_run_at_a_time() -> None:
         return None
 
     busy = profiler(activity, stack)
-    running = [asyncio.create_task(busy.profile("", 60, None)) for _ in range(MOST_PROFILES)]
+    callers = [frozenset({Reader(f"caller {number}", None, "key")}) for number in range(MOST_PROFILES + 1)]
+    running = [asyncio.create_task(busy.profile("", 60, caller)) for caller in callers[:-1]]
     await asyncio.sleep(0)
     with pytest.raises(PoolFullError, match="try again when one has ended"):
-        await busy.profile("", 1, None)
+        await busy.profile("", 1, callers[-1])
+    assert (await busy.profile("", 0.001, None)).samples == 0, "whoever may see all exchanges has a place of their own"
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
     assert (await busy.profile("", 0.001, None)).samples == 0
+
+
+async def test_a_caller_has_one_profile_at_a_time() -> None:
+    async def stack(_: str) -> None:
+        return None
+
+    busy = profiler(Activity(), stack)
+    first = asyncio.create_task(busy.profile("", 60, frozenset({ANN})))
+    await asyncio.sleep(0)
+    with pytest.raises(PoolFullError):
+        await busy.profile("", 1, frozenset({Reader("ann", None, "another key")}))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+
+def test_forged_stacks_cost_little() -> None:
+    began = time.monotonic()
+    forged = "\n".join(f'  File "{"/" * length}", line 1 in g' for length in (500, 65_536) for _ in range(3))
+    assert len(folded("f", forged)) == 1
+    deep = "\n".join(f'  File "/a/b{number}.py", line 1 in g' for number in range(5_000))
+    assert folded("f", deep)[0].count(";") <= 200
+    assert time.monotonic() - began < 5, "a pattern is not quadratic in what a function writes"
+
+
+async def test_the_stacks_of_a_profile_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler_module, "_MOST_CHARACTERS", 100)
+    activity, number = Activity(), itertools.count()
+    opened(activity, "greeting", "w-1", ANN)
+
+    async def stack(_: str) -> str:
+        return f'  File "/a/b.py", line 1 in never_the_same_{next(number)}\n'
+
+    profile = await profiler(activity, stack).profile("", 0.5, frozenset({ANN}))
+    assert sum(len(stack) for stack in profile.stacks) < 200
+    assert profile.samples == sum(profile.stacks.values())

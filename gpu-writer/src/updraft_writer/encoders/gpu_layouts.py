@@ -87,7 +87,7 @@ class ParquetLayout:
         first = metadata.row_group(0)
         chunks = (first.column(index) for index in range(metadata.num_columns))
         dictionaries = tuple(chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page)
-        columns = column_statistics(metadata, unusable, rebased=bool(self._times.footer))
+        columns = column_statistics(metadata, unusable, rebased=self._times.rebases_dates)
         return pieces, Footer(metadata.num_row_groups, metadata.num_rows, dictionaries, columns)
 
 

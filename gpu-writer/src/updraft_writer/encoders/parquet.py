@@ -82,7 +82,7 @@ class ParquetEncoder:
     def footer(self) -> Footer:
         """Facts from the footer, once the file is closed."""
         [metadata] = self._metadata
-        columns = column_statistics(metadata, self._unusable(metadata), rebased=bool(self._times.footer))
+        columns = column_statistics(metadata, self._unusable(metadata), rebased=self._times.rebases_dates)
         return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries, columns)
 
     def write(self, table: pa.Table) -> list[bytes]:

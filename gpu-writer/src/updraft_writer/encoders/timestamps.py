@@ -78,10 +78,15 @@ class ParquetTimes:
         return self.timestamps in (TimestampType.TIMESTAMP_TYPE_UNSPECIFIED, TimestampType.TIMESTAMP_TYPE_INT96)
 
     @property
+    def rebases_dates(self) -> bool:
+        """Whether dates, and timestamps other than INT96, are in the hybrid calendar."""
+        return self.rebase == Rebase.REBASE_LEGACY
+
+    @property
     def footer(self) -> dict[str, str]:
         """Footer keys that tell readers the file's calendar."""
         keys: dict[str, str] = {}
-        if self.rebase == Rebase.REBASE_LEGACY:
+        if self.rebases_dates:
             keys |= {_LEGACY_DATES_KEY: "", _TIME_ZONE_KEY: self.time_zone}
         if self.int96_rebase == Rebase.REBASE_LEGACY:
             keys |= {_LEGACY_INT96_KEY: "", _TIME_ZONE_KEY: self.time_zone}

@@ -27,7 +27,7 @@ class OutputQuery(_Query):
     """Maximum number of lines, the newest."""
     after_microseconds: int = 0
     """Time of the last line that the caller has."""
-    wait_seconds: Annotated[float, Field(ge=0, strict=False)] = 0.0
+    wait_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 0.0
     """How long to wait if no line matches."""
 
 
@@ -36,7 +36,7 @@ class ProfileQuery(_Query):
 
     function: str = ""
     """Name of the function; empty for all functions."""
-    seconds: Annotated[float, Field(gt=0, strict=False)]
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 
 
 def parsed(kind: type[Query], body: bytes) -> Query:

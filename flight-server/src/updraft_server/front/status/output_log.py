@@ -11,6 +11,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final
 
 from updraft_server.pool.worker_events import DroppedOutput, Reader, WorkerOutput
@@ -93,6 +94,8 @@ class OutputLog:
         try:
             async with asyncio.timeout(min(wait_seconds, LONGEST_WAIT_SECONDS)):
                 while not (found := self._found(wanted, fields, after_microseconds)):
+                    # No line so far matches, so the next look begins after them.
+                    after_microseconds = max(after_microseconds, self._last_microseconds)
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -105,8 +108,8 @@ class OutputLog:
             line.time_microseconds: line
             for reader in readers
             if reader in self._kept
-            for line in self._kept[reader].lines
-            if line.time_microseconds > after and all(line.fields.get(name) == value for name, value in fields.items())
+            for line in takewhile(lambda line: line.time_microseconds > after, reversed(self._kept[reader].lines))
+            if all(line.fields.get(name) == value for name, value in fields.items())
         }
         return [kept[moment] for moment in sorted(kept)]
 

@@ -30,8 +30,12 @@ RETRY_AFTER_MILLISECONDS = 1000
 _MOST_STACKS = 5000
 _OTHERS = "(other stacks)"
 
-_FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+ in (?P<name>.*)$', re.MULTILINE)
-_PACKAGES = re.compile(r".*/(?:(?:site|dist)-packages|python3[^/]*|src)/")
+_MOST_CHARACTERS = 8 << 20
+"""Characters of all stacks of a profile."""
+_MOST_FRAMES = 200
+# A function may forge its stacks. Lengths are bounded, so that these patterns stay cheap on any text.
+_FRAME = re.compile(r'^ *File "(?P<file>[^"\n]{1,500})", line \d{1,9} in (?P<name>.{1,200})$', re.MULTILINE)
+_PACKAGES = re.compile(r"^.*/(?:(?:site|dist)-packages|python3[^/]*|src)/")
 # Outermost calls, which are the same in every worker: the start of the zygote, and its fork.
 _START = re.compile(r".*/updraft_server/zygote/[^/]*\.py$|^<frozen runpy>$")
 # Innermost calls of a thread that has nothing to do.
@@ -72,7 +76,7 @@ class Profiler:
         self._activity = activity
         self._stack = stack
         self._models = models
-        self._running = 0
+        self._running: set[str | None] = set()
 
     async def profile(self, function: str, seconds: float, readers: frozenset[Reader] | None) -> Profile:
         """Profile a function, or every function if the name is empty; raise PoolFullError if too many profiles run.
@@ -82,20 +86,22 @@ class Profiler:
             seconds: How long to sample.
             readers: Readers whose exchanges to profile; None profiles all exchanges, and model processes.
         """
-        if self._running >= MOST_PROFILES:
+        caller = None if readers is None else next(iter(readers)).identity
+        # Callers who may see all exchanges always get a profile.
+        if caller in self._running or (caller is not None and len(self._running) >= MOST_PROFILES):
             raise PoolFullError(
-                f"{self._running} profiles of this pool run already: try again when one has ended",
+                "other profiles of this pool are running: try again when one has ended",
                 retry_after_milliseconds=RETRY_AFTER_MILLISECONDS,
             )
-        self._running += 1
+        self._running.add(caller)
         try:
             return await self._sampled(function, min(seconds, LONGEST_SECONDS), readers)
         finally:
-            self._running -= 1
+            self._running.remove(caller)
 
     async def _sampled(self, function: str, seconds: float, readers: frozenset[Reader] | None) -> Profile:
         stacks: Counter[str] = Counter()
-        samples = 0
+        samples, left = 0, _MOST_CHARACTERS
         began = now = time.monotonic()
         while now - began < seconds:
             exchanges = list(itertools.islice(self._exchanges(function, readers), MOST_PROCESSES))
@@ -106,7 +112,12 @@ class Profiler:
             for found in await asyncio.gather(*looks):
                 samples += bool(found)
                 for stack in found:
-                    stacks[stack if stack in stacks or len(stacks) < _MOST_STACKS else _OTHERS] += 1
+                    if stack not in stacks:
+                        if len(stacks) >= _MOST_STACKS or len(stack) > left:
+                            stacks[_OTHERS] += 1
+                            continue
+                        left -= len(stack)
+                    stacks[stack] += 1
             later = time.monotonic()
             await asyncio.sleep(max(1 / HERTZ - (later - now), 0.001))
             now = time.monotonic()
@@ -148,7 +159,7 @@ def folded(function: str, text: str) -> list[str]:
         function: Name of the function.
         text: Stacks as `faulthandler` writes them: each with its innermost call first, the main thread's last.
     """
-    threads = [list(_FRAME.finditer(thread)) for thread in text.split("\n\n")]
+    threads = [list(itertools.islice(_FRAME.finditer(thread), _MOST_FRAMES)) for thread in text.split("\n\n")]
     threads = [frames for frames in threads if frames]
     busy = [frames for frames in threads[:-1] if not frames[0]["file"].endswith(_WAITING)]
     return [";".join([_label(function), *_calls(frames)]) for frames in [*busy, *threads[-1:]]]
