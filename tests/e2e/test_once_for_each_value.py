@@ -198,8 +198,8 @@ def test_a_function_with_an_accumulator_is_called_for_every_row(
     assert "callOncePerValue" not in executed_plan(frame)
 
 
-def test_a_hidden_accumulator_is_found_when_it_is_used(spark: SparkSession, on_the_pool: Any) -> None:
-    """Spark ships a large function as a broadcast variable, whose accumulators nobody sees before they count."""
+def test_a_large_function_is_called_for_every_row(spark: SparkSession, on_the_pool: Any) -> None:
+    """Spark ships a large function as a broadcast variable, so the driver cannot see its accumulators."""
     counter: Accumulator[int] = spark.sparkContext.accumulator(0)
     ballast = random.Random(7).randbytes(2 << 20)
 
@@ -208,11 +208,15 @@ def test_a_hidden_accumulator_is_found_when_it_is_used(spark: SparkSession, on_t
         return x
 
     function = F.udf(count, "bigint", useArrow=True)
-    query = lambda: _numbers(spark, 1).select(function("k"))  # noqa: E731
-    on_the_pool(query, _ON)
-    assert counter.value == 2
-    on_the_pool(query, _ON)
-    assert counter.value == 2 + _ROWS
+    on_the_pool(lambda: _numbers(spark, 1).select(function("k")), _ON)
+    assert counter.value == _ROWS
+
+
+def test_a_function_with_a_broadcast_variable_is_called_once(spark: SparkSession, on_the_pool: Any) -> None:
+    steps = spark.sparkContext.broadcast([1, 2, 3])
+    function = F.udf(lambda x: x + steps.value[0], "bigint", useArrow=True)
+    frame, _ = on_the_pool(lambda: _numbers(spark, 1).select(function("k")), _ON)
+    assert "callOncePerValue" in executed_plan(frame)
 
 
 @_EITHER

@@ -79,6 +79,12 @@ def _from_batches(spark: SparkSession, place: Place) -> None:
     ).save(str(place.directory))
 
 
+def _append_batches(spark: SparkSession, place: Place) -> None:
+    spark.sql(_ROWS).write.parquet(str(place.scratch / "source"))
+    frame = spark.read.parquet(str(place.scratch / "source"))
+    frame.write.format("delta").mode("append").save(str(place.directory))
+
+
 def _zstd(spark: SparkSession, place: Place) -> None:
     spark.sql(_ROWS).write.format("delta").mode("append").option("compression", "zstd").save(str(place.directory))
 
@@ -268,6 +274,9 @@ SCENARIOS: dict[str, Scenario] = {
         [_table_of("SELECT timestamp_micros(id * 86400000123 - 1) AS at FROM range(0, 20, 1, 1)")],
         {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"},
     ),
+    "optimized_write_of_batches": Scenario(
+        [*_with("delta.autoOptimize.optimizeWrite = true"), _append_batches]
+    ),
     "dots_in_names": Scenario(
         [
             _create("id BIGINT", "delta.columnMapping.mode = 'name'"),
@@ -328,6 +337,7 @@ EVERYDAY = frozenset(
         "merge",
         "nulls_inside",
         "optimize",
+        "optimized_write_of_batches",
         "stream",
         "types",
         "update",

@@ -227,3 +227,16 @@ def test_a_commit_conflicts_with_another_as_on_stock(spark: SparkSession, writer
             errors.append(_delete_beside_a_delete(spark, table))
     assert "conflict" in errors[0].lower()
     assert errors[0] == errors[1]
+
+
+def test_a_long_text_in_one_row_group_stays_visible(spark: SparkSession, writer: LocalWriter, table: _Table) -> None:
+    """The file's footer has bounds for the other row groups only."""
+    groups = "TBLPROPERTIES ('write.parquet.row-group-size-bytes' = '1048576')"
+    spark.sql(f"CREATE TABLE {table.name} (id BIGINT, s STRING) USING iceberg {groups}")
+    with runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        long = "if(id = 299999, repeat('z', 5000), concat('m', id))"
+        spark.sql(f"INSERT INTO {table.name} SELECT id, {long} FROM range(0, 300000, 1, 1)")
+    [file] = data_files(table.directory)
+    assert pq.read_metadata(file).num_row_groups > 1
+    assert not table.by_iceberg()
+    assert spark.sql(f"SELECT id FROM {table.name} WHERE s > 'y'").collect() == [(299999,)]

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Pytho
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec, TaskInput}
@@ -59,8 +59,9 @@ case class FlightEvalPythonExec(
   ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
 
   override protected def mayCallOnce: Boolean =
-    Set(EvalType.Pickled, EvalType.ArrowOptimized)(evalType) && conf.pythonUDFProfiler.isEmpty &&
-      !PythonCall.useAccumulators(udfs)
+    (evalType == EvalType.Pickled ||
+      evalType == EvalType.ArrowOptimized && !SparkInternals.convertsBatchesForArrowUdfs(conf)) &&
+      conf.pythonUDFProfiler.isEmpty && !PythonCall.mayUseAccumulators(udfs)
 
   override protected def identity: String = PythonCall.digest(udfs)
 

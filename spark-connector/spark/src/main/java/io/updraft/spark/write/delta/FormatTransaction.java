@@ -10,9 +10,11 @@ import org.apache.spark.sql.delta.DeltaOptions;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 import org.apache.spark.sql.delta.actions.FileAction;
 import org.apache.spark.sql.delta.constraints.Constraint;
+import org.apache.spark.sql.delta.files.TransactionalWrite$;
 import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker;
 import org.apache.spark.sql.delta.stats.StatisticsCollection;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.Tuple2;
@@ -28,6 +30,8 @@ import scala.collection.immutable.Seq;
  */
 public final class FormatTransaction extends OptimisticTransaction {
   private final ThreadLocal<DeltaLog> writing = new ThreadLocal<>();
+  // Whether the write of this thread shuffles its rows, which batches cannot go through.
+  private final ThreadLocal<Boolean> shuffles = ThreadLocal.withInitial(() -> false);
   private final DataFileHooks hooks;
   private final FormatLog formatLog;
 
@@ -57,18 +61,28 @@ public final class FormatTransaction extends OptimisticTransaction {
       boolean isOptimize,
       Seq<Constraint> constraints) {
     writing.set(formatLog);
+    shuffles.set(!isOptimize && isOptimized(options, data.sparkSession().sessionState().conf()));
     try {
       return super.writeFiles(data, options, isOptimize, constraints);
     } finally {
       writing.remove();
+      shuffles.remove();
     }
+  }
+
+  /** Return whether Delta shuffles the rows of a write, to make few files. */
+  private boolean isOptimized(Option<DeltaOptions> options, SQLConf conf) {
+    Option<Object> asked = options.flatMap(DeltaOptions::optimizeWrite);
+    return asked.isDefined()
+        ? (Boolean) asked.get()
+        : TransactionalWrite$.MODULE$.shouldOptimizeWrite(metadata(), conf);
   }
 
   @Override
   public SparkPlan convertEmptyToNullIfNeeded(
       SparkPlan plan, Seq<Attribute> partitionColumns, Seq<Constraint> constraints) {
     SparkPlan converted = super.convertEmptyToNullIfNeeded(plan, partitionColumns, constraints);
-    boolean needsRows = !partitionColumns.isEmpty() || !constraints.isEmpty();
+    boolean needsRows = !partitionColumns.isEmpty() || !constraints.isEmpty() || shuffles.get();
     return writing.get() == null || needsRows ? converted : hooks.input(converted);
   }
 

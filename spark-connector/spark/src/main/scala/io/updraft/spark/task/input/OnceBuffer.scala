@@ -55,6 +55,9 @@ final class OnceBuffer(
     request
   }
 
+  /** Forget the tuples. A coalesced task has such a buffer for each partition. */
+  override def inputEnded(): Unit = distinct.close()
+
   override def close(): Unit = {
     distinct.close()
     direct.close()

@@ -32,6 +32,9 @@ trait RequestBuffer extends AutoCloseable {
   /** Return the request built so far; the buffer is empty afterwards. */
   def finish(inputFile: AnyRef): Request
 
+  /** Release what only further rows need. The input has ended. */
+  def inputEnded(): Unit = ()
+
   override def close(): Unit
 }
 

@@ -17,7 +17,11 @@ abstract class RequestFeed(builder: RequestBuffer, files: InputFiles) extends Re
 
   override final def next(): Option[Request] = {
     val file = files.ofChild(fill())
-    if (builder.rows > 0) Some(builder.finish(file)) else None
+    if (builder.rows > 0) Some(builder.finish(file))
+    else {
+      builder.inputEnded()
+      None
+    }
   }
 
   override def close(): Unit = builder.close()

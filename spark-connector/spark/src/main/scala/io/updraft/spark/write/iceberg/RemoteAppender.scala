@@ -3,15 +3,19 @@ package io.updraft.spark.write.iceberg
 
 import java.util.{List => JavaList}
 
+import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import org.apache.iceberg.hadoop.HadoopOutputFile
 import org.apache.iceberg.io.FileAppender
 import org.apache.iceberg.parquet.ParquetUtil
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader
-import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ParquetMetadata
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.{
+  ColumnChunkMetaData,
+  ParquetMetadata
+}
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.util.HadoopInputFile
-import org.apache.iceberg.{Metrics, MetricsConfig, Schema}
+import org.apache.iceberg.{FieldMetrics, Metrics, MetricsConfig, Schema}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 
@@ -79,10 +83,39 @@ final class RemoteAppender(
     )(_.getFooter)
 
   override def metrics(): Metrics = footer match {
-    case Some(found) => IcebergInternals.metrics(schema, config, found, floats.metrics)
+    case Some(found) =>
+      val counted = floats.metrics
+      val ids = counted.map(_.id).toSet
+      val unbounded = RemoteAppender.unbounded(found).filterNot(column => ids(column.id))
+      IcebergInternals.metrics(schema, config, found, counted ++ unbounded)
     case None => new Metrics(0L, null, null, null, null)
   }
 
   override def splitOffsets(): JavaList[java.lang.Long] =
     footer.map(ParquetUtil.getSplitOffsets(_)).orNull
+}
+
+private object RemoteAppender {
+
+  /** Return counts without bounds of the columns that lack bounds in some row group, because of a
+    * long value. The bounds of the other row groups would leave that value out. Columns inside
+    * lists and maps have no bounds in any case.
+    */
+  private def unbounded(footer: ParquetMetadata): Seq[FieldMetrics[_]] = {
+    val schema = footer.getFileMetaData.getSchema
+    val chunks = footer.getBlocks.asScala.toSeq.flatMap(_.getColumns.asScala)
+    chunks.groupBy(_.getPath).toSeq.collect {
+      case (path, ofColumn)
+          if schema.getMaxRepetitionLevel(path.toArray: _*) == 0 &&
+            ofColumn.exists(lacksBounds) && ofColumn.forall(_.getStatistics.isNumNullsSet) =>
+        new FieldMetrics[Any](
+          ofColumn.head.getPrimitiveType.getId.intValue,
+          ofColumn.map(_.getValueCount).sum,
+          ofColumn.map(_.getStatistics.getNumNulls).sum
+        )
+    }
+  }
+
+  private def lacksBounds(chunk: ColumnChunkMetaData): Boolean =
+    !chunk.getStatistics.hasNonNullValue && chunk.getValueCount > chunk.getStatistics.getNumNulls
 }

@@ -160,11 +160,14 @@ object PythonCall {
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
 
-  /** Return whether the pickle of one of these functions, or of a function chained to it, refers to
-    * an accumulator. A pickle names the Python function that loads it.
+  /** Return whether functions may update accumulators: their pickles refer to one, or Spark ships
+    * them as a broadcast variable, whose content the driver cannot look into.
     */
-  def useAccumulators(udfs: Seq[PythonFuncExpression]): Boolean =
-    functionsOf(udfs).exists(_.command.indexOfSlice(LoadsAccumulator) >= 0)
+  def mayUseAccumulators(udfs: Seq[PythonFuncExpression]): Boolean =
+    functionsOf(udfs).map(_.command).exists { command =>
+      command.indexOfSlice(LoadsAccumulator) >= 0 ||
+      (command.indexOfSlice(LoadsBroadcast) >= 0 && command.length < MostBytesOfBroadcastPickle)
+    }
 
   /** Return a digest of these functions. */
   def digest(udfs: Seq[PythonFuncExpression]): String = {
@@ -174,6 +177,11 @@ object PythonCall {
   }
 
   private val LoadsAccumulator = "_deserialize_accumulator".getBytes(UTF_8).toSeq
+
+  private val LoadsBroadcast = "_from_id".getBytes(UTF_8).toSeq
+
+  /** Size above which a pickle with a broadcast variable has more than that: a function. */
+  private val MostBytesOfBroadcastPickle = 128
 
   private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =
     udfs.flatMap(chain)

@@ -237,6 +237,15 @@ object SparkInternals {
 
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
+  /** Return whether PySpark's worker converts whole batches to pandas for Arrow-optimised UDFs, as
+    * before Spark 4.1 and with a legacy conf since. A null in a batch then makes floats of its
+    * integers, so a function's argument depends on the other rows.
+    */
+  def convertsBatchesForArrowUdfs(conf: SQLConf): Boolean = {
+    val key = "spark.sql.legacy.execution.pythonUDF.pandas.conversion.enabled"
+    !conf.isModifiable(key) || conf.getConfString(key).toBoolean
+  }
+
   /** Return the settings of the session, even in a view. While Spark analyses the query of a view,
     * `SQLConf.get` has only the settings that Spark stores with views, and these do not include
     * `spark.updraft`.

@@ -41,7 +41,11 @@ class ReceiptStatisticsSuite extends AnyFunSuite {
     }
     val all = ("rows" -> Count(Literal(1)).toAggregateExpression()) +: fields
     val struct = CreateNamedStruct(all.flatMap { case (name, value) => Seq(Literal(name), value) })
-    new StatisticsSources(columns, StructsToJson(Map.empty, struct, Some("UTC")), options)
+    new StatisticsSources(
+      columns,
+      StructsToJson(Map.empty, struct, Some("UTC")).replacement,
+      options
+    )
   }
 
   private def bound: Bound.Builder = Bound.newBuilder().setExact(true)
