@@ -274,9 +274,7 @@ SCENARIOS: dict[str, Scenario] = {
         [_table_of("SELECT timestamp_micros(id * 86400000123 - 1) AS at FROM range(0, 20, 1, 1)")],
         {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"},
     ),
-    "optimized_write_of_batches": Scenario(
-        [*_with("delta.autoOptimize.optimizeWrite = true"), _append_batches]
-    ),
+    "optimized_write_of_batches": Scenario([*_with("delta.autoOptimize.optimizeWrite = true"), _append_batches]),
     "dots_in_names": Scenario(
         [
             _create("id BIGINT", "delta.columnMapping.mode = 'name'"),
