@@ -117,7 +117,7 @@ class ReceiptStatisticsSuite extends AnyFunSuite {
     assert(
       statistics.json(one, receipt) ==
         """{"rows":3,"f min":0.0,"f max":"NaN","f nulls":1,""" +
-        """"at min":"1970-01-01T00:00:00.000Z","at max":"1970-01-01T00:00:02.000Z","at nulls":0}"""
+        """"at min":"1970-01-01T00:00:00.000Z","at max":"1970-01-01T00:00:02.000Z","at nulls":1}"""
     )
   }
 
