@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import SparkSession
 
-from tests.tables.scenarios import Place, Scenario
-
-_ROWS = "SELECT id, id * 10 AS x, id % 2 AS k, concat('text ', id) AS s FROM range(0, 100, 1, 2)"
-_INSERT = f"INSERT INTO {{t}} {_ROWS}"
-_UPDATE = "UPDATE {t} SET x = x + 1 WHERE id < 10"
-_DELETE = "DELETE FROM {t} WHERE id % 7 = 3"
-_MERGE = (
-    "MERGE INTO {t} t USING (SELECT id FROM range(90, 110, 1, 1)) s ON t.id = s.id WHEN MATCHED AND s.id < 95"
-    " THEN UPDATE SET x = -1 WHEN MATCHED THEN DELETE"
-    " WHEN NOT MATCHED THEN INSERT (id, x, k, s) VALUES (s.id, 0, 1, 'new')"
+from tests.tables.scenarios import (
+    COLUMNS,
+    DELETE,
+    INSERT,
+    MERGE,
+    ROWS,
+    TYPES,
+    UPDATE,
+    Place,
+    Scenario,
+    source,
+    stream_upserts,
 )
 
 
@@ -29,16 +29,16 @@ def _create(columns: str, properties: str = "", clauses: str = "") -> str:
     return f"CREATE TABLE {{t}} ({columns}) USING delta {clauses} LOCATION '{{d}}'{options}"
 
 
-_CREATE = _table_of(_ROWS)
-_PARTITIONED = _table_of(_ROWS, "PARTITIONED BY (k)")
+_CREATE = _table_of(ROWS)
+_PARTITIONED = _table_of(ROWS, "PARTITIONED BY (k)")
 
 
 def _with(properties: str) -> tuple[str, str]:
-    return _create("id BIGINT, x BIGINT, k BIGINT, s STRING", properties), _INSERT
+    return _create(COLUMNS, properties), INSERT
 
 
 def _append(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).write.format("delta").mode("append").save(str(place.directory))
+    spark.sql(ROWS).write.format("delta").mode("append").save(str(place.directory))
 
 
 def _overwrite_schema(spark: SparkSession, place: Place) -> None:
@@ -47,23 +47,23 @@ def _overwrite_schema(spark: SparkSession, place: Place) -> None:
 
 
 def _merge_schema(spark: SparkSession, place: Place) -> None:
-    frame = spark.sql(_ROWS).selectExpr("*", "id / 3 AS added")
+    frame = spark.sql(ROWS).selectExpr("*", "id / 3 AS added")
     frame.write.format("delta").mode("append").option("mergeSchema", "true").save(str(place.directory))
 
 
 def _replace_where(spark: SparkSession, place: Place) -> None:
-    frame = spark.sql(_ROWS).where("k = 1")
+    frame = spark.sql(ROWS).where("k = 1")
     frame.write.format("delta").mode("overwrite").option("replaceWhere", "k = 1").save(str(place.directory))
 
 
 def _dynamic_overwrite(spark: SparkSession, place: Place) -> None:
-    frame = spark.sql(_ROWS).where("k = 1").limit(5)
+    frame = spark.sql(ROWS).where("k = 1").limit(5)
     options = {"partitionOverwriteMode": "dynamic"}
     frame.write.format("delta").mode("overwrite").options(**options).save(str(place.directory))
 
 
 def _few_records(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).write.format("delta").mode("append").option("maxRecordsPerFile", 20).save(str(place.directory))
+    spark.sql(ROWS).write.format("delta").mode("append").option("maxRecordsPerFile", 20).save(str(place.directory))
 
 
 def _from_batches(spark: SparkSession, place: Place) -> None:
@@ -80,13 +80,13 @@ def _from_batches(spark: SparkSession, place: Place) -> None:
 
 
 def _append_batches(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).write.parquet(str(place.scratch / "source"))
+    spark.sql(ROWS).write.parquet(str(place.scratch / "source"))
     frame = spark.read.parquet(str(place.scratch / "source"))
     frame.write.format("delta").mode("append").save(str(place.directory))
 
 
 def _zstd(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).write.format("delta").mode("append").option("compression", "zstd").save(str(place.directory))
+    spark.sql(ROWS).write.format("delta").mode("append").option("compression", "zstd").save(str(place.directory))
 
 
 def _optimize_api(spark: SparkSession, place: Place) -> None:
@@ -103,49 +103,13 @@ def _merge_with_evolution(spark: SparkSession, place: Place) -> None:
     )
 
 
-def _source(spark: SparkSession, place: Place) -> Any:
-    spark.sql(_ROWS).coalesce(1).write.parquet(str(place.scratch / "source"))
-    return spark.readStream.schema("id bigint, x bigint, k bigint, s string").parquet(str(place.scratch / "source"))
-
-
 def _stream(spark: SparkSession, place: Place) -> None:
-    writer = _source(spark, place).writeStream.format("delta").trigger(availableNow=True)
+    writer = source(spark, place).writeStream.format("delta").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start(str(place.directory))
     query.awaitTermination(250)
 
 
-def _stream_upserts(spark: SparkSession, place: Place) -> None:
-    def upsert(batch: Any, _: int) -> None:
-        batch.createOrReplaceTempView("batch_of_rows")
-        batch.sparkSession.sql(
-            place.fill(
-                "MERGE INTO {t} t USING batch_of_rows s ON t.id = s.id"
-                " WHEN MATCHED THEN UPDATE SET x = s.x + 1 WHEN NOT MATCHED THEN INSERT *"
-            )
-        )
-
-    writer = _source(spark, place).writeStream.foreachBatch(upsert).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start().awaitTermination(250)
-
-
-_TYPES = (
-    "id % 2 = 0 AS flag",
-    "cast(id AS tinyint) AS byte",
-    "cast(id AS smallint) AS short",
-    "cast(id AS int) AS int",
-    "cast(id / 7 AS float) AS float",
-    "id / 7 AS double",
-    "cast(id / 7 AS decimal(9, 2)) AS small_decimal",
-    "cast(id AS decimal(30, 5)) AS large_decimal",
-    "cast(cast(id AS string) AS binary) AS bytes",
-    "date_add(DATE'1970-01-01', cast(id * 300 AS int)) AS day",
-    "timestamp_micros(id * 86400000123 - 1) AS at",
-    "cast(timestamp_micros(id * 86400000123 - 1) AS timestamp_ntz) AS shown",
-    "array(id, NULL) AS list",
-    "map(cast(id AS string), id) AS map",
-    "named_struct('n', id, 'inner', named_struct('s', concat('text ', id), 'f', id / 3)) AS struct",
-)
-_FLAT_TYPES = ("id", *(type_ for type_ in _TYPES if not type_.endswith(("AS byte", "AS list", "AS map"))))
+_FLAT_TYPES = ("id", *(type_ for type_ in TYPES if not type_.endswith(("AS byte", "AS list", "AS map"))))
 _FLOATS = "(double('NaN')), (1.5D), (double('-Infinity')), (NULL), (-0.0D), (0.0D)"
 _LONG = "repeat(chr(cast(97 + id AS int)), 50) AS a, repeat('\U0001f600', 40) AS b, repeat('z', 3000) AS c"
 _DAYS_AND_TEXTS = (
@@ -159,13 +123,13 @@ SCENARIOS: dict[str, Scenario] = {
     "rtas": Scenario(
         [_CREATE, "CREATE OR REPLACE TABLE {t} USING delta LOCATION '{d}' AS SELECT id AS y FROM range(0, 9, 1, 1)"]
     ),
-    "insert": Scenario([_CREATE, _INSERT]),
+    "insert": Scenario([_CREATE, INSERT]),
     "insert_values": Scenario([_CREATE, "INSERT INTO {t} VALUES (1, 2, 3, NULL), (NULL, NULL, NULL, 'last')"]),
-    "insert_overwrite": Scenario([_CREATE, f"INSERT OVERWRITE {{t}} {_ROWS} LIMIT 3"]),
+    "insert_overwrite": Scenario([_CREATE, f"INSERT OVERWRITE {{t}} {ROWS} LIMIT 3"]),
     "insert_replace_where": Scenario(
-        [_CREATE, f"INSERT INTO {{t}} REPLACE WHERE k = 1 SELECT * FROM ({_ROWS}) WHERE k = 1"]
+        [_CREATE, f"INSERT INTO {{t}} REPLACE WHERE k = 1 SELECT * FROM ({ROWS}) WHERE k = 1"]
     ),
-    "insert_no_rows": Scenario([_CREATE, f"INSERT INTO {{t}} SELECT * FROM ({_ROWS}) WHERE id < 0"]),
+    "insert_no_rows": Scenario([_CREATE, f"INSERT INTO {{t}} SELECT * FROM ({ROWS}) WHERE id < 0"]),
     "append": Scenario([_CREATE, _append]),
     "overwrite_schema": Scenario([_CREATE, _overwrite_schema]),
     "merge_schema": Scenario([_CREATE, _merge_schema]),
@@ -173,15 +137,15 @@ SCENARIOS: dict[str, Scenario] = {
     "dynamic_overwrite": Scenario([_PARTITIONED, _dynamic_overwrite]),
     "few_records_per_file": Scenario([_CREATE, _few_records]),
     "zstd": Scenario([_CREATE, _zstd]),
-    "update": Scenario([_CREATE, _UPDATE]),
-    "delete": Scenario([_CREATE, _DELETE]),
-    "delete_partitions": Scenario([_PARTITIONED, "DELETE FROM {t} WHERE k = 1", _DELETE]),
-    "merge": Scenario([_CREATE, _MERGE]),
-    "merge_partitioned": Scenario([_PARTITIONED, _MERGE]),
+    "update": Scenario([_CREATE, UPDATE]),
+    "delete": Scenario([_CREATE, DELETE]),
+    "delete_partitions": Scenario([_PARTITIONED, "DELETE FROM {t} WHERE k = 1", DELETE]),
+    "merge": Scenario([_CREATE, MERGE]),
+    "merge_partitioned": Scenario([_PARTITIONED, MERGE]),
     "merge_with_schema_evolution": Scenario([_CREATE, _merge_with_evolution]),
-    "deletion_vectors": Scenario([*_with("delta.enableDeletionVectors = true"), _DELETE, _UPDATE, _MERGE]),
-    "change_data": Scenario([*_with("delta.enableChangeDataFeed = true"), _UPDATE, _DELETE, _MERGE]),
-    "row_tracking": Scenario([*_with("delta.enableRowTracking = true"), _UPDATE, _MERGE]),
+    "deletion_vectors": Scenario([*_with("delta.enableDeletionVectors = true"), DELETE, UPDATE, MERGE]),
+    "change_data": Scenario([*_with("delta.enableChangeDataFeed = true"), UPDATE, DELETE, MERGE]),
+    "row_tracking": Scenario([*_with("delta.enableRowTracking = true"), UPDATE, MERGE]),
     "column_mapping_by_name": Scenario(
         [
             *_with("delta.columnMapping.mode = 'name'"),
@@ -189,17 +153,15 @@ SCENARIOS: dict[str, Scenario] = {
             "UPDATE {t} SET `a, b` = 1",
         ]
     ),
-    "column_mapping_by_id": Scenario([*_with("delta.columnMapping.mode = 'id'"), _UPDATE]),
-    "in_commit_timestamps": Scenario([*_with("delta.enableInCommitTimestamps = true"), _UPDATE]),
-    "optimize": Scenario([_CREATE, _INSERT, _INSERT, "OPTIMIZE {t}"]),
-    "optimize_partition": Scenario([_PARTITIONED, _INSERT, _INSERT, "OPTIMIZE {t} WHERE k = 1"]),
-    "optimize_api": Scenario([_CREATE, _INSERT, _optimize_api]),
-    "optimize_zorder": Scenario([_CREATE, _INSERT, "OPTIMIZE {t} ZORDER BY (x, s)"]),
-    "liquid_clustering": Scenario(
-        [_create("id BIGINT, x BIGINT, k BIGINT, s STRING", clauses="CLUSTER BY (x)"), _INSERT, _INSERT, "OPTIMIZE {t}"]
-    ),
+    "column_mapping_by_id": Scenario([*_with("delta.columnMapping.mode = 'id'"), UPDATE]),
+    "in_commit_timestamps": Scenario([*_with("delta.enableInCommitTimestamps = true"), UPDATE]),
+    "optimize": Scenario([_CREATE, INSERT, INSERT, "OPTIMIZE {t}"]),
+    "optimize_partition": Scenario([_PARTITIONED, INSERT, INSERT, "OPTIMIZE {t} WHERE k = 1"]),
+    "optimize_api": Scenario([_CREATE, INSERT, _optimize_api]),
+    "optimize_zorder": Scenario([_CREATE, INSERT, "OPTIMIZE {t} ZORDER BY (x, s)"]),
+    "liquid_clustering": Scenario([_create(COLUMNS, clauses="CLUSTER BY (x)"), INSERT, INSERT, "OPTIMIZE {t}"]),
     "auto_compaction": Scenario(
-        [*_with("delta.autoOptimize.autoCompact = true"), _INSERT],
+        [*_with("delta.autoOptimize.autoCompact = true"), INSERT],
         {"spark.databricks.delta.autoCompact.minNumFiles": "2"},
     ),
     "optimized_writes": Scenario([*_with("delta.autoOptimize.optimizeWrite = true")]),
@@ -222,7 +184,7 @@ SCENARIOS: dict[str, Scenario] = {
             "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
         ]
     ),
-    "constraint": Scenario([_CREATE, "ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)", _INSERT]),
+    "constraint": Scenario([_CREATE, "ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)", INSERT]),
     "constraint_violated": Scenario(
         [
             _CREATE,
@@ -246,7 +208,7 @@ SCENARIOS: dict[str, Scenario] = {
             "INSERT INTO {t} SELECT id + 5000000000 FROM range(0, 9, 1, 1)",
         ]
     ),
-    "types": Scenario([_table_of(f"SELECT {', '.join(_TYPES)} FROM range(0, 50, 1, 1)")]),
+    "types": Scenario([_table_of(f"SELECT {', '.join(TYPES)} FROM range(0, 50, 1, 1)")]),
     "old_days": Scenario(
         [
             _table_of(
@@ -301,9 +263,9 @@ SCENARIOS: dict[str, Scenario] = {
     "columns_with_statistics": Scenario(_with("delta.dataSkippingStatsColumns = 'k,s'")),
     "partitions_by_date_and_text": Scenario([_table_of(_DAYS_AND_TEXTS, "PARTITIONED BY (day, s)")]),
     "stream": Scenario([_CREATE, _stream]),
-    "stream_upserts": Scenario([_CREATE, _stream_upserts]),
-    "restore": Scenario([_CREATE, _INSERT, "RESTORE TABLE {t} TO VERSION AS OF 0", _UPDATE]),
-    "checkpoints": Scenario([*_with("delta.checkpointInterval = 2"), _INSERT, _UPDATE, _INSERT]),
+    "stream_upserts": Scenario([_CREATE, stream_upserts]),
+    "restore": Scenario([_CREATE, INSERT, "RESTORE TABLE {t} TO VERSION AS OF 0", UPDATE]),
+    "checkpoints": Scenario([*_with("delta.checkpointInterval = 2"), INSERT, UPDATE, INSERT]),
     "iceberg_compatible": Scenario(
         _with("delta.enableIcebergCompatV2 = true, delta.columnMapping.mode = 'name'"), by_writer=False
     ),

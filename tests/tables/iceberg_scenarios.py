@@ -3,23 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.tables.scenarios import Place, Scenario
-
-_COLUMNS = "id BIGINT, x BIGINT, k BIGINT, s STRING"
-_ROWS = "SELECT id, id * 10 AS x, id % 2 AS k, concat('text ', id) AS s FROM range(0, 100, 1, 2)"
-_INSERT = f"INSERT INTO {{t}} {_ROWS}"
-_UPDATE = "UPDATE {t} SET x = x + 1 WHERE id < 10"
-_DELETE = "DELETE FROM {t} WHERE id % 7 = 3"
-_MERGE = (
-    "MERGE INTO {t} t USING (SELECT id FROM range(90, 110, 1, 1)) s ON t.id = s.id WHEN MATCHED AND s.id < 95"
-    " THEN UPDATE SET x = -1 WHEN MATCHED THEN DELETE"
-    " WHEN NOT MATCHED THEN INSERT (id, x, k, s) VALUES (s.id, 0, 1, 'new')"
+from tests.tables.scenarios import (
+    COLUMNS,
+    DELETE,
+    INSERT,
+    MERGE,
+    ROWS,
+    TYPES,
+    UPDATE,
+    Place,
+    Scenario,
+    source,
+    stream_upserts,
 )
+
 _MERGE_ON_READ = (
     "'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read', 'write.merge.mode' = 'merge-on-read'"
 )
@@ -35,8 +35,8 @@ def _create(columns: str, properties: str = "", clauses: str = "") -> str:
 
 
 _NO_PROPERTIES = "'comment' = ''"
-_CREATE = _table_of(_ROWS)
-_PARTITIONED = _table_of(_ROWS, "PARTITIONED BY (k)")
+_CREATE = _table_of(ROWS)
+_PARTITIONED = _table_of(ROWS, "PARTITIONED BY (k)")
 
 
 def _sorted_by(order: str) -> str:
@@ -45,41 +45,41 @@ def _sorted_by(order: str) -> str:
 
 
 def _with(properties: str, clauses: str = "") -> tuple[str, str]:
-    return _create(_COLUMNS, properties, clauses), _INSERT
+    return _create(COLUMNS, properties, clauses), INSERT
 
 
 def _append(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).writeTo(place.table).append()
+    spark.sql(ROWS).writeTo(place.table).append()
 
 
 def _append_in_batches(spark: SparkSession, place: Place) -> None:
     """Append rows of a columnar scan, of which some columns are left out and others change places."""
-    spark.sql(_ROWS).write.parquet(str(place.scratch / "rows"))
+    spark.sql(ROWS).write.parquet(str(place.scratch / "rows"))
     spark.read.parquet(str(place.scratch / "rows")).select("s", "id").writeTo(place.table).append()
 
 
 def _append_snappy(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).writeTo(place.table).option("compression-codec", "snappy").append()
+    spark.sql(ROWS).writeTo(place.table).option("compression-codec", "snappy").append()
 
 
 def _append_avro(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).writeTo(place.table).option("write-format", "avro").append()
+    spark.sql(ROWS).writeTo(place.table).option("write-format", "avro").append()
 
 
 def _overwrite_where(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).where("k = 1").writeTo(place.table).overwrite(F.col("k") == 1)
+    spark.sql(ROWS).where("k = 1").writeTo(place.table).overwrite(F.col("k") == 1)
 
 
 def _overwrite_partitions(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).where("k = 1").limit(5).writeTo(place.table).overwritePartitions()
+    spark.sql(ROWS).where("k = 1").limit(5).writeTo(place.table).overwritePartitions()
 
 
 def _replace(spark: SparkSession, place: Place) -> None:
-    spark.sql(_ROWS).selectExpr("s AS name", "id AS number").writeTo(place.table).using("iceberg").createOrReplace()
+    spark.sql(ROWS).selectExpr("s AS name", "id AS number").writeTo(place.table).using("iceberg").createOrReplace()
 
 
 def _merge_schema(spark: SparkSession, place: Place) -> None:
-    frame = spark.sql(_ROWS).selectExpr("*", "id / 3 AS added")
+    frame = spark.sql(ROWS).selectExpr("*", "id / 3 AS added")
     frame.writeTo(place.table).option("mergeSchema", "true").append()
 
 
@@ -88,47 +88,14 @@ def _tiny_integers(spark: SparkSession, place: Place) -> None:
     frame.writeTo(place.table).option("mergeSchema", "true").append()
 
 
-def _source(spark: SparkSession, place: Place) -> Any:
-    spark.sql(_ROWS).coalesce(1).write.parquet(str(place.scratch / "source"))
-    return spark.readStream.schema(_COLUMNS).parquet(str(place.scratch / "source"))
-
-
 def _stream(spark: SparkSession, place: Place) -> None:
-    writer = _source(spark, place).writeStream.format("iceberg").trigger(availableNow=True)
+    writer = source(spark, place).writeStream.format("iceberg").trigger(availableNow=True)
     writer.option("checkpointLocation", str(place.scratch / "checkpoint")).toTable(place.table).awaitTermination(250)
 
 
-def _stream_upserts(spark: SparkSession, place: Place) -> None:
-    def upsert(batch: Any, _: int) -> None:
-        batch.createOrReplaceTempView("batch_of_rows")
-        batch.sparkSession.sql(
-            place.fill(
-                "MERGE INTO {t} t USING batch_of_rows s ON t.id = s.id"
-                " WHEN MATCHED THEN UPDATE SET x = s.x + 1 WHEN NOT MATCHED THEN INSERT *"
-            )
-        )
-
-    writer = _source(spark, place).writeStream.foreachBatch(upsert).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start().awaitTermination(250)
-
-
-_TYPES = (
-    "id % 2 = 0 AS flag",
-    "cast(id AS tinyint) AS byte",
-    "cast(id AS smallint) AS short",
-    "cast(id AS int) AS int",
-    "cast(id / 7 AS float) AS float",
-    "id / 7 AS double",
-    "cast(id / 7 AS decimal(9, 2)) AS small_decimal",
+_MORE_TYPES = (
+    *TYPES,
     "cast(id / 7 AS decimal(18, 2)) AS middle_decimal",
-    "cast(id AS decimal(30, 5)) AS large_decimal",
-    "cast(cast(id AS string) AS binary) AS bytes",
-    "date_add(DATE'1970-01-01', cast(id * 300 AS int)) AS day",
-    "timestamp_micros(id * 86400000123 - 1) AS at",
-    "cast(timestamp_micros(id * 86400000123 - 1) AS timestamp_ntz) AS shown",
-    "array(id, NULL) AS list",
-    "map(cast(id AS string), id) AS map",
-    "named_struct('n', id, 'inner', named_struct('s', concat('text ', id), 'f', id / 3)) AS struct",
     "array(named_struct('a', map(id, array(id / 2)))) AS deep",
 )
 _FLOATS = "(double('NaN'), float('NaN')), (1.5D, 1.5F), (double('-Infinity'), NULL), (NULL, -0.0F), (-0.0D, 0.0F)"
@@ -142,55 +109,55 @@ _HIDDEN = "PARTITIONED BY (days(at), bucket(2, id), truncate(s, 3))"
 SCENARIOS: dict[str, Scenario] = {
     "ctas": Scenario([_CREATE]),
     "ctas_partitioned": Scenario([_PARTITIONED]),
-    "ctas_no_rows": Scenario([_table_of(f"SELECT * FROM ({_ROWS}) WHERE id < 0")]),
+    "ctas_no_rows": Scenario([_table_of(f"SELECT * FROM ({ROWS}) WHERE id < 0")]),
     "rtas": Scenario([_CREATE, "CREATE OR REPLACE TABLE {t} USING iceberg AS SELECT id AS y FROM range(0, 9, 1, 1)"]),
     "replace": Scenario([_CREATE, _replace]),
-    "insert": Scenario([_CREATE, _INSERT]),
+    "insert": Scenario([_CREATE, INSERT]),
     "insert_values": Scenario([_CREATE, "INSERT INTO {t} VALUES (1, 2, 3, NULL), (NULL, NULL, NULL, 'last')"]),
-    "insert_no_rows": Scenario([_CREATE, f"INSERT INTO {{t}} SELECT * FROM ({_ROWS}) WHERE id < 0"]),
-    "insert_overwrite": Scenario([_CREATE, f"INSERT OVERWRITE {{t}} {_ROWS} LIMIT 3"]),
+    "insert_no_rows": Scenario([_CREATE, f"INSERT INTO {{t}} SELECT * FROM ({ROWS}) WHERE id < 0"]),
+    "insert_overwrite": Scenario([_CREATE, f"INSERT OVERWRITE {{t}} {ROWS} LIMIT 3"]),
     "insert_overwrite_partition": Scenario(
         [_PARTITIONED, "INSERT OVERWRITE {t} PARTITION (k = 1) SELECT id, 0, 'new' FROM range(0, 9, 1, 1)"]
     ),
     "insert_overwrite_dynamic": Scenario(
-        [_PARTITIONED, f"INSERT OVERWRITE {{t}} SELECT * FROM ({_ROWS}) WHERE k = 1"],
+        [_PARTITIONED, f"INSERT OVERWRITE {{t}} SELECT * FROM ({ROWS}) WHERE k = 1"],
         {"spark.sql.sources.partitionOverwriteMode": "dynamic"},
     ),
     "append": Scenario([_CREATE, _append]),
     "append_of_a_columnar_scan": Scenario([_create("s STRING, id BIGINT"), _append_in_batches]),
     "append_snappy": Scenario([_CREATE, _append_snappy]),
-    "append_avro": Scenario([_create(_COLUMNS), _append_avro], by_writer=False),
+    "append_avro": Scenario([_create(COLUMNS), _append_avro], by_writer=False),
     "overwrite_where": Scenario([_PARTITIONED, _overwrite_where]),
     "overwrite_partitions": Scenario([_PARTITIONED, _overwrite_partitions]),
-    "merge_schema": Scenario([_create(_COLUMNS, "'write.spark.accept-any-schema' = 'true'"), _INSERT, _merge_schema]),
+    "merge_schema": Scenario([_create(COLUMNS, "'write.spark.accept-any-schema' = 'true'"), INSERT, _merge_schema]),
     "rows_of_a_smaller_type": Scenario(
         [_create("id INT", "'write.spark.accept-any-schema' = 'true'"), _tiny_integers], by_writer=False
     ),
-    "update": Scenario([_CREATE, _UPDATE]),
-    "delete": Scenario([_CREATE, _DELETE]),
-    "delete_partitions": Scenario([_PARTITIONED, "DELETE FROM {t} WHERE k = 1", _DELETE]),
-    "merge": Scenario([_CREATE, _MERGE]),
-    "merge_partitioned": Scenario([_PARTITIONED, _MERGE]),
-    "merge_on_read": Scenario([*_with(_MERGE_ON_READ), _DELETE, _UPDATE, _MERGE]),
-    "merge_on_read_partitioned": Scenario([*_with(_MERGE_ON_READ, "PARTITIONED BY (k)"), _DELETE, _UPDATE, _MERGE]),
-    "lineage": Scenario([*_with("'format-version' = '3'"), _UPDATE, _DELETE, _MERGE, _COMPACT]),
-    "deletion_vectors": Scenario([*_with(f"'format-version' = '3', {_MERGE_ON_READ}"), _DELETE, _UPDATE, _MERGE]),
-    "version_1": Scenario([*_with("'format-version' = '1'"), _UPDATE]),
-    "compaction": Scenario([_CREATE, _INSERT, _INSERT, _COMPACT]),
+    "update": Scenario([_CREATE, UPDATE]),
+    "delete": Scenario([_CREATE, DELETE]),
+    "delete_partitions": Scenario([_PARTITIONED, "DELETE FROM {t} WHERE k = 1", DELETE]),
+    "merge": Scenario([_CREATE, MERGE]),
+    "merge_partitioned": Scenario([_PARTITIONED, MERGE]),
+    "merge_on_read": Scenario([*_with(_MERGE_ON_READ), DELETE, UPDATE, MERGE]),
+    "merge_on_read_partitioned": Scenario([*_with(_MERGE_ON_READ, "PARTITIONED BY (k)"), DELETE, UPDATE, MERGE]),
+    "lineage": Scenario([*_with("'format-version' = '3'"), UPDATE, DELETE, MERGE, _COMPACT]),
+    "deletion_vectors": Scenario([*_with(f"'format-version' = '3', {_MERGE_ON_READ}"), DELETE, UPDATE, MERGE]),
+    "version_1": Scenario([*_with("'format-version' = '1'"), UPDATE]),
+    "compaction": Scenario([_CREATE, INSERT, INSERT, _COMPACT]),
     "compaction_of_a_partition": Scenario(
-        [_PARTITIONED, _INSERT, "CALL iceberg.system.rewrite_data_files(table => '{t}', where => 'k = 1')", _COMPACT]
+        [_PARTITIONED, INSERT, "CALL iceberg.system.rewrite_data_files(table => '{t}', where => 'k = 1')", _COMPACT]
     ),
     "compaction_sorted": Scenario(
         [
             _CREATE,
-            _INSERT,
+            INSERT,
             _sorted_by("s DESC"),
         ]
     ),
     "compaction_zorder": Scenario(
         [
             _CREATE,
-            _INSERT,
+            INSERT,
             _sorted_by("zorder(x, s)"),
         ]
     ),
@@ -204,10 +171,8 @@ SCENARIOS: dict[str, Scenario] = {
         ]
     ),
     "range_distribution": Scenario([*_with("'write.distribution-mode' = 'range'", "PARTITIONED BY (k)")]),
-    "sort_order": Scenario([_create(_COLUMNS), "ALTER TABLE {t} WRITE ORDERED BY s DESC, id", _INSERT, _UPDATE]),
-    "evolved_partitions": Scenario(
-        [_PARTITIONED, "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, id)", _INSERT, _UPDATE]
-    ),
+    "sort_order": Scenario([_create(COLUMNS), "ALTER TABLE {t} WRITE ORDERED BY s DESC, id", INSERT, UPDATE]),
+    "evolved_partitions": Scenario([_PARTITIONED, "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, id)", INSERT, UPDATE]),
     "evolved_columns": Scenario(
         [
             _CREATE,
@@ -219,8 +184,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "target_size": Scenario(
         [
-            _create(_COLUMNS, "'write.target-file-size-bytes' = '1'"),
-            f"{_INSERT} UNION ALL {_ROWS.replace('100', '5000')}",
+            _create(COLUMNS, "'write.target-file-size-bytes' = '1'"),
+            f"{INSERT} UNION ALL {ROWS.replace('100', '5000')}",
         ]
     ),
     "branch": Scenario(
@@ -231,7 +196,7 @@ SCENARIOS: dict[str, Scenario] = {
             "UPDATE {t}.branch_audit SET x = 7 WHERE id < 3",
         ]
     ),
-    "types": Scenario([_table_of(f"SELECT {', '.join(_TYPES)} FROM range(0, 50, 1, 1)")]),
+    "types": Scenario([_table_of(f"SELECT {', '.join(_MORE_TYPES)} FROM range(0, 50, 1, 1)")]),
     "old_days": Scenario(
         [
             _table_of(
@@ -276,8 +241,8 @@ SCENARIOS: dict[str, Scenario] = {
     "uncompressed": Scenario(_with("'write.parquet.compression-codec' = 'uncompressed'")),
     "row_groups": Scenario(_with("'write.parquet.row-group-size-bytes' = '1048576'")),
     "object_storage_paths": Scenario(_with("'write.object-storage.enabled' = 'true'")),
-    "stream": Scenario([_create(_COLUMNS), _stream]),
-    "stream_upserts": Scenario([_CREATE, _stream_upserts]),
+    "stream": Scenario([_create(COLUMNS), _stream]),
+    "stream_upserts": Scenario([_CREATE, stream_upserts]),
     "not_null_violated": Scenario(
         [_create("id BIGINT NOT NULL"), "INSERT INTO {t} SELECT if(id = 7, NULL, id) FROM range(0, 9, 1, 1)"],
         fails=True,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -49,6 +50,37 @@ class Scenario:
     fails: bool = False
 
 
+COLUMNS = "id BIGINT, x BIGINT, k BIGINT, s STRING"
+ROWS = "SELECT id, id * 10 AS x, id % 2 AS k, concat('text ', id) AS s FROM range(0, 100, 1, 2)"
+INSERT = f"INSERT INTO {{t}} {ROWS}"
+UPDATE = "UPDATE {t} SET x = x + 1 WHERE id < 10"
+DELETE = "DELETE FROM {t} WHERE id % 7 = 3"
+MERGE = (
+    "MERGE INTO {t} t USING (SELECT id FROM range(90, 110, 1, 1)) s ON t.id = s.id WHEN MATCHED AND s.id < 95"
+    " THEN UPDATE SET x = -1 WHEN MATCHED THEN DELETE"
+    " WHEN NOT MATCHED THEN INSERT (id, x, k, s) VALUES (s.id, 0, 1, 'new')"
+)
+
+
+TYPES = (
+    "id % 2 = 0 AS flag",
+    "cast(id AS tinyint) AS byte",
+    "cast(id AS smallint) AS short",
+    "cast(id AS int) AS int",
+    "cast(id / 7 AS float) AS float",
+    "id / 7 AS double",
+    "cast(id / 7 AS decimal(9, 2)) AS small_decimal",
+    "cast(id AS decimal(30, 5)) AS large_decimal",
+    "cast(cast(id AS string) AS binary) AS bytes",
+    "date_add(DATE'1970-01-01', cast(id * 300 AS int)) AS day",
+    "timestamp_micros(id * 86400000123 - 1) AS at",
+    "cast(timestamp_micros(id * 86400000123 - 1) AS timestamp_ntz) AS shown",
+    "array(id, NULL) AS list",
+    "map(cast(id AS string), id) AS map",
+    "named_struct('n', id, 'inner', named_struct('s', concat('text ', id), 'f', id / 3)) AS struct",
+)
+
+
 def parameters(scenarios: Mapping[str, Scenario], everyday: frozenset[str]) -> list[ParameterSet]:
     """Return the names of scenarios as parameters of a test; only `make test-formats` runs those not in `everyday`."""
     return [pytest.param(name, marks=() if name in everyday else pytest.mark.campaign) for name in scenarios]
@@ -74,3 +106,25 @@ def run(spark: SparkSession, scenario: Scenario, place: Place, confs: Mapping[st
 def rows(spark: SparkSession, query: str) -> list[str]:
     """Return the rows of a query as texts, sorted."""
     return sorted(str(tuple(row)) for row in spark.sql(query).collect())
+
+
+def source(spark: SparkSession, place: Place) -> Any:
+    """Return a stream of ROWS."""
+    spark.sql(ROWS).coalesce(1).write.parquet(str(place.scratch / "source"))
+    return spark.readStream.schema(COLUMNS).parquet(str(place.scratch / "source"))
+
+
+def stream_upserts(spark: SparkSession, place: Place) -> None:
+    """Merge each batch of a stream of ROWS into the table."""
+
+    def upsert(batch: Any, _: int) -> None:
+        batch.createOrReplaceTempView("batch_of_rows")
+        batch.sparkSession.sql(
+            place.fill(
+                "MERGE INTO {t} t USING batch_of_rows s ON t.id = s.id"
+                " WHEN MATCHED THEN UPDATE SET x = s.x + 1 WHEN NOT MATCHED THEN INSERT *"
+            )
+        )
+
+    writer = source(spark, place).writeStream.foreachBatch(upsert).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(place.scratch / "checkpoint")).start().awaitTermination(250)
