@@ -3,7 +3,7 @@ package io.updraft.spark.task.once
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 
 import io.updraft.spark.columns.RepeatedColumn
 
@@ -24,9 +24,9 @@ final class KnownResults {
   def announce(): Unit = announced += 1
 
   /** Add the next piece and take over its columns. */
-  def add(columns: Array[ColumnVector], bytes: Long): Unit = {
+  def add(columns: Array[ColumnVector]): Unit = {
     pieces += columns
-    size += bytes
+    size += columns.iterator.map(KnownResults.bytesOf).sum
   }
 
   /** Return the bytes of the pieces that have arrived. */
@@ -54,6 +54,17 @@ final class KnownResults {
   }
 }
 
+private object KnownResults {
+
+  /** Return the bytes that a column keeps allocated: a builder's vectors may have more room than
+    * values.
+    */
+  private def bytesOf(column: ColumnVector): Long = column match {
+    case arrow: ArrowColumnVector => arrow.getValueVector.getBuffers(false).map(_.capacity).sum
+    case _ => 0
+  }
+}
+
 /** Places of the results of one request's rows.
   *
   * @param calls
@@ -70,8 +81,8 @@ final class Repeats(known: KnownResults, places: Array[Long], val calls: Int)
     * @param read
     *   function that returns the results of the new tuples
     */
-  def results(read: => Array[ColumnVector], bytes: => Long): Array[ColumnVector] = {
-    if (calls > 0) known.add(read, bytes)
+  def results(read: => Array[ColumnVector]): Array[ColumnVector] = {
+    if (calls > 0) known.add(read)
     known.at(places, () => close())
   }
 

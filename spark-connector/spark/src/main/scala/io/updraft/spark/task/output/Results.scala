@@ -72,7 +72,7 @@ object Results {
 
     private def resultsOf(request: RetainedRows, reply: Reply, schema: Schema) = {
       def read = replies.read(reply, request.calls, schema)
-      request.repeats.fold(read)(_.results(read, reply.batch().computeBodyLength()))
+      request.repeats.fold(read)(_.results(read))
     }
 
     override def close(): Unit = byFile.close()

@@ -73,12 +73,15 @@ class CallOnceSuite extends AnyFunSuite {
     vector.setValueCount(values.length)
     val columns: Array[ColumnVector] = Array(ResultColumns.wrap(vector, LongType))
 
+    def bytes: Long = vector.getDataBuffer.capacity + vector.getValidityBuffer.capacity
+
     def isOpen: Boolean = vector.getDataBuffer.capacity() > 0
   }
 
   test("results stay until the table and all requests have released them") {
     val (first, second) = (new Column(10, 11), new Column(20))
     val known = new KnownResults
+    val allocated = first.bytes + second.bytes
     val ahead = new Repeats(known, Array(0, 1, 0), calls = 2)
     known.announce()
     val behind =
@@ -87,16 +90,16 @@ class CallOnceSuite extends AnyFunSuite {
     val repeated = new Repeats(known, Array(RepeatedColumn.place(1, 0)), calls = 0)
     known.release()
 
-    val shown = ahead.results(first.columns, bytes = 16).head
+    val shown = ahead.results(first.columns).head
     assert((0 until 3).map(shown.getLong) == Seq(10, 11, 10))
     shown.close()
     shown.close()
-    val later = behind.results(second.columns, bytes = 8).head
+    val later = behind.results(second.columns).head
     assert((0 until 3).map(later.getLong) == Seq(11, 20, 10))
-    assert(known.bytes == 24)
+    assert(known.bytes == allocated)
     later.close()
     assert(first.isOpen && second.isOpen)
-    val last = repeated.results(fail("a request without tuples has no results"), bytes = 0).head
+    val last = repeated.results(fail("a request without tuples has no results")).head
     assert(last.getLong(0) == 20)
     last.close()
     assert(!first.isOpen && !second.isOpen)
