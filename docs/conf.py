@@ -5,7 +5,7 @@ import os
 
 project = "Updraft"
 author = "the authors of Updraft"
-copyright = "the authors of Updraft; Apache License 2.0"  # noqa: A001 - Sphinx's name
+copyright = "the authors of Updraft; Apache License 2.0"  # noqa: A001 - Sphinx requires this name
 release = version = os.environ["UPDRAFT_DOCS_VERSION"]
 
 extensions = ["myst_nb", "sphinx_copybutton"]
@@ -16,7 +16,7 @@ myst_heading_anchors = 6
 nitpicky = True
 # An option such as --listen keeps its hyphens.
 smartquotes = False
-# The same highlighter for every block without a language: they are confs, plans and console output.
+# Blocks without a language are confs, plans and console output, which no highlighter understands.
 highlight_language = "none"
 # Bounds for `make docs-links`.
 linkcheck_timeout = 20

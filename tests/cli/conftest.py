@@ -86,7 +86,7 @@ def updraft(typed: Run) -> Run:
 
 @pytest.fixture(autouse=True)
 def log_key_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command's secret, which it would make in the home directory of whoever runs these tests."""
+    """Keep the command's secret out of the home directory of the user who runs these tests."""
     path = tmp_path_factory.mktemp("state") / "updraft/log-key"
     monkeypatch.setenv("UPDRAFT_CLIENT_LOG_KEY_FILE", str(path))
     return path

@@ -26,7 +26,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
 _SECONDS = 300
-# What containerd gives a container if nobody asks for less.
+# Capabilities that containerd grants by default.
 _CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP"),
     *("NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"),

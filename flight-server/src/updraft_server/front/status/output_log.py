@@ -94,7 +94,7 @@ class OutputLog:
         try:
             async with asyncio.timeout(min(wait_seconds, LONGEST_WAIT_SECONDS)):
                 while not (found := self._found(wanted, fields, after_microseconds)):
-                    # No line so far matches, so the next look begins after them.
+                    # All present lines were checked, so the next look begins after them.
                     after_microseconds = max(after_microseconds, self._last_microseconds)
                     self._changed.clear()
                     await self._changed.wait()

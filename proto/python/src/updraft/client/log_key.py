@@ -27,7 +27,7 @@ def default_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def log_key(file: Path | None, endpoint: Endpoint) -> str:
-    """Return the key for the pool at an endpoint; empty if the file does not exist or is no secret."""
+    """Return the key for the pool at an endpoint; empty if the file is missing or too short for a secret."""
     secret = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         secret = file.read_text().strip() if file is not None else ""

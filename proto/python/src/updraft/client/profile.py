@@ -96,7 +96,7 @@ def _rectangle(height: int, total: int, row: int, left: float, width: float, nam
     top = height - _MARGIN - (row + 1) * _ROW
     room = int((width - 6) / _CHARACTER)
     label = text if len(text) <= room else f"{text[: room - 2]}.." if room > 4 else ""
-    # The same module always has the same colour.
+    # A module keeps its colour in all drawings.
     shade = zlib.crc32(text.rpartition("(")[2].encode())
     colour = f"hsl({10 + shade % 40},{60 + shade // 40 % 25}%,{65 + shade // 1000 % 12}%)"
     return (
