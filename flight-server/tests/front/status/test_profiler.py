@@ -115,7 +115,7 @@ async def test_few_profiles_run_at_a_time() -> None:
     await asyncio.sleep(0)
     with pytest.raises(PoolFullError, match="try again when one has ended"):
         await busy.profile("", 1, callers[-1])
-    assert (await busy.profile("", 0.001, None)).samples == 0, "a caller who may see all exchanges always gets a profile"
+    assert (await busy.profile("", 0.001, None)).samples == 0, "callers who may see all exchanges always get one"
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
