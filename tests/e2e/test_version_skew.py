@@ -222,6 +222,9 @@ def _told(messages: list[bytes]) -> list[tuple[str, int, bytes]]:
     for message in messages:
         data = FlightData.FromString(message)
         metadata = ReplyMetadata.FromString(data.app_metadata)
+        if not data.data_header and not metadata.WhichOneof("event"):
+            # It only frees slots in the window: the worker sends one when it has to wait for the next request.
+            continue
         event = metadata.WhichOneof("event") or "data"
         number = metadata.finish.rows if event == "finish" else metadata.sequence
         told.append((event, number, data.data_body))
