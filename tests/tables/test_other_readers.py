@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> Iterator[dict[str, Table]]:
+def tables(spark: SparkSession) -> dict[str, Table]:
     iceberg = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))
     delta = str(iceberg.parent / "readers")
     with LocalWriter(iceberg.parent) as writer:
@@ -62,7 +61,7 @@ def tables(spark: SparkSession) -> Iterator[dict[str, Table]]:
         with runtime_confs(spark, confs):
             _write(spark, f"delta.`{delta}`", "delta")
             _write(spark, "iceberg.readers.table", "iceberg")
-    yield {
+    return {
         "delta": _read(spark, f"delta.`{delta}`", delta),
         "iceberg": _read(spark, "iceberg.readers.table", _newest(iceberg / "readers/table/metadata")),
     }
