@@ -78,10 +78,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> _Events:
 
 @pytest.fixture
 def hooks() -> Iterator[JobInterrupts]:
+    # A shell lets its background processes ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     hooks = JobInterrupts()
     hooks.acquire()
     yield hooks
     hooks.release()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_all_jobs_are_cancelled_from_another_thread_until_the_last_pool_has_ended(
