@@ -18,6 +18,7 @@ from updraft_cli.doctor.connection import check_connection
 from updraft_cli.doctor.driver import Driver, driver_of
 from updraft_cli.doctor.finding import Finding, Findings, Level
 from updraft_cli.doctor.service import check_service
+from updraft_cli.doctor.tables import check_tables
 from updraft_cli.options import Options
 from updraft_cli.output import print_json, print_line
 from updraft_cli.service import Service, first_line
@@ -29,9 +30,9 @@ class Doctor(Options):
     """Check whether a Spark job can reach its pool and its writer, and say how to fix each problem.
 
     Give the job's conf as for spark-submit (--defaults, --conf), on the driver's machine or in its image. The checks
-    cover jar, extension, endpoints, DNS, reachability, TLS, tokens, what the client's identity may do, and the
-    versions of protocol, Python and pyspark. Then a batch goes through a worker and a file through the writer. With
-    --endpoint they check a service alone.
+    cover jar, extension, endpoints, DNS, reachability, TLS, tokens, what the client's identity may do, the releases of
+    Delta and Iceberg if their tables go through the writer, and the versions of protocol, Python and pyspark. Then a
+    batch goes through a worker and a file through the writer. With --endpoint they check a service alone.
 
     Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """
@@ -79,6 +80,7 @@ class Doctor(Options):
         driver = driver_of(confs, self.python)
         session = Findings("session")
         check_session(confs, driver, session)
+        check_tables(confs, driver, session)
         found = session.all
         for subject, prefix in _PEERS.items():
             if f"{prefix}.endpoint" not in confs:

@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[5]
 _JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
 _FILE = re.compile(r"File$")
 _EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.(secrets\.|volumes\..*\.mount\.path$)")
-_JAR_CONFS = (
+JAR_CONFS = (
     "spark.jars",
     "spark.jars.packages",
     "spark.driver.extraClassPath",
@@ -129,7 +129,7 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
 
 
 def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
-    places = [part for conf in _JAR_CONFS for part in re.split(r"[,:](?!//)", confs.get(conf, ""))]
+    places = [part for conf in JAR_CONFS for part in re.split(r"[,:](?!//)", confs.get(conf, ""))]
     jars = {found[1]: place for place in places if (found := _JAR.search(place))}
     if not jars:
         findings.warning(
