@@ -17,6 +17,9 @@ RAPIDS := 26.08.1
 RAPIDS_SPARK := 4.1
 DELTA := 4.4.0
 ICEBERG := 1.12.0
+# Comet's native writer of Iceberg tables knows this release of Iceberg.
+COMET := 1.2.0
+COMET_ICEBERG := 1.11.0
 TABLES_SPARK := 4.1
 # spark-versions.toml: end
 NEWEST := $(firstword $(SPARKS))
@@ -89,7 +92,9 @@ JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
-TABLE_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG)
+DELTA_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA)
+TABLE_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG)
+FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
@@ -387,13 +392,16 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
 bench-writer: .venv/.synced $(call jar,$(NEWEST)) #+ The writer against Spark's own, over quotas, its encoder against others
 	@$(UV) sync --quiet --locked --inexact --group bench
 	.venv/bin/python -m tests.programs.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
+
+bench-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched #+ Delta and Iceberg tables by their own writers, Updraft's and Comet's
+	$(call venv,$(TABLES_SPARK))/bin/python -m tests.programs.bench.formats --jars build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET) $(BENCH)
 
 bench-functions: .venv/.synced .venv-peers/.synced #+ Registered functions beside arrow-udf's, databend-udf's and a bare Flight server
 	.venv/bin/python -m tests.programs.bench.functions --peers-python .venv-peers/bin/python $(BENCH)
@@ -553,7 +561,9 @@ build/hdfs/.fetched: FOREIGN_JARS = $(HDFS_JARS)
 build/yarn/.fetched: FOREIGN_JARS = $(YARN_JARS)
 # Delta and Iceberg, for tests on their tables.
 build/tables/$(DELTA)-$(ICEBERG)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
-build/hdfs/.fetched build/yarn/.fetched build/tables/$(DELTA)-$(ICEBERG)/.fetched:
+# The same and Comet, for a benchmark.
+build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched: FOREIGN_JARS = $(FORMAT_JARS)
+build/hdfs/.fetched build/yarn/.fetched build/tables/$(DELTA)-$(ICEBERG)/.fetched build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched:
 	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 

@@ -86,6 +86,35 @@ def test_what_the_writer_cannot_make_is_an_error_if_the_session_wants_one(spark:
     assert _by_delta(place)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {t} SELECT id, 'new' FROM range(10, 12)",
+        "INSERT OVERWRITE {t} SELECT id, 'new' FROM range(10)",
+        "UPDATE {t} SET s = 'new' WHERE id > 4",
+        "DELETE FROM {t} WHERE id > 4",
+        "MERGE INTO {t} t USING (SELECT id FROM range(5)) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+    ids=lambda statement: statement.split(maxsplit=2)[0] + statement.split(maxsplit=2)[1][:1],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_explain_says_why_delta_makes_the_files(spark: SparkSession, place: Path, statement: str, known: bool) -> None:
+    compat = "" if known else "TBLPROPERTIES (delta.enableIcebergCompatV2 = true, delta.columnMapping.mode = 'name')"
+    sql = statement.replace("{t}", f"delta.`{place}`")
+    spark.sql(f"CREATE TABLE delta.`{place}` (id BIGINT, s STRING) USING delta {compat}")
+    with runtime_confs(spark, {f"{_PREFIX}tables": "none"}):
+        spark.sql(f"INSERT INTO delta.`{place}` SELECT id, 'old' FROM range(0, 10, 1, 1)")
+    (plan,) = spark.sql(f"EXPLAIN {sql}").first() or ("",)
+    reason = "FilesByDelta because of delta.enableIcebergCompatV2 = true"
+    assert (reason in plan) is not known
+    assert ("FilesByDelta" in plan) is not known
+    if not known:
+        before = spark.sql(f"SELECT * FROM delta.`{place}`").collect()
+        spark.sql(sql)
+        assert spark.sql(f"SELECT * FROM delta.`{place}`").collect() != before
+        assert _by_delta(place)
+
+
 def test_other_sessions_and_other_settings_leave_delta_alone(spark: SparkSession, place: Path) -> None:
     # This thread now observes transactions.
     assert spark.range(0, 3, 1, 1).count() == 3

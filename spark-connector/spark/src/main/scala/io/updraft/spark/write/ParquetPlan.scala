@@ -50,9 +50,13 @@ object ParquetPlan {
     new ParquetWriteSupport().init(conf).getExtraMetaData
 
   private def unsupported(schema: StructType, conf: Configuration): Option[String] =
+    typeReason(schema).orElse(unsupported(conf))
+
+  /** Return why the writer cannot make files of such columns; None if it can. */
+  def typeReason(schema: StructType): Option[String] =
     StoredSchema.leaves(schema).collectFirst {
       case leaf if !isSupported(leaf) => s"the type ${leaf.sql}"
-    }.orElse(unsupported(conf))
+    }
 
   /** Return whether the writer supports a type; the time-of-day type was added in Spark 4.1. */
   private def isSupported(leaf: DataType): Boolean =

@@ -2,26 +2,41 @@
 package io.updraft.spark.write.delta
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
 import io.updraft.spark.config.WriteConf
 
-/** Planner strategy that plans nothing. It prepares the thread that plans a query to write tables
-  * through a writer, because the same thread then runs the query's command.
+/** Planner strategy that prepares the thread that plans a query to write Delta tables through a
+  * writer, because the same thread then runs the query's command. Above a command whose files Delta
+  * makes all the same, it plans an operator that says why. Spark plans everything else.
   */
 case class TableWrites(session: SparkSession) extends SparkStrategy {
+  import TableWrites.Explained
 
-  override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
-    if (WriteConf.mayWriteTables(SparkInternals.conf(session), "delta")) TableWrites.prepareDelta()
-    Nil
-  }
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] =
+    if (WriteConf.mayWriteTables(SparkInternals.conf(session), "delta")) {
+      TableWrites.prepareDelta()
+      plan match {
+        case command: Command if command.getTagValue(Explained).isEmpty =>
+          TableWrites.reason(command).toSeq.map { reason =>
+            // Mark the command, because adaptive execution plans it again.
+            command.setTagValue(Explained, ())
+            FilesByDeltaExec(reason, planLater(command))
+          }
+        case _ => Nil
+      }
+    } else Nil
 }
 
 object TableWrites {
   private val log = LoggerFactory.getLogger(getClass)
+
+  /** Marks a command that is below its operator. */
+  private val Explained = TreeNodeTag[Unit]("updraft.filesByDelta")
 
   private val DeltaClass = "org.apache.spark.sql.delta.TransactionExecutionObserver"
 
@@ -33,6 +48,9 @@ object TableWrites {
       knowsDelta = false
       log.warn(s"delta: Delta's own writer makes data files, because of $reason")
     }
+
+  private def reason(command: Command): Option[String] =
+    if (knowsDelta) FilesByDelta.reason(command) else None
 
   private def observe(): Option[String] =
     try {
