@@ -17,11 +17,11 @@ RAPIDS := 26.08.1
 RAPIDS_SPARK := 4.1
 DELTA := 4.4.0
 ICEBERG := 1.12.0
+TABLES_SPARK := 4.1
+# spark-versions.toml: end
 # Comet's native writer of Iceberg tables knows this release of Iceberg.
 COMET := 1.2.0
 COMET_ICEBERG := 1.11.0
-TABLES_SPARK := 4.1
-# spark-versions.toml: end
 NEWEST := $(firstword $(SPARKS))
 OLDER := $(filter-out $(NEWEST),$(SPARKS))
 
