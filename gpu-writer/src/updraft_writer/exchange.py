@@ -37,6 +37,9 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
+# Most batches for which a client may have unused credit. Clients send a batch as soon as it has credit. Without this
+# limit, credit for empty batches would take memory that the quota does not count.
+_MAX_UNUSED_CREDIT = 64
 # Largest batch that the event loop decodes itself, because handing it to a thread would take longer than decoding it. A
 # thread decodes larger batches. Otherwise all other exchanges would wait while the batch is copied and checked. A
 # header has about 50 bytes for each column.
@@ -51,7 +54,8 @@ STALL_TIMEOUT_SECONDS = 60.0
 # by byte would hold its quota for ever.
 _LEAST_BYTES_IN_TIME = PART_BYTES
 # Longest time for which credit may stay unused if another tenant waits for the quota. A client asks for credit once it
-# has the batch, so it needs this time only to send the batch, not to compute it.
+# has the batch, so it needs this time only to send the batch, not to compute it. In this time it has to use up its
+# credit, or at least _LEAST_BYTES_IN_TIME of it. Otherwise a client could keep a lot of credit by using a little.
 _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
 # for minutes between two batches.
@@ -84,6 +88,9 @@ class WriteExchange:
     # Reservations of batches that have credit and have not been taken.
     _credit: deque[Reservation] = field(init=False, default_factory=deque)
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    # Bytes of the credit that batches have used, and how often they have used up all credit.
+    _used_bytes: int = field(init=False, default=0)
+    _used_up: int = field(init=False, default=0)
     # The batch that is arriving in parts, if there is one.
     _parts: BatchParts | None = field(init=False, default=None)
     # Whether the batch of the oldest credit has arrived. If so, the writer no longer waits for the client to use that
@@ -223,6 +230,7 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
         # Keep the credit queued until the file has the batch. A synchronous file must not get more credit before that.
         reservation = self._credit[0]
+        credit_bytes = reservation.held_bytes
         self._batch_is_here = True
         try:
             raw_bytes, header_bytes = self._raw_bytes(fields), len(fields.data_header)
@@ -238,6 +246,8 @@ class WriteExchange:
             reservation.release()
             raise
         self._credit.popleft()
+        self._used_bytes += credit_bytes
+        self._used_up += not self._credit
         self._batch_is_here = False
         self._credit_changed.set()
         self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
@@ -275,6 +285,7 @@ class WriteExchange:
         while True:
             await self._asked.wait()
             started = time.monotonic()
+            await self._no_more_credit_than(_MAX_UNUSED_CREDIT - 1)
             self._credit.append(await self._room_for(reserved_bytes(self._asks[0]) + self._allowance_bytes))
             self._asks.popleft()
             if not self._asks:
@@ -292,11 +303,14 @@ class WriteExchange:
         if limit_bytes is not None:
             # Batches that have credit but have not arrived are in flight too. The file does not count them, so wait
             # here.
-            while self._credit:
-                self._credit_changed.clear()
-                await self._credit_changed.wait()
+            await self._no_more_credit_than(0)
             await self.file.room_for(wanted_bytes, limit_bytes)
         return await self.quota.acquire(self.request.share, wanted_bytes)
+
+    async def _no_more_credit_than(self, batches: int) -> None:
+        while len(self._credit) > batches:
+            self._credit_changed.clear()
+            await self._credit_changed.wait()
 
     @property
     def _allowance_bytes(self) -> int:
@@ -341,11 +355,12 @@ class WriteExchange:
             await asyncio.sleep(silence.look_seconds)
             is_unused = bool(self._credit) and not self._batch_is_here
             owed = is_unused and self.quota.is_owed_to_others(self.request.share)
-            if silence.is_too_long((self.file.progress.batches, self._come_bytes // _LEAST_BYTES_IN_TIME), owed=owed):
+            signs = self._used_up, (self._used_bytes + self._come_bytes) // _LEAST_BYTES_IN_TIME
+            if silence.is_too_long(signs, owed=owed):
                 raise self._given_way(
-                    f"the client did not use its credit for a batch within {_UNUSED_CREDIT_SECONDS:g} seconds while "
-                    "another tenant waited for the quota: ask for credit only for a batch that can be sent at once, "
-                    "and retry later"
+                    f"the client did not use its credit within {_UNUSED_CREDIT_SECONDS:g} seconds, nor "
+                    f"{_LEAST_BYTES_IN_TIME} bytes of it, while another tenant waited for the quota: ask for credit "
+                    "only for batches that can be sent at once, and retry later"
                 )
 
     async def _watch_idle_file(self) -> None:

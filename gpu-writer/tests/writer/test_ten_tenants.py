@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nine tenants that hold all that they can get of a running writer, and a tenth that writes a file."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -109,6 +110,60 @@ def test_unused_credit_is_taken_back_for_a_tenant_that_wants_its_share(
         assert error.kind == QuotaError.kind
         assert "did not use its credit" in error.message
         assert "another tenant waited" in error.message
+
+
+def test_credit_that_drips_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "_UNUSED_CREDIT_SECONDS", 0.4)
+    row = BATCH.slice(0, 1)
+    # With its encoding, this is almost a half of the quota, which is the share of each of two tenants.
+    large = pa.record_batch({"n": pa.array(range(450_000), pa.int64())})
+    with running_writer(tmp_path, **PATIENT) as writer, ExitStack() as stack:
+        quota = writer.writer.quota
+        greedy = [stack.enter_context(opened(writer, "greedy", number)) for number in range(2)]
+        for each in greedy:
+            for credit in range(50):
+                each.ask(64 << 10)
+                while credit_of(each) <= credit:
+                    pass
+        with opened(writer, "tenth") as tenth:
+            tenth.ask(large.nbytes)
+            wait_for(lambda: quota.waiting == 1, "the tenth waits")
+            for sequence in range(1, 50):
+                for each in greedy:
+                    each.ask(64 << 10)
+                    each.batch(sequence, row)
+                if len(writer.writer.files) < 3:
+                    break
+                time.sleep(0.1)
+            assert sequence < 12, "a client that uses little of its credit keeps the rest"
+            assert "did not use its credit" in first_that_ends(greedy).replied.error.message
+            assert credit_of(tenth) == 1
+            tenth.batch(1, large)
+            tenth.finish(1, large.num_rows)
+            tenth.half_close()
+            assert tenth.last_reply().receipt.rows == large.num_rows
+
+
+def test_credit_of_a_file_has_a_limit(tmp_path: Path) -> None:
+    most = exchanges._MAX_UNUSED_CREDIT
+    with (
+        running_writer(tmp_path, **PATIENT) as writer,
+        opened(writer, "greedy") as greedy,
+        opened(writer, "other") as other,
+    ):
+        for credit in range(most):
+            greedy.ask(8)
+            while credit_of(greedy) <= credit:
+                pass
+        reservations = writer.writer.quota.reservations
+        greedy.ask(8)
+        other.ask(8)
+        assert credit_of(other) == 1
+        assert writer.writer.quota.reservations == reservations + 1
+        greedy.batch(1, BATCH.slice(0, 1))
+        assert credit_of(greedy) == most + 1
+        for each in (greedy, other):
+            each.call.cancel()
 
 
 def test_unused_credit_is_kept_while_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
