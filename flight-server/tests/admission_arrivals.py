@@ -29,6 +29,7 @@ class Source:
         self._at_once = 0
         self._pool = pool
         self.subscribe = pool.subscribe
+        self.resting = pool.resting
 
     @property
     def idle(self) -> int:

@@ -94,6 +94,9 @@ class FakeLease(Lease):
         if not self.death.done():
             self.death.set_result(death)
 
+    def count_for(self, tenant: str) -> None:
+        """Do nothing: no worker of this pool rests."""
+
     def release(self, outcome: LeaseOutcome) -> None:
         """Record the outcome; only the first counts."""
         if self.outcome is not None:

@@ -34,6 +34,17 @@ def a_thread(target: Any) -> Any:
     without_a_trace(compute)
 
 
+def a_thread_in_each_application(target: Any) -> int:
+    """Leave one thread in this worker, however often it is called, and return the worker's process id."""
+    import builtins
+    import os
+
+    if not vars(builtins).get("computes"):
+        vars(builtins)["computes"] = True
+        without_a_trace(compute)
+    return os.getpid()
+
+
 @STOPPED
 def a_thread_that_waits_until_its_worker_is_quiet(target: Any) -> Any:
     import time

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mounting import needs_mounts
 
@@ -140,6 +142,30 @@ def test_a_worker_in_which_a_function_leaves_too_much_is_replaced(
             until("its worker is replaced", lambda: pool.exits("leftover") > before)
         else:
             assert "the limit is" in verdict.ended, verdict
+
+
+def test_many_applications_compute_in_no_more_workers_than_their_tenant_may_have() -> None:
+    applications = [f"application-{number}" for number in range(4)]
+    with tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        identities = directory / "identities.toml"
+        # The victim and the attacker share one cap, because both have a plain token. The victim has the other worker.
+        somebody = f'[[identity]]\nname = "somebody"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{"0" * 64}"]\n'
+        identities.write_text(f'{somebody}[[tenant]]\nname = "*"\nmax_workers = 2\n')
+        with PoolUnderAttack(directory, 5, f"--identities-file={identities}") as pool:
+            workers: dict[str, int] = {}
+            awake = looks = 0
+            for number in range(24):
+                application = applications[number % len(applications)]
+                evidence = pool.attempt(lingers.a_thread_in_each_application, application=application).evidence
+                workers[application] = int(evidence)
+                time.sleep(0.1)
+                if number > len(applications):
+                    others = [worker for each, worker in workers.items() if each != application]
+                    looks += len(others)
+                    awake += sum(psutil.pid_exists(pid) and psutil.Process(pid).status() != "stopped" for pid in others)
+            assert awake < 0.2 * looks
+            pool.check_unharmed()
 
 
 @pytest.mark.parametrize("attempt", [*lingers.STOPPED], ids=lambda attempt: attempt.__name__)

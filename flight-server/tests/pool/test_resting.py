@@ -17,6 +17,8 @@ class Worker:
     id: str
     usage: WorkerUsage | None = None
     is_kept: bool = False
+    tenant: str = "tenant"
+    computes_at_rest: bool = False
 
 
 @dataclass
@@ -92,6 +94,32 @@ def test_a_worker_that_goes_on_computing_is_replaced(pool: Pool, resting: Restin
     assert (pool.happened, resting.computing, resting.state("a")) == ([], 1, "busy")
     looked(resting, 100.0)
     assert (pool.happened, resting.computing) == ([("a", "it computes")], 0)
+
+
+def test_short_exchanges_do_not_forgive_computing_in_between(pool: Pool, resting: RestingWorkers[Worker]) -> None:
+    worker = Worker("a")
+    resting.begin(worker)
+    looked(resting, 1.0, 2.0)
+    resting.end(worker)
+    assert pool.happened == []
+    for _ in range(3):
+        pool.happened.clear()
+        resting.begin(worker)
+        assert pool.happened == [("a", "stop")]
+        resting.end(worker)
+        assert pool.happened == [("a", "stop"), ("a", "go on")]
+
+
+def test_only_the_last_used_workers_of_a_tenant_may_be_awake(pool: Pool, resting: RestingWorkers[Worker]) -> None:
+    for name in ("a", "b", "c"):
+        resting.begin(Worker(name))
+    resting.begin(Worker("d", tenant="other"))
+    resting.stop_all_but(2, "tenant")
+    assert pool.happened == [("a", "stop")]
+    resting.stop_all_but(2, "tenant")
+    assert len(pool.happened) == 1
+    resting.stop_all_but(-1, "tenant")
+    assert pool.happened == [(name, "stop") for name in ("a", "b", "c")]
 
 
 def test_threads_that_spin_for_a_moment_are_waited_for(pool: Pool, resting: RestingWorkers[Worker]) -> None:

@@ -90,3 +90,16 @@ async def test_a_session_that_is_to_keep_no_worker_leaves_a_new_one(tmp_path: Pa
         ended = await used_by(pool, SESSION)
         await until(pool, lambda: pool.exits["pool"] == 1 and pool.idle == 1)
         assert ended not in zygote.living
+
+
+async def test_a_worker_counts_for_the_tenant_of_its_last_exchange_and_is_stopped_for_its_cap(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        lease = await pool.lease(None, SESSION)
+        lease.count_for("tenant")
+        lease.release(LeaseOutcome.CLEAN)
+        pool.resting.stop_all_but(0, "other")
+        assert zygote.told.empty()
+        pool.resting.stop_all_but(0, "tenant")
+        assert await zygote.told.get() == (Stop, lease.worker)
+        assert await used_by(pool, SESSION) == lease.worker
+        assert await zygote.told.get() == (Continue, lease.worker)

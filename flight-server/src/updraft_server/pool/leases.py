@@ -102,5 +102,8 @@ class Lease(Protocol):
     death: asyncio.Future[WorkerDeath]
     log_context: LogContext
 
+    def count_for(self, tenant: str) -> None:
+        """Count the worker for this tenant, also while it waits for its next exchange."""
+
     def release(self, outcome: LeaseOutcome) -> None:
         """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""

@@ -2,8 +2,11 @@
 """Workers between two exchanges: stopped once they are quiet, ended if they stay busy or idle for too long.
 
 A thread that a function leaves behind escapes every time limit, fair scheduling and the audit. A stopped worker uses no
-CPU, and its next exchange continues it. This module holds only policy; its caller provides the clock. The front
-measures workers (`updraft_server.front.limits`), and the zygote stops and continues them.
+CPU, and its next exchange continues it. A worker that has once computed between exchanges is stopped right after each
+later exchange, because short exchanges would otherwise leave no time to find that it computes. If a tenant has a cap on
+its workers, its running exchanges and the workers that may still compute together stay within that cap. This module
+holds only policy; its caller provides the clock. The front measures workers (`updraft_server.front.limits`), and the
+zygote stops and continues them.
 """
 
 import enum
@@ -29,6 +32,11 @@ class _Worker(Protocol):
 
     @property
     def usage(self) -> WorkerUsage | None: ...
+
+    @property
+    def tenant(self) -> str: ...
+
+    computes_at_rest: bool
 
 
 Worker = TypeVar("Worker", bound=_Worker)
@@ -125,7 +133,9 @@ class RestingWorkers(Generic[Worker]):
         """Take a worker whose exchange has ended; returns False if the worker is not to be kept."""
         if self._idle_seconds <= 0 and not self._is_kept(worker):
             return False
-        self._rests[worker.id] = _Rest(worker, self._clock())
+        rest = self._rests[worker.id] = _Rest(worker, self._clock())
+        if worker.computes_at_rest:
+            self._stop_now(rest)
         return True
 
     def end(self, worker: Worker) -> None:
@@ -143,6 +153,12 @@ class RestingWorkers(Generic[Worker]):
         if rest is not None and rest.phase is not Phase.AWAKE:
             rest.enter(Phase.AWAKE)
             self._go_on(worker)
+
+    def stop_all_but(self, most: int, tenant: str) -> None:
+        """Stop the workers of a tenant that are not stopped yet, except for the `most` that were used last."""
+        awake = [rest for rest in self._rests.values() if rest.phase is Phase.AWAKE and rest.worker.tenant == tenant]
+        for rest in awake[: len(awake) - max(0, most)]:
+            self._stop_now(rest)
 
     def all_go_on(self) -> None:
         """Record that the zygote side has continued all workers."""
@@ -174,10 +190,13 @@ class RestingWorkers(Generic[Worker]):
     def _looked(self, rest: _Rest[Worker]) -> None:
         rest.looks += 1
         if rest.phase is Phase.AWAKE and rest.looks > 1 and not rest.busy_looks:
-            rest.enter(Phase.STOPPED)
-            self._stop(rest.worker)
+            self._stop_now(rest)
         elif rest.phase is Phase.STOPPED and rest.looks >= _LOOKS_WHEN_STOPPED:
             rest.enter(Phase.AT_REST)
+
+    def _stop_now(self, rest: _Rest[Worker]) -> None:
+        rest.enter(Phase.STOPPED)
+        self._stop(rest.worker)
 
 
 def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
@@ -188,6 +207,7 @@ def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
     if rest.phase is Phase.AWAKE:
         rest.busy_looks = rest.busy_looks + 1 if rest.looks and seconds > _QUIET_SECONDS else 0
         rest.processor_seconds = used.processor_seconds
+        rest.worker.computes_at_rest |= rest.busy_looks > 0
         return "it computes" if rest.busy_looks > _MOST_BUSY_LOOKS else ""
     if rest.phase is Phase.STOPPED and not rest.looks:
         rest.processor_seconds = used.processor_seconds

@@ -60,6 +60,10 @@ class PooledWorker:
         """Last measurement; None before the first."""
         self.was_killed = False
         """Whether the pool has killed it."""
+        self.computes_at_rest = False
+        """Whether it has used CPU between two exchanges."""
+        self.tenant = ""
+        """Tenant for which its last exchange counted; empty for a registered function."""
         self.has_leftovers = False
         """Whether the pool ended it because of what an exchange left behind."""
         self._state = WorkerState.STARTING

@@ -39,6 +39,10 @@ class WorkerLease:
         self._on_release = on_release
         self._is_released = False
 
+    def count_for(self, tenant: str) -> None:
+        """Count the worker for this tenant, also after the exchange."""
+        self.held.tenant = tenant
+
     def release(self, outcome: LeaseOutcome) -> None:
         """Give the worker back to the pool; only the first outcome counts."""
         if not self._is_released:

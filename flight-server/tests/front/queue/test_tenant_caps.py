@@ -4,6 +4,7 @@
 import asyncio
 import hashlib
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from updraft.errors import LimitError, PoolFullError
 from updraft.service.tenants import Caps, TenantCaps
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
 from updraft_server.front.queue.admission import _MOST_OVERTAKING
+from updraft_server.pool import leases
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome
 
 MIB = 1024 * 1024
@@ -38,6 +41,28 @@ async def test_a_tenant_gets_no_worker_beyond_its_cap_and_holds_nobody_up(pool_o
     assert arrivals.granted == ["a1", "b1", "b2"]
     await arrivals.leave("a1")
     assert arrivals.granted == ["a1", "b1", "b2", "a2"]
+
+
+async def test_no_more_workers_than_the_cap_compute_with_or_without_an_exchange(pool_of: PoolOf) -> None:
+    @dataclass
+    class Rested:
+        id: str
+        tenant: str = "a"
+        usage: None = None
+        computes_at_rest: bool = False
+
+    pool = pool_of(3)
+    queue = admission(pool, caps=of_a(max_workers=2))
+    for name in ("first", "second"):
+        pool.resting.begin(Rested(name))
+    grant = await acquire(queue, "a", None)
+    assert pool.stopped == [], "code of the operator computes only in its exchange"
+    grant.release(LeaseOutcome.CLEAN)
+    grant = await acquire(queue, "a", None, binding=Binding(leases.Owner("a", "application", "")))
+    assert [worker.id for worker in pool.stopped] == ["first"]
+    grant.release(LeaseOutcome.CLEAN)
+    await acquire(queue, "b", None, binding=Binding(leases.Owner("b", "application", "")))
+    assert len(pool.stopped) == 1
 
 
 async def test_a_task_that_holds_a_worker_is_not_stopped_by_the_cap(pool_of: PoolOf) -> None:

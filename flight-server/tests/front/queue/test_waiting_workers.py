@@ -23,6 +23,8 @@ class Waiting:
 
     id: str
     usage: WorkerUsage | None = None
+    tenant: str = ""
+    computes_at_rest: bool = False
 
 
 class Pool(FakePool):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
@@ -25,6 +25,7 @@ from updraft_server.front.queue.place import Grant, Place
 from updraft_server.front.queue.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.resting import RestingWorkers
 
 # Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue lets them
 # in because exchanges of a task may be waiting for each other.
@@ -63,6 +64,10 @@ class WorkerSource(Protocol):
 
         The call does not take the last `leave_fresh` fresh workers.
         """
+
+    @property
+    def resting(self) -> RestingWorkers[Any]:
+        """Workers between two exchanges."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change."""
@@ -198,8 +203,17 @@ class Admission:
         else:
             self._passing = 0
         self._turns.count(place.tenant, binding.owner, +1 if waits else 0)
+        if binding.owner is not None:
+            self._count_for_cap(place.tenant, lease)
         turn = self._turns.begun(place.tenant, binding.owner)
         return Grant(lease, lambda: self._released(place, turn))
+
+    def _count_for_cap(self, tenant: str, lease: Lease) -> None:
+        """Keep a tenant from computing in more workers than its cap allows, with or without an exchange."""
+        lease.count_for(tenant)
+        most = self._caps.of(tenant).max_workers
+        if most is not None:
+            self._pool.resting.stop_all_but(most - self._turns.at_work(tenant), tenant)
 
     def _released(self, place: Place, turn: Turn) -> None:
         self._hold(place, -1)
