@@ -7,6 +7,8 @@ import mmap
 import os
 import secrets
 import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -187,13 +189,67 @@ async def test_what_a_function_leaves_goes_while_another_owner_has_an_exchange(
         await gone_soon(pool)
 
 
-def test_only_plain_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:
-    left, used, opened = (tmp_path / name for name in ("left", "used", "opened"))
-    for path in (left, used, opened):
+MANY = 40_000
+
+
+def leaves_many_files():
+    for number in range(MANY):
+        NAME.with_name(f"{NAME.name}-{number}").touch()
+
+
+def counts_files():
+    return sum(NAME.with_name(f"{NAME.name}-{number}").exists() for number in range(MANY))
+
+
+async def test_nobody_waits_for_the_removal_of_many_files(zygotes_that_may_not_mount: Zygotes) -> None:
+    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool, exchange_of(pool, "neighbour"):
+        measured = [worker.worker for worker in pool.workers]
+        await said(pool, leaves_many_files, application="first")
+        began = time.monotonic()
+        longest_seconds = 0.0
+        while await said(pool, counts_files, application="second") != "0":
+            asked = time.monotonic()
+            assert await pool.measure(measured)
+            longest_seconds = max(longest_seconds, time.monotonic() - asked)
+        assert longest_seconds < 0.3 * (time.monotonic() - began)
+
+
+def left_after_removal(directory: Path) -> str:
+    left, hidden, used, opened = (directory / name for name in ("left", "hidden", "used", "opened"))
+    for path in (left, hidden, used, opened):
         path.write_text("left")
-    (tmp_path / "link").symlink_to(left)
-    os.mkfifo(tmp_path / "pipe")
+    (directory / "link").symlink_to(left)
+    os.mkfifo(directory / "pipe")
     with opened.open("a"), used.open("r+") as file, mmap.mmap(file.fileno(), 0):
         file.close()
-        remove_unused_files(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "opened", "pipe", "used"]
+        for name in ("hidden", "used", "pipe"):
+            (directory / name).chmod(0)
+        assert remove_unused_files(directory, within_seconds=60)
+    return " ".join(sorted(path.name for path in directory.iterdir()))
+
+
+def test_only_plain_files_that_nobody_uses_are_removed() -> None:
+    # An ordinary user has no right to files without permissions.
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                if os.getuid() == 0:
+                    os.setgroups([])
+                    os.setresgid(65534, 65534, 65534)
+                    os.setresuid(65534, 65534, 65534)
+                os.write(write, left_after_removal(Path(name)).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as result:
+            assert result.read() == "link opened pipe used"
+        os.wait()
+
+
+def test_the_removal_of_many_files_stops_in_time(tmp_path: Path) -> None:
+    (tmp_path / "left").touch()
+    assert not remove_unused_files(tmp_path, within_seconds=-1)
+    assert remove_unused_files(tmp_path, within_seconds=60)
+    assert not list(tmp_path.iterdir())

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK keeps a pipe in the place of the file from blocking the call.
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def move_into(trash: str, directory: str, name: str) -> None:
@@ -188,24 +190,30 @@ def _identity(directory: int) -> _Identity:
     return found.st_dev, found.st_ino
 
 
-def remove_unused_files(directory: Path) -> None:
-    """Remove unused plain files from a /dev/shm that all workers of a pool share.
+def remove_unused_files(directory: Path, *, within_seconds: float) -> bool:
+    """Remove unused plain files from a /dev/shm that all workers of a pool share. Return False if the time ran out.
 
     The kernel does not say who made a file. A file counts as unused if no process has it mapped or open for writing,
     since processes that share memory have its file mapped. So files stay while workers of registered functions, or
     processes that function modules have started, use them.
     """
+    deadline_seconds = time.monotonic() + within_seconds
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
+            if time.monotonic() > deadline_seconds:
+                return False
             with contextlib.suppress(OSError):
                 if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
                     _remove_unused(entry.path)
+    return True
 
 
 def _remove_unused(path: str) -> None:
     """Remove a file; raises OSError if a process has it open for writing, or mapped as shared memory."""
-    # O_NONBLOCK keeps a pipe with this name from blocking the call.
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        file = os.open(path, _OPEN_FILE | os.O_NOFOLLOW)
+    except PermissionError:
+        file = _opened_to_owner(path)
     try:
         # The kernel grants a read lease only if no process has the file open for writing. While the lease is held, the
         # kernel keeps new writers out.
@@ -213,3 +221,17 @@ def _remove_unused(path: str) -> None:
         Path(path).unlink()
     finally:
         os.close(file)
+
+
+def _opened_to_owner(path: str) -> int:
+    """Open a file that this user owns but may not read. A function may have removed this right to keep the file."""
+    entry = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(entry).st_mode):
+            raise PermissionError(f"{path} is not a plain file")
+        # Use the descriptor, because the name may refer to something else by now.
+        name = f"/proc/self/fd/{entry}"
+        Path(name).chmod(0o600)
+        return os.open(name, _OPEN_FILE)
+    finally:
+        os.close(entry)

@@ -14,18 +14,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from updraft_server.linux.hostile_trees import TreeSize, empty_directory, move_into, tree_size
-from updraft_server.linux.landlock import confine_files
-from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
+from updraft_server.zygote.helpers import KEPT, Helper, Watch, be_helper
 
 MOST_FILES = 4_000_000
 """Number of files in one scratch directory at which counting stops."""
 
-_Watch = Callable[[int, Callable[[], None]], None]
 _REMOVAL_SECONDS = 3600.0
 # After each walk, the meter rests for at least _REST_SECONDS, and for at least _REST_FACTOR times as long as the walk
 # took.
@@ -33,31 +31,31 @@ _REST_SECONDS = 1.0
 _REST_FACTOR = 9.0
 _NICENESS = 10
 _MAX_REPORT_BYTES = 4096
-# Number under which a helper process keeps one descriptor.
-_KEPT = 3
 
 
 class ScratchDirectories:
     """Scratch directories of a pool's workers, and the process that removes directories of ended workers."""
 
     def __init__(
-        self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
+        self, directory: Path, watch: Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
     ) -> None:
         self._directory = directory
         self._trash = directory / ".trash"
-        self._watch = watch
-        self._unwatch = unwatch
-        self._close_others = close_others
         self._meter = ScratchMeter(directory, watch, unwatch, close_others)
-        self._remover: tuple[int, int] | None = None
-        """Process id and pidfd of the remover."""
-        self._is_more = False
-        self._is_stopped = False
+        trash = str(self._trash)
+        self._remover = Helper(
+            "updraft-remover",
+            lambda: empty_directory(trash, within_seconds=_REMOVAL_SECONDS),
+            watch,
+            unwatch,
+            close_others,
+            writable=[trash],
+        )
 
     @property
     def processes(self) -> frozenset[int]:
         """Process ids of the remover and the meter, if they run. These processes are not orphans."""
-        return self._meter.processes.union(() if self._remover is None else self._remover[:1])
+        return self._meter.processes | self._remover.processes
 
     def size(self, worker: str) -> TreeSize:
         """Return the size of a worker's directory at its last measurement."""
@@ -95,7 +93,7 @@ class ScratchDirectories:
         except OSError as error:
             sys.stderr.write(f"updraft-server: the scratch directory {path} cannot be removed: {error.strerror}\n")
             return
-        self._remove()
+        self._remover.run()
 
     def discard_all_but(self, workers: Collection[str]) -> None:
         """Remove directories of all other workers, and directories that an earlier zygote did not finish removing."""
@@ -104,64 +102,19 @@ class ScratchDirectories:
                 if path != self._trash and path.name not in workers:
                     self.discard(path.name)
             if any(self._trash.iterdir()):
-                self._remove()
+                self._remover.run()
 
     def stop(self) -> None:
         """End the remover and the meter for good. The zygote reaps both, and the supervisor removes what is left."""
-        self._is_stopped = True
         self._meter.stop()
-        if self._remover is not None:
-            pid, pidfd = self._remover
-            self._forget_remover(pidfd)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _remove(self) -> None:
-        if self._remover is not None or self._is_stopped:
-            self._is_more = True
-            return
-        self._is_more = False
-        try:
-            pid = os.fork()
-            if pid == 0:
-                self._be_remover()
-            pidfd = os.pidfd_open(pid)
-        except OSError as error:
-            # The next worker that ends triggers another attempt.
-            sys.stderr.write(f"updraft-server: nothing removes scratch directories now: {error.strerror}\n")
-            return
-        self._remover = pid, pidfd
-        self._watch(pidfd, self._removed)
-
-    def _removed(self) -> None:
-        if self._remover is None:
-            return
-        pid, pidfd = self._remover
-        self._forget_remover(pidfd)
-        os.waitpid(pid, 0)
-        if self._is_more:
-            self._remove()
-
-    def _forget_remover(self, pidfd: int) -> None:
-        self._remover = None
-        self._unwatch(pidfd)
-        os.close(pidfd)
-
-    def _be_remover(self) -> NoReturn:
-        trash = str(self._trash)
-        _be_helper(
-            "updraft-remover",
-            self._close_others,
-            lambda: empty_directory(trash, within_seconds=_REMOVAL_SECONDS),
-            writable=[trash],
-        )
+        self._remover.stop()
 
 
 class ScratchMeter:
     """Last known size of each scratch directory, and the process that measures the directories."""
 
     def __init__(
-        self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
+        self, directory: Path, watch: Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
     ) -> None:
         self._directory = directory
         self._watch = watch
@@ -236,44 +189,13 @@ class ScratchMeter:
             os.close(reports)
 
     def _be_meter(self, told: socket.socket) -> NoReturn:
-        _be_helper(
+        be_helper(
             "updraft-meter",
             self._close_others,
-            lambda: _measure(self._directory, socket.socket(fileno=_KEPT)),
+            lambda: _measure(self._directory, socket.socket(fileno=KEPT)),
             kept=told.detach(),
             readable=[str(self._directory)],
         )
-
-
-def _be_helper(
-    name: str,
-    close_others: Callable[[], None],
-    work: Callable[[], object],
-    *,
-    kept: int = -1,
-    readable: Iterable[str] = (),
-    writable: Iterable[str] = (),
-) -> NoReturn:
-    """Turn this freshly forked process into a helper that calls `work` and then ends.
-
-    The helper keeps only one of the zygote's descriptors: `kept`, under the number _KEPT.
-    """
-    zygote = os.getppid()
-    try:
-        end_with_parent()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        name_process(name)
-        # Keep no copy of a front's connection: the front must see the connection close when the zygote dies.
-        close_others()
-        if kept >= 0:
-            os.dup2(kept, _KEPT, inheritable=False)
-        os.closerange(_KEPT if kept < 0 else _KEPT + 1, os.sysconf("SC_OPEN_MAX"))
-        forbid_new_privileges()
-        confine_files(readable=readable, writable=writable)
-        if os.getppid() == zygote:
-            work()
-    finally:
-        os._exit(0)
 
 
 def _measure(directory: Path, reports: socket.socket) -> None:

@@ -3,6 +3,7 @@
 
 import contextlib
 import itertools
+import math
 import secrets
 import selectors
 import signal
@@ -21,7 +22,6 @@ from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEn
 from updraft_server.ipc.packet_codec import PacketError
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.linux.descendants import children
-from updraft_server.linux.hostile_trees import remove_unused_files
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import outlive_parent
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
@@ -31,7 +31,8 @@ from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
 from updraft_server.zygote.scratch import ScratchDirectories
-from updraft_server.zygote.workers import HeldWorker, HeldWorkers, Orphans
+from updraft_server.zygote.shared_memory import SharedMemory
+from updraft_server.zygote.workers import HeldWorker, HeldWorkers, Orphans, WorkerEnd
 
 _SIGNALS: Mapping[type[packets.Packet], int] = {
     packets.Kill: signal.SIGKILL,
@@ -66,7 +67,6 @@ class Zygote:
         self._supervisor = supervisor
         self._lifeline = lifeline
         self._sandbox = sandbox
-        self._sweeps_shared_memory = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
         # Use poll instead of epoll: the kernel limits a user's epoll watches, and a function could use all of them.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
@@ -74,6 +74,11 @@ class Zygote:
         scratch = self._scratch = ScratchDirectories(
             Path(settings.scratch_directory), self._watch, self._unwatch, self._close_all
         )
+        is_shared = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
+        self._shared_memory = (
+            SharedMemory(Path(SHARED_MEMORY_PATH), self._watch, self._unwatch, self._close_all) if is_shared else None
+        )
+        """The /dev/shm that all workers share and that this pool alone uses; None otherwise."""
         self._workers = HeldWorkers(
             records, scratch, self._watch, self._unwatch, lambda worker: self._models.model_channels.shut(worker)
         )
@@ -130,17 +135,22 @@ class Zygote:
     def _is_done(self) -> bool:
         if self._is_ending:
             return not self._fronts
-        return self._is_retired and not self._workers and not self._workers.ends
+        return self._is_retired and not self._workers and not self._workers.ends and math.isinf(self._sweep_seconds)
 
     def _turn(self) -> None:
         self._heartbeat.beat()
         for key, _ in self._selector.select(
-            min(INTERVAL_SECONDS, self._models.wait_seconds, self._workers.ends.wait_seconds)
+            min(INTERVAL_SECONDS, self._models.wait_seconds, self._workers.ends.wait_seconds, self._sweep_seconds)
         ):
             handle: Callable[[], None] = key.data
             handle()
         self._models.turn()
         self._workers.end_unclaimed()
+
+    @property
+    def _sweep_seconds(self) -> float:
+        """Time until exits are reported that wait for a sweep; infinite if none wait."""
+        return math.inf if self._shared_memory is None else self._shared_memory.wait_seconds
 
     def _lose_supervisor(self) -> None:
         """End everything that this process has started. Without a supervisor, nothing can replace dead processes."""
@@ -158,6 +168,8 @@ class Zygote:
             self._models.stop("made way for its successor")
         self._models.stop()
         self._scratch.stop()
+        if self._shared_memory is not None:
+            self._shared_memory.stop()
         self._workers.kill_all()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         while self._orphans.end(known=self._own_processes()) or self._workers or self._models.pids:
@@ -169,7 +181,11 @@ class Zygote:
 
     def _end_strays(self) -> bool:
         """Kill processes that functions have disowned. Return False if there were none."""
-        return self._orphans.end(known=self._image_processes | self._scratch.processes | self._own_processes())
+        return self._orphans.end(known=self._image_processes | self._helpers() | self._own_processes())
+
+    def _helpers(self) -> frozenset[int]:
+        shared_memory = frozenset[int]() if self._shared_memory is None else self._shared_memory.processes
+        return self._scratch.processes | shared_memory
 
     def _own_processes(self) -> set[int]:
         """Return the ids of workers and models that this process has forked."""
@@ -251,8 +267,8 @@ class Zygote:
                 else:
                     self._models.show_stack(packet.worker)
             case packets.Sweep():
-                if self._sweeps_shared_memory:
-                    remove_unused_files(Path(SHARED_MEMORY_PATH))
+                if self._shared_memory is not None:
+                    self._shared_memory.sweep()
             case packets.Measure():
                 self._send(front, packets.Measured(packet.request, self._workers.measured(front, packet.workers)))
             case LimitModels():
@@ -304,10 +320,10 @@ class Zygote:
             front.close()
 
     def _tell_ends(self, *, is_anything_left: bool) -> None:
-        ends = self._workers.ends.take(is_anything_left=is_anything_left)
-        if ends and self._sweeps_shared_memory:
+        ends: Sequence[WorkerEnd] = self._workers.ends.take(is_anything_left=is_anything_left)
+        if self._shared_memory is not None:
             # Sweep before reporting: the front may wait for one of these exits.
-            remove_unused_files(Path(SHARED_MEMORY_PATH))
+            ends = self._shared_memory.swept(ends)
         for end in ends:
             if end.front in self._fronts:
                 self._send(end.front, packets.Exited(end.worker, end.status))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps of a /dev/shm that all workers of a pool share.
+
+Functions may leave millions of files there. A sweep of a few files takes less time than a fork, so the zygote's loop
+does that itself. A helper process goes on with the rest.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from updraft_server.linux.hostile_trees import remove_unused_files
+from updraft_server.zygote.helpers import Helper, Watch
+from updraft_server.zygote.workers import WorkerEnd
+
+# The zygote's loop sweeps for this long before it starts a helper.
+_LOOP_SECONDS = 0.01
+# A front gives the place of an ended worker to another owner, so the zygote reports the exit after the sweep. It waits
+# at most this long: otherwise a function that leaves many files would keep all other owners waiting.
+_MOST_SECONDS = 1.0
+_HELPER_SECONDS = 600.0
+# At its end, the zygote has no helper and nobody waits for it.
+_LAST_SECONDS = 5.0
+
+
+class SharedMemory:
+    """Shared /dev/shm, and exits of workers that wait for the sweep behind them."""
+
+    def __init__(
+        self, directory: Path, watch: Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
+    ) -> None:
+        self._directory = directory
+        self._helper = Helper(
+            "updraft-sweeper",
+            lambda: remove_unused_files(directory, within_seconds=_HELPER_SECONDS),
+            watch,
+            unwatch,
+            close_others,
+            writable=[str(directory)],
+        )
+        self._loop_seconds = _LOOP_SECONDS
+        self._waiting: list[tuple[WorkerEnd, float]] = []
+        """Exits, with the monotonic time of the latest report."""
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """Process id of the helper, if it runs. This process is not an orphan."""
+        return self._helper.processes
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time that the zygote's loop may wait for events before it calls `swept` again."""
+        return max(0.0, self._waiting[0][1] - time.monotonic()) if self._waiting else math.inf
+
+    def sweep(self) -> None:
+        """Remove files that no process uses, at once or soon."""
+        if not remove_unused_files(self._directory, within_seconds=self._loop_seconds):
+            self._helper.run()
+
+    def swept(self, ends: Sequence[WorkerEnd]) -> Sequence[WorkerEnd]:
+        """Sweep behind workers that have ended now; return all exits to report."""
+        if ends:
+            self.sweep()
+            latest_seconds = time.monotonic() + _MOST_SECONDS
+            self._waiting += [(end, latest_seconds) for end in ends]
+        now = time.monotonic()
+        count = sum(latest <= now for _, latest in self._waiting) if self._helper.is_running else len(self._waiting)
+        told, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [end for end, _ in told]
+
+    def stop(self) -> None:
+        """End the helper for good; no exit waits for it any more."""
+        self._helper.stop()
+        self._loop_seconds = _LAST_SECONDS
