@@ -12,16 +12,17 @@ from fake_pool import FakePool
 from flight_messages import all_replies, batch, command_request, echo_command, keep_alive, reply_metadata
 from front_calls import until
 from front_harness import Running, RunningFront
-from looks import FAR_APART, Script, looked_at, written
+from looks import FAR_APART, Script, clocks_looked_at, looked_at, written
 
 from updraft.errors import PoolFullError
-from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
-from updraft_server.front.limits.running_exchanges import _UNUSED_WORKER_SECONDS
+from updraft.v1.exchange_pb2 import ErrorKind, Owner, ReplyMetadata, TaskIdentity
+from updraft_server.front.limits.running_exchanges import _UNUSED_PER_USED, _UNUSED_WORKER_SECONDS, UnusedTime
 from updraft_server.front.queue.turns import Turns
+from updraft_server.ipc.frames import FrameKind
 
 GREEDY = [f"greedy-{number}" for number in range(9)]
-# With these limits a front looks every 30 seconds.
-LOOKS = round(_UNUSED_WORKER_SECONDS / 30) + 1
+# The last look gives workers to others.
+SECONDS = _UNUSED_WORKER_SECONDS + 1
 
 
 def turns_of(at_work: dict[str, int], waiting: str, idle: int = 0) -> Turns[str]:
@@ -109,9 +110,10 @@ async def test_a_tenth_tenant_gets_a_worker_that_another_holds_by_keepalives_alo
         await until(lambda: front.front.admission.waiting == len(greedy) - 12 + 1)
         await written(front)
         endings = [asyncio.ensure_future(all_replies(call)) for call in greedy]
-        for _ in range(LOOKS):
+        for _ in range(4):
             for call in greedy:
                 await call.write(keep_alive())
+            clocks_looked_at(front, SECONDS / 4)
             await looked_at(front, 1)
         assert reply_metadata(await asyncio.wait_for(tenth.read(), 60)).HasField("admitted")
         ended, _ = await asyncio.wait(endings, timeout=60, return_when=asyncio.FIRST_COMPLETED)
@@ -125,6 +127,53 @@ async def test_a_tenth_tenant_gets_a_worker_that_another_holds_by_keepalives_alo
         await asyncio.gather(*endings, return_exceptions=True)
 
 
+@pytest.mark.parametrize(
+    ("used", "share", "is_kept"),
+    [("works", 0.05, False), ("works", 0.2, True), ("batch", 0.05, False), ("batch", 0.2, True)],
+)
+def test_a_client_keeps_its_worker_if_it_uses_it_for_more_than_a_tenth_of_the_time(
+    used: str, share: float, is_kept: bool
+) -> None:
+    time, batches = UnusedTime(1.0), 0
+    for second in range(10 * int(_UNUSED_WORKER_SECONDS)):
+        in_use = int((second + 1) * share) > int(second * share)
+        batches += in_use and used == "batch"
+        time.looked(batches, waits_for_client=not (in_use and used == "works"))
+    assert (time.seconds < _UNUSED_WORKER_SECONDS - _UNUSED_PER_USED) is is_kept
+
+
+async def test_a_client_that_was_idle_for_long_keeps_its_worker_once_it_uses_it_again() -> None:
+    time = UnusedTime(1.0)
+    for _ in range(3600):
+        time.looked(0, waits_for_client=True)
+    time.looked(1, waits_for_client=True)
+    assert time.seconds < _UNUSED_WORKER_SECONDS
+
+
+async def test_batches_that_drip_do_not_keep_the_worker(running_front: Running) -> None:
+    script = Script()
+    pool = FakePool(script=script)
+    async with running_front(pool, **FAR_APART) as front:
+        greedy = await opens(front, "greedy")
+        assert reply_metadata(await greedy.read()).HasField("admitted")
+        await until(lambda: pool.busy == 1)
+        tenth = await opens(front, "tenth")
+        await until(lambda: front.front.admission.waiting == 1)
+        await written(front)
+        await script.got(FrameKind.COMMAND)
+        for number in range(1, 8):
+            await greedy.write(batch(number))
+            await script.got(FrameKind.BATCH)
+            script.replies.put_nowait(ReplyMetadata(sequence=number, consumed=number))
+            assert reply_metadata(await greedy.read()).sequence == number
+            await written(front)
+            clocks_looked_at(front, 25.0)
+            await looked_at(front, 1)
+        assert reply_metadata(await asyncio.wait_for(tenth.read(), 60)).HasField("admitted")
+        for call in (greedy, tenth):
+            call.cancel()
+
+
 @pytest.mark.parametrize("waits", ["nobody", "its own tenant"])
 async def test_a_client_keeps_its_worker_while_no_other_tenant_waits(running_front: Running, waits: str) -> None:
     script = Script()
@@ -136,7 +185,8 @@ async def test_a_client_keeps_its_worker_while_no_other_tenant_waits(running_fro
             calls.append(await opens(front, "slow", 1))
             await until(lambda: front.front.admission.waiting == 1)
         await written(front)
-        await looked_at(front, 2 * LOOKS)
+        clocks_looked_at(front, 2 * SECONDS)
+        await looked_at(front, 1)
         await calls[0].write(batch(1))
         await until(lambda: script.received.qsize() > 1)
         for call in calls:

@@ -103,6 +103,7 @@ class Front:
                 self.health.run(),
                 self.sampler.run(),
                 self.running.watch(),
+                self.running.watch_clocks(),
                 self.running.watch_limits(),
                 self.early_reads.watch(),
                 self.signatures.watch(),

@@ -36,6 +36,7 @@ def looks_that_tests_make(monkeypatch: pytest.MonkeyPatch) -> None:
         return
 
     monkeypatch.setattr(RunningExchanges, "watch_limits", makes_none)
+    monkeypatch.setattr(RunningExchanges, "watch_clocks", makes_none)
 
 
 async def heard(front: RunningFront, keep_alives: int) -> None:

@@ -3,11 +3,11 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from fake_pool import FakePool
-from flight_messages import batch, reply_metadata
+from flight_messages import all_replies, batch, reply_metadata
 from front_harness import Running, RunningFront
 from looks import Script, opened, written
 
@@ -114,3 +114,22 @@ async def test_a_function_that_returns_much_for_each_batch_has_its_time_for_each
                 await front.front.running.look_at_limits()
         assert not watched.relay.end_state.exceeded_limit
         call.cancel()
+
+
+async def test_time_is_counted_while_a_measurement_does_not_end(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(FakePool):
+        async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
+            await asyncio.Event().wait()
+            return {}
+
+    monkeypatch.setattr("updraft_server.front.limits.running_exchanges._LIMITS_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("updraft_server.front.limits.running_exchanges._LATE_SECONDS", 0.0)
+    monkeypatch.setattr("updraft_server.front.limits.running_exchanges._IMPORTS_SECONDS", 0.0)
+    script = Script()
+    async with running_front(Stuck(script=script), batch_timeout_seconds=0.5) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        ended = await asyncio.wait_for(all_replies(call), 30)
+        assert "seconds on one batch" in str(ended[1])

@@ -8,7 +8,7 @@ to act next; `updraft.service.silence` decides how much silence is too long.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -38,6 +38,9 @@ _IMPORTS_SECONDS = 30.0
 # Time for which a client may leave its worker unused if other tenants need it. Tasks may compute for minutes between
 # batches, so only a tenant above its share loses a worker, and only if another tenant waits.
 _UNUSED_WORKER_SECONDS = 120.0
+# A second of use makes up for this many seconds without use. So a client that uses its worker for less than a tenth of
+# the time loses it in the end, however evenly it spreads its batches.
+_UNUSED_PER_USED = 9.0
 
 
 def longest_processor_seconds() -> float:
@@ -73,11 +76,33 @@ class WorkTime:
         return self._seconds
 
 
+class UnusedTime:
+    """Counter of the seconds for which a client has left its worker unused, counted in checks as in `WorkTime`.
+
+    A check finds the worker in use if its client has sent a batch or read a reply since the previous check, or if the
+    worker has work.
+    """
+
+    def __init__(self, look_seconds: float) -> None:
+        self._look_seconds = look_seconds
+        self._signs: Hashable = None
+        self.seconds = 0.0
+        """Seconds without use, less those that use has made up for; at most _UNUSED_WORKER_SECONDS."""
+
+    def looked(self, signs: Hashable, *, waits_for_client: bool) -> None:
+        """Count one check; `signs` changes with every batch and every reply."""
+        if waits_for_client and signs == self._signs:
+            self.seconds = min(_UNUSED_WORKER_SECONDS, self.seconds + self._look_seconds)
+        else:
+            self.seconds = max(0.0, self.seconds - _UNUSED_PER_USED * self._look_seconds)
+        self._signs = signs
+
+
 @dataclass(eq=False, slots=True)
 class _Watched:
     relay: Relay
     tenant: str
-    unused: Silence
+    unused: UnusedTime
     client: Silence
     worker: Silence
     work: WorkTime
@@ -154,7 +179,7 @@ class RunningExchanges:
         watched = _Watched(
             relay,
             tenant,
-            Silence(_UNUSED_WORKER_SECONDS, self._look_seconds),
+            UnusedTime(_LIMITS_LOOK_SECONDS),
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
             WorkTime(_LIMITS_LOOK_SECONDS),
@@ -179,20 +204,30 @@ class RunningExchanges:
             except Exception:
                 _log.exception("cannot check for silent exchanges")
 
+    async def watch_clocks(self) -> None:
+        """Count time at intervals, until cancelled. Measurements may take seconds, so nothing here waits for them."""
+        while True:
+            await asyncio.sleep(_LIMITS_LOOK_SECONDS)
+            try:
+                self.look_at_clocks()
+            except Exception:
+                _log.exception("cannot check the time of batches")
+
     async def watch_limits(self) -> None:
         """Check what workers take at intervals, until cancelled."""
         while True:
             await asyncio.sleep(_LIMITS_LOOK_SECONDS)
             try:
-                self.look_at_clocks()
                 await self.look_at_limits()
             except Exception:
                 _log.exception("cannot measure what workers take")
 
     def look_at_clocks(self) -> None:
-        """End exchanges whose function works too long on one batch, if the worker's own clock has not ended it."""
+        """Count unused time, and end exchanges whose function works too long on a batch despite the worker's clock."""
         for watched in self._watched:
             relay = watched.relay
+            received, _, sent = relay.client_activity
+            watched.unused.looked((received, sent), waits_for_client=relay.turn is Side.CLIENT)
             # `has_begun` makes the first batch restart the count too, because the worker ran imports before it.
             seconds = watched.work.looked(relay.taken + relay.has_begun, is_working=relay.is_working)
             if 0 < _without_its_clock_seconds(relay) <= seconds:
@@ -252,14 +287,9 @@ class RunningExchanges:
             await self._look_at_workers()
 
     def _take_unused_workers(self) -> None:
-        unused = [watched for watched in self._watched if self._is_unused(watched)]
+        unused = [watched for watched in self._watched if watched.unused.seconds >= _UNUSED_WORKER_SECONDS]
         for index in self._giving_way([watched.tenant for watched in unused]):
             unused[index].relay.end(_worker_is_needed())
-
-    @staticmethod
-    def _is_unused(watched: _Watched) -> bool:
-        received, _, sent = watched.relay.client_activity
-        return watched.unused.is_too_long((received, sent), owed=watched.relay.turn is Side.CLIENT)
 
     async def _look_at_workers(self) -> None:
         # Workers that passed a message since the previous check need not be measured.
@@ -304,9 +334,9 @@ def _without_its_clock_seconds(relay: Relay) -> float:
 
 def _worker_is_needed() -> PoolUnavailableError:
     return PoolUnavailableError(
-        f"the client neither sent a batch nor read a reply for {_UNUSED_WORKER_SECONDS:g} seconds, its tenant has more "
-        "than its share of the workers, and the pool gave the worker to another tenant that waited: replies that were "
-        "sent remain valid, and another worker can take the rest"
+        f"the client used its worker for less than a tenth of {_UNUSED_WORKER_SECONDS:g} seconds or more, its tenant "
+        "has more than its share of the workers, and the pool gave the worker to another tenant that waited: replies "
+        "that were sent remain valid, and another worker can take the rest"
     )
 
 
