@@ -35,6 +35,9 @@ class Source:
     def idle(self) -> int:
         return self._pool.idle
 
+    async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
+        return await self._pool.lease_extra(task, binding)
+
     async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int = 0) -> Lease:
         self._at_once += 1
         self.bindings.append(binding)
@@ -52,8 +55,10 @@ class Source:
             self._at_once -= 1
 
 
-def admission(pool: WorkerSource, queue_limit: int = 100, caps: Caps | None = None) -> Admission:
-    limits = AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500)
+def admission(
+    pool: WorkerSource, queue_limit: int = 100, caps: Caps | None = None, tenants_with_workers: int = 0
+) -> Admission:
+    limits = AdmissionLimits(queue_limit, 100, 500, tenants_with_workers)
     return Admission(pool, limits, caps)
 
 

@@ -175,6 +175,13 @@ class FakePool:
         self._count(-taken)
         return lease
 
+    async def lease_extra(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+        """Return a lease of a worker beyond `workers`."""
+        lease = FakeLease(f"fake-{len(self.leases) + 1}", self.script, task, lambda: self._count(0), binding)
+        self.leases.append(lease)
+        self._count(0)
+        return lease
+
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change."""
         self._subscribers.append(callback)

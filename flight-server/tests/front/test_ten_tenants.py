@@ -2,7 +2,9 @@
 """Nine tenants that hold all workers of a pool and use none, and a tenth that comes last."""
 
 import asyncio
+import hashlib
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,6 +19,7 @@ from looks import FAR_APART, Script, clocks_looked_at, looked_at, written
 from updraft.errors import PoolFullError
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, ReplyMetadata, TaskIdentity
 from updraft_server.front.limits.running_exchanges import _UNUSED_PER_USED, _UNUSED_WORKER_SECONDS, UnusedTime
+from updraft_server.front.queue import admission as admission_module
 from updraft_server.front.queue.turns import Turns
 from updraft_server.ipc.frames import FrameKind
 
@@ -94,8 +97,73 @@ async def test_a_tenth_tenant_finds_memory_that_nine_others_fill(pool_of: PoolOf
         assert queue.queue_bytes <= 100
 
 
+@pytest.mark.parametrize("workers", [2, 12])
+async def test_each_of_ten_tenants_gets_a_worker_while_the_functions_of_others_never_end(
+    pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(admission_module, "_STARVED_SECONDS", 0.05)
+    arrivals = Arrivals(admission(pool_of(workers), tenants_with_workers=10))
+    for number in range(workers):
+        await arrivals.come(f"{GREEDY[0]} {number}", GREEDY[0])
+    waiting = [arrivals.come(f"{tenant} {number}", tenant) for tenant in GREEDY for number in range(2)]
+    for each in waiting:
+        await each
+    await arrivals.come("last", "tenth")
+    assert len(arrivals.granted) == workers
+    await until(lambda: "last" in arrivals.granted)
+    assert sorted(arrivals.granted[workers:]) == sorted([*(f"{tenant} 0" for tenant in GREEDY[1:]), "last"])
+    # Further tenants wait for a worker of the pool.
+    await arrivals.come("more", "eleventh")
+    await asyncio.sleep(0.2)
+    assert "more" not in arrivals.granted
+    for task in arrivals.tasks.values():
+        task.cancel()
+    await asyncio.gather(*arrivals.tasks.values(), return_exceptions=True)
+
+
+async def test_no_tenant_gets_an_extra_worker_while_others_give_theirs_back(
+    pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_module, "_STARVED_SECONDS", 0.05)
+    pool = pool_of(1)
+    arrivals = Arrivals(admission(pool, tenants_with_workers=10))
+    await arrivals.come("first", "a")
+    await arrivals.come("second", "b")
+    await arrivals.leave("first")
+    await asyncio.sleep(0.2)
+    assert (arrivals.granted, pool.busy) == (["first", "second"], 1)
+    await arrivals.leave("second")
+
+
+@pytest.mark.parametrize(("identities", "admitted"), [(True, True), (False, False)])
+async def test_only_proven_tenants_get_extra_workers(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, identities: bool, admitted: bool
+) -> None:
+    monkeypatch.setattr(admission_module, "_STARVED_SECONDS", 0.05)
+    file = tmp_path / "identities"
+    file.write_text(
+        "".join(
+            f'[[identity]]\nname = "{tenant}"\ntenant = "{tenant}"\nscopes = ["call"]\n'
+            f'token_sha256 = ["{hashlib.sha256(tenant.encode()).hexdigest()}"]\n'
+            for tenant in ("greedy", "tenth")
+        )
+    )
+    file.chmod(0o600)
+    settings = {"identities_file": file} if identities else {}
+    async with running_front(FakePool(script=Script()), **FAR_APART, **settings) as front:
+        greedy = await opens(front, "greedy")
+        assert reply_metadata(await greedy.read()).HasField("admitted")
+        tenth = await opens(front, "tenth")
+        reading = asyncio.ensure_future(tenth.read())
+        done, _ = await asyncio.wait({reading}, timeout=60 if admitted else 0.5)
+        assert bool(done) is admitted
+        for call in (greedy, tenth):
+            call.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
 async def opens(front: RunningFront, tenant: str, partition: int = 0) -> Any:
-    call = front.exchange()
+    call = front.exchange(metadata=(("authorization", f"Bearer {tenant}"),))
     task = TaskIdentity(owner=Owner(tenant=tenant), partition_id=partition)
     await call.write(command_request(echo_command(task=task)))
     return call

@@ -99,11 +99,24 @@ async def test_the_extra_workers_of_all_tasks_are_bounded(tmp_path: Path) -> Non
     async with running(tmp_path, workers=2, extra_workers=1) as (pool, _):
         other = TaskKey("app", 1, 3)
         extra = [await pool.lease(task) for task in (TASK, other, TASK)][-1]
-        with pytest.raises(NoIdleWorker, match="tasks hold 1 extra workers, the maximum for the pool"):
+        with pytest.raises(NoIdleWorker, match="there are 1 extra workers, the maximum for the pool"):
             await pool.lease(other)
         extra.release(LeaseOutcome.CLEAN)
         # What was spared may serve another task of the same owner.
         await pool.lease(other)
+
+
+async def test_a_pool_without_idle_workers_starts_an_extra_one_and_ends_it_when_it_is_not_needed(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, workers=1, extra_workers=1) as (pool, zygote):
+        first, extra = await pool.lease(None, A), await pool.lease_extra(None, B)
+        assert (pool.busy, zygote.forks) == (2, 2)
+        with pytest.raises(NoIdleWorker, match="there are 1 extra workers, the maximum for the pool"):
+            await pool.lease_extra(None, B)
+        for lease in (first, extra):
+            lease.release(LeaseOutcome.CLEAN)
+        assert (pool.idle, pool.busy) == (1, 0)
 
 
 async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from updraft.service.parent import follow_parent
 from updraft.service.privileges import keep_few_capabilities
 from updraft.service.spans import Tracer
 from updraft.service.telemetry import LOG_DROPS, log_to_stderr
-from updraft.service.tenants import Caps
+from updraft.service.tenants import RESERVED_TENANTS, Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.dialogue import ARTIFACT_TIMEOUT_SECONDS
@@ -208,7 +208,9 @@ def assemble(
     functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, health.change)
     hold_back = HoldBack(ALLOWED_DEATHS)
     signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
-    admission = Admission(pool, AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS), caps)
+    tenants = RESERVED_TENANTS if settings.identities_file is not None else 0
+    limits = AdmissionLimits(settings.queue_limit, QUEUE_BYTES, RETRY_AFTER_MILLISECONDS, tenants)
+    admission = Admission(pool, limits, caps)
     artifacts = ArtifactStore(
         artifacts_directory,
         limit_bytes=settings.artifact_store_bytes,

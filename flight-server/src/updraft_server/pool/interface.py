@@ -69,6 +69,9 @@ class WorkerPool(Protocol):
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """Return a worker at once; raises NoIdleWorker if the caller has to wait for one, and PoolError."""
 
+    async def lease_extra(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+        """Return a worker beyond the configured number; raises NoIdleWorker and PoolError."""
+
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return what each of these workers uses now; workers that cannot be measured are left out."""
 

@@ -160,11 +160,17 @@ class Pool:
             return lease
         if held >= self._settings.workers_per_task:
             raise leases.NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
+        return await self.lease_extra(task, binding)
+
+    async def lease_extra(self, task: leases.TaskKey | None, binding: Binding = REGISTERED) -> leases.Lease:
+        """Start and lease a worker beyond the configured number; raises NoIdleWorker and PoolError."""
+        if self._closing:
+            raise leases.PoolError("the pool is closing")
         if self._workers.surplus + self._starts.extra >= self._settings.most_extra_workers:
-            raise leases.NoIdleWorker(f"tasks hold {self._workers.surplus} extra workers, the maximum for the pool")
+            raise leases.NoIdleWorker(f"there are {self._workers.surplus} extra workers, the maximum for the pool")
         self._extra_of_tasks[task] += 1
         try:
-            return self._lease(await self._starts.start_extra(), task, binding)
+            lease = self._lease(await self._starts.start_extra(), task, binding)
         except ZygoteLostError as error:
             # The lost zygote's successor may start a worker.
             raise leases.NoIdleWorker(str(error)) from None
@@ -172,6 +178,9 @@ class Pool:
             self._extra_of_tasks[task] -= 1
             # Drop zero counts, which would pile up as tasks come and go.
             self._extra_of_tasks += Counter()
+        if share_memory(self.sandbox):
+            await self._gone(self._workers.leaving(lease, binding), lease)
+        return lease
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
         """Return a fresh worker and end another owner's idle worker; raises NoIdleWorker if either is missing.

@@ -39,7 +39,9 @@ _MOST_PASSING = 8
 # Most exchanges that one dispatch skips because the pool has no worker for them. Skipped exchanges do not hold up other
 # exchanges. They are tried again when the pool's workers change.
 _MOST_REFUSED = 32
-
+# A tenant that has no worker gets an extra one after this time. If workers come free more often than this, each of ten
+# tenants gets one in turn anyway.
+_STARVED_SECONDS = 10.0
 
 QUEUE_BYTES = 512 * 1024 * 1024
 """Memory for the commands of all waiting exchanges together. Messages that arrive before their exchange has a worker
@@ -65,6 +67,9 @@ class WorkerSource(Protocol):
         The call does not take the last `leave_fresh` fresh workers.
         """
 
+    async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
+        """Return a worker beyond the configured number; raise NoIdleWorker or PoolError."""
+
     @property
     def resting(self) -> RestingWorkers[Any]:
         """Workers between two exchanges."""
@@ -80,6 +85,9 @@ class AdmissionLimits:
     queue_limit: int
     queue_bytes: int
     retry_after_milliseconds: int
+    tenants_with_workers: int = 0
+    """Number of tenants that get a worker each, if necessary an extra one. It should be 0 if clients state their own
+    tenants, because a client could then state many."""
 
 
 @dataclass(slots=True)
@@ -163,12 +171,16 @@ class Admission:
         # From here on, and not before, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
+        # By then the place may be served without any change of the pool's workers.
+        starved = asyncio.get_running_loop().call_later(_STARVED_SECONDS, self._workers_changed)
         try:
             return await place.granted
         except asyncio.CancelledError:
             if place.granted.done() and not place.granted.cancelled() and place.granted.exception() is None:
                 place.granted.result().release(LeaseOutcome.CLEAN)
             raise
+        finally:
+            starved.cancel()
 
     def drain(self) -> None:
         """Refuse waiting and new exchanges: none of their work has begun, so another pool can take them."""
@@ -190,7 +202,10 @@ class Admission:
             # A new owner needs a fresh worker, and starting one takes time. So a tenant that has used a turn leaves a
             # fresh worker ready for tenants that have used little.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
-            lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
+            if self._is_starved(place):
+                lease = await self._pool.lease_extra(place.task, binding)
+            else:
+                lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
             self._hold(place, -1)
             self._turns.count(place.tenant, binding.owner, 0 if waits else -1)
@@ -232,6 +247,16 @@ class Admission:
     def _may_overtake(self, place: Place) -> bool:
         return (
             place.task is not None and self._holding[place.task] > 0 and self._overtaken[place.task] < _MOST_OVERTAKING
+        )
+
+    def _is_starved(self, place: Place) -> bool:
+        """Return whether a place gets an extra worker, because its tenant has waited for long and has no worker."""
+        return (
+            place.binding is not None
+            and not self._pool.idle
+            and self._turns.tenants_at_work < self._limits.tenants_with_workers
+            and not self._turns.at_work(place.tenant)
+            and self._now() - place.ready_seconds >= _STARVED_SECONDS
         )
 
     def _is_passed_over(self) -> bool:
@@ -329,7 +354,7 @@ class Admission:
         queue = self._queues.get(place.tenant)
         if queue is None or place not in queue.places:
             return
-        place.binding = binding
+        place.binding, place.ready_seconds = binding, self._now()
         self._turns.add(place.tenant, binding.owner, place)
         if place.task is not None:
             self._ready_of_tasks.setdefault(place.task, {})[place] = None
@@ -388,9 +413,13 @@ class Admission:
         """
         # Extra workers may be few, so tenants with the fewest workers come first here too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
-        candidates = self._turns.candidates() if self._pool.idle else iter(())
+        candidates = self._turns.candidates() if self._pool.idle else self._starved()
         places = chain(overtakers, candidates) if self._passing < _MOST_PASSING else chain(candidates, overtakers)
         return next((place for place in places if (place.task, place.binding) not in refused), None)
+
+    def _starved(self) -> Iterator[Place]:
+        if self._turns.tenants_at_work < self._limits.tenants_with_workers:
+            yield from (place for place in self._turns.candidates() if self._is_starved(place))
 
     def _overtakers(self) -> Iterator[Place]:
         """Yield the places that are ready and whose task already holds a worker."""

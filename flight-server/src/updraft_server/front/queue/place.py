@@ -37,6 +37,8 @@ class Place:
     held_bytes: int
     binding: Binding | None = None
     """Binding of the worker that the exchange needs; None until the exchange is ready for a worker."""
+    ready_seconds: float = 0.0
+    """Time at which the exchange became ready for a worker."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def unless_lost(self, work: Awaitable[Result]) -> Result:

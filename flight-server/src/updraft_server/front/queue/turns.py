@@ -158,6 +158,11 @@ class Turns(Generic[Item]):
         """Return the number of workers that a tenant has."""
         return self._at_work[tenant]
 
+    @property
+    def tenants_at_work(self) -> int:
+        """Number of tenants that have workers."""
+        return len(self._at_work)
+
     def count(self, tenant: str, owner: Owner | None, change: int) -> None:
         """Change the number of workers that a tenant has for an owner; `change` may be 0."""
         add(self._at_work, tenant, change)

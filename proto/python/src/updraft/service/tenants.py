@@ -77,14 +77,15 @@ class Caps:
         )
 
 
-# The reserve, an eighth of everything, has a part for this many tenants. All tenants share the other seven eighths.
-_RESERVED_TENANTS = 10
+RESERVED_TENANTS = 10
+"""Number of tenants that a service keeps from starving each other. Each of them has a part of the reserve, which is an
+eighth of everything. All tenants share the other seven eighths."""
 _RESERVE_DIVISOR = 8
 
 
 def own_room(limit: int) -> int:
     """Return the part of a service's room that each of ten tenants has for itself: an eightieth of the room."""
-    return limit // (_RESERVE_DIVISOR * _RESERVED_TENANTS)
+    return limit // (_RESERVE_DIVISOR * RESERVED_TENANTS)
 
 
 class Reserve:
@@ -96,7 +97,7 @@ class Reserve:
 
     def __init__(self, limit: int, own: int) -> None:
         self._own = own
-        self._shared = limit - _RESERVED_TENANTS * own
+        self._shared = limit - RESERVED_TENANTS * own
         self._beyond = 0
         self.used: Counter[str] = Counter()
         """Amount that each tenant holds; `count` changes it."""
