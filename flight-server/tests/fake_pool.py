@@ -149,6 +149,16 @@ class FakePool:
         self._subscribers: list[Callable[[], None]] = []
 
     @property
+    def quiet(self) -> int:
+        """Number of idle workers that do not compute; all that compute are idle."""
+        return max(0, self.idle - self.resting.computing)
+
+    @property
+    def computing(self) -> int:
+        """Number of workers with an exchange, and of those that compute without one."""
+        return self.busy + self.resting.computing
+
+    @property
     def workers(self) -> Sequence[WorkerInfo]:
         """Workers of the leases that were not released."""
         return tuple(WorkerInfo(lease.worker, 0, "busy", None, self.usage().scratch_bytes) for lease in self._held)

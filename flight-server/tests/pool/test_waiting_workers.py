@@ -7,6 +7,7 @@ from pathlib import Path
 from pools_for_tests import TASK, running
 from structlog.testing import capture_logs
 
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Continue, Stop
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
@@ -90,6 +91,18 @@ async def test_a_session_that_is_to_keep_no_worker_leaves_a_new_one(tmp_path: Pa
         ended = await used_by(pool, SESSION)
         await until(pool, lambda: pool.exits["pool"] == 1 and pool.idle == 1)
         assert ended not in zygote.living
+
+
+async def test_a_spare_worker_that_computes_leaves_the_number_of_quiet_ones_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, _):
+        leases = [await pool.lease(TASK) for _ in range(3)]
+        for lease in leases[1:]:
+            lease.release(LeaseOutcome.CLEAN)
+        spare = leases[2].worker
+        for seconds in range(3):
+            usage = WorkerUsage(0, "", processor_seconds=float(seconds))
+            pool.resting.measured({spare: usage}, lambda _: "")
+        assert (pool.resting.computing, pool.quiet, pool.computing) == (1, 1, 2)
 
 
 async def test_a_worker_counts_for_the_tenant_of_its_last_exchange_and_is_stopped_for_its_cap(tmp_path: Path) -> None:

@@ -87,8 +87,6 @@ class PoolService(FlightService):
     def status(self) -> PoolStatus:
         """Return the current status of the pool."""
         capabilities = self._capabilities()
-        # Some workers still compute after their exchange, until the pool stops or ends them. Report them as busy.
-        computing = self._pool.resting.computing
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
             server_version=_server_version(),
@@ -97,8 +95,8 @@ class PoolService(FlightService):
             session_functions_allowed=capabilities.session_functions_allowed,
             signatures_required=capabilities.signatures_required,
             state=_STATES[self._lifecycle.phase],
-            workers_idle=max(0, self._pool.idle - computing),
-            workers_busy=self._pool.busy + computing,
+            workers_idle=self._pool.quiet,
+            workers_busy=self._pool.computing,
             workers_starting=self._pool.starting,
             exchanges_waiting=self._exchanges.admission.waiting,
             exchanges_waiting_limit=self._exchanges.admission.queue_limit,

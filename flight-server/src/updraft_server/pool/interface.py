@@ -44,6 +44,14 @@ class WorkerPool(Protocol):
     """Workers between two exchanges. This object judges each measurement of them."""
 
     @property
+    def quiet(self) -> int:
+        """Number of the idle workers that use no CPU."""
+
+    @property
+    def computing(self) -> int:
+        """Number of workers that use CPU: those of exchanges, and those that go on after their exchange."""
+
+    @property
     def reload_fault(self) -> str:
         """Why the pool refused the last reload and still runs the older functions; empty otherwise."""
 

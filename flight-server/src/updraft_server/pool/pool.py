@@ -110,6 +110,17 @@ class Pool:
         return self._zygote.refused_reloads
 
     @property
+    def quiet(self) -> int:
+        """Return the number of idle workers that use no CPU."""
+        idle = self._workers.in_state(WorkerState.IDLE)
+        return sum(not self.resting.is_computing(worker.id) for worker in idle)
+
+    @property
+    def computing(self) -> int:
+        """Return the number of workers that use CPU, with and without an exchange."""
+        return self.busy + self.resting.computing
+
+    @property
     def workers(self) -> Sequence[leases.WorkerInfo]:
         """Living workers. May be read from any thread."""
         return self._workers.infos()

@@ -120,6 +120,11 @@ class RestingWorkers(Generic[Worker]):
         """Number of workers that used CPU at the last look."""
         return sum(rest.busy_looks > 0 for rest in self._rests.values())
 
+    def is_computing(self, worker: str) -> bool:
+        """Return whether a worker between exchanges used CPU at the last look."""
+        rest = self._rests.get(worker)
+        return rest is not None and rest.busy_looks > 0
+
     def state(self, worker: str) -> str | None:
         """Return `busy` or `stopped` for a worker between exchanges; None for a worker that only waits."""
         rest = self._rests.get(worker)

@@ -2,11 +2,13 @@
 """Limits hold between exchanges too: looks are made by the tests."""
 
 import itertools
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
 from fake_pool import FakePool
+from front_calls import in_a_thread
 from front_harness import Running
 from looks import Script, opened
 
@@ -114,13 +116,17 @@ async def test_a_worker_that_nobody_has_used_for_long_enough_ends(running_front:
 
 async def test_a_worker_that_computes_between_exchanges_is_shown_as_busy(running_front: Running) -> None:
     pool = Pool("a", "b")
-    async with running_front(pool) as front:
+    async with running_front(pool, metrics_listen="127.0.0.1:0") as front:
         for seconds in range(3):
             pool.used["a"] = WorkerUsage(0, "", processor_seconds=float(seconds))
             await front.front.running.look_at_limits()
         front.front.sampler.sample()
         workers = front.front.sampler.report.workers
         assert (workers.busy, workers.idle) == (1, 0)
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_workers{state="busy"} 1.0' in text
+        assert 'updraft_workers{state="idle"} 0.0' in text
 
 
 async def test_an_idle_pool_is_measured_as_a_whole_now_and_then_and_not_at_all_in_between(

@@ -42,9 +42,10 @@ def watch_pool(metrics: Metrics, pool: WorkerPool, *, wanted_workers: int) -> No
     """Add the pool's metrics; the pool is healing while it has fewer than `wanted_workers`."""
     metrics.watch_by_label(
         "updraft_workers",
-        "Workers of the pool, by state; fresh ones are kept ready for new owners, beyond --workers.",
+        "Workers of the pool, by state; fresh ones are kept ready for new owners, beyond --workers; busy ones have an "
+        "exchange or still compute after it.",
         "state",
-        lambda: {"idle": pool.idle, "busy": pool.busy, "starting": pool.starting, "fresh": pool.fresh},
+        lambda: {"idle": pool.quiet, "busy": pool.computing, "starting": pool.starting, "fresh": pool.fresh},
     )
     metrics.watch_by_label(
         "updraft_pool_sandbox_layer",
