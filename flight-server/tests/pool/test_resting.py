@@ -169,6 +169,15 @@ def test_a_worker_goes_when_nobody_has_used_it_for_long_enough(pool: Pool, resti
     assert pool.happened == [("a", "expire")]
 
 
+def test_sessions_come_in_the_order_of_their_last_exchanges(resting: RestingWorkers[Worker]) -> None:
+    first, second = Worker("a"), Worker("b")
+    for worker in (first, Worker("operators", is_kept=True), second):
+        resting.begin(worker)
+    resting.end(first)
+    resting.begin(first)
+    assert resting.sessions == ["b", "a"]
+
+
 def test_a_time_of_zero_keeps_none_but_the_operators(pool: Pool) -> None:
     resting = pool.resting(idle_seconds=0.0)
     assert not resting.begin(Worker("a"))

@@ -116,6 +116,11 @@ class RestingWorkers(Generic[Worker]):
         return {name: rest.worker.usage for name, rest in self._rests.items() if rest.worker.usage is not None}
 
     @property
+    def sessions(self) -> Sequence[str]:
+        """Workers that an operator does not keep, in the order of their last exchanges."""
+        return [name for name, rest in self._rests.items() if not self._is_kept(rest.worker)]
+
+    @property
     def computing(self) -> int:
         """Number of workers that used CPU at the last look."""
         return sum(rest.busy_looks > 0 for rest in self._rests.values())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a worker may take, and what is said of one that took more."""
 
+import dataclasses
+
 import pytest
 
 from updraft_server.front.limits.worker_limits import WorkerLimits
@@ -95,6 +97,38 @@ def test_scratch_files_between_exchanges_leave_room_on_the_volume(
     if ending:
         reason = f"it has {stored[1]} bytes in its scratch directory, and others need room"
         assert LIMITS.too_much_at_rest(running, resting) == {"c": reason}
+
+
+@pytest.mark.parametrize(
+    ("stored_bytes", "free_bytes", "ending"),
+    [
+        # 500 bytes is what one worker may store: 200 of them are in files without a name.
+        (230, 70, ["hides"]),
+        (0, 70, ["hides"]),
+        (230, 80, []),
+        # All of it is in files with a name.
+        (430, 70, ["stores"]),
+    ],
+)
+def test_room_that_no_stored_file_explains_is_taken_back_from_the_last_session(
+    stored_bytes: int, free_bytes: int, ending: list[str]
+) -> None:
+    measured = {"runs": WorkerUsage(0, "", scratch_room_bytes=free_bytes)}
+    resting = {
+        "stores": WorkerUsage(0, "", scratch_bytes=stored_bytes),
+        "hides": WorkerUsage(0, ""),
+        "registered": WorkerUsage(0, ""),
+    }
+    sessions = ["stores", "hides"]
+    assert list(LIMITS.too_much_at_rest(measured, resting, sessions)) == ending
+    assert "hides" not in LIMITS.too_much_at_rest(measured, resting, [])
+
+
+def test_a_large_volume_is_full_when_little_is_free() -> None:
+    limits = dataclasses.replace(LIMITS, scratch_bytes=64 << 30)
+    for free_bytes, is_full in ((1 << 30, False), (128 << 20, True)):
+        measured = {"a": WorkerUsage(0, "", scratch_room_bytes=free_bytes)}
+        assert bool(limits.too_much_at_rest(measured, {"b": WorkerUsage(0, "")}, ["b"])) is is_full
 
 
 def test_the_largest_goes_before_all_together_take_too_much() -> None:

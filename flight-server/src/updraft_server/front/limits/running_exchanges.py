@@ -257,7 +257,7 @@ class RunningExchanges:
         resting.measured({worker: usage[worker] for worker, _ in waiting if worker in usage}, limits.excess_at_rest)
         known = resting.usage
         measured_now = {worker: used for worker, used in usage.items() if worker in running or worker in known}
-        for worker, reason in limits.too_much_at_rest(measured_now, known).items():
+        for worker, reason in limits.too_much_at_rest(measured_now, known, resting.sessions).items():
             resting.replace(worker, reason)
         largest = limits.largest_of_too_much(used_by_running)
         for worker, watched in running.items():

@@ -16,6 +16,9 @@ from updraft_server.ipc.worker_usage import Excess, ProcessLimits, WorkerUsage
 # that workers share, and for growth between two checks.
 _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
+# The volume of scratch directories counts as full if it has less free space than this, or less than 15 % of what one
+# worker may store.
+_FULL_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,14 @@ class WorkerLimits(ProcessLimits):
         return max(usage, key=lambda worker: usage[worker].own_bytes) if self._missing_bytes(usage) > 0 else None
 
     def too_much_at_rest(
-        self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage]
+        self, measured: Mapping[str, WorkerUsage], resting: Mapping[str, WorkerUsage], sessions: Sequence[str] = ()
     ) -> Mapping[str, str]:
         """Return the workers between exchanges that have to end to make room, with the reason for each.
 
         Args:
             measured: Current usage of all workers that have an exchange, and of some other workers.
             resting: Last known usage of the workers between exchanges.
+            sessions: Those of them that serve a session, in the order of their last exchanges.
         """
         # Drop the container's and the volume's values from these older measurements, because they are out of date.
         before = {
@@ -82,6 +86,9 @@ class WorkerLimits(ProcessLimits):
         usage = {**before, **measured}
         stored = {worker: used.scratch_bytes for worker, used in resting.items()}
         held = {worker: used.own_bytes for worker, used in resting.items()}
+        if sessions and self._is_full_of_unnamed_files(usage):
+            # Such files do not tell their worker. A function that has just made some had an exchange for that.
+            return {sessions[-1]: "the volume of scratch directories is full, and files with a name do not explain it"}
         return {
             **{
                 worker: f"it has {stored[worker]} bytes in its scratch directory, and others need room"
@@ -92,6 +99,15 @@ class WorkerLimits(ProcessLimits):
                 for worker in _largest(held, self._missing_bytes(usage))
             },
         }
+
+    def _is_full_of_unnamed_files(self, usage: Mapping[str, WorkerUsage]) -> bool:
+        """Return whether the volume of scratch directories is full although workers have stored little in them."""
+        free = [used.scratch_room_bytes for used in usage.values() if used.scratch_room_bytes is not None]
+        if not free:
+            return False
+        stored_bytes = sum(used.scratch_bytes for used in usage.values())
+        full_bytes = min(_FULL_BYTES, (1 - _SHARE_OF_ALL) * self.scratch_bytes)
+        return min(free) < full_bytes and stored_bytes + min(free) < _SHARE_OF_ALL * self.scratch_bytes
 
     def _missing_scratch_bytes(self, usage: Mapping[str, WorkerUsage]) -> int:
         """Return the bytes that workers have stored beyond 85 % of the space that they share.
