@@ -174,6 +174,23 @@ def test_a_batch_of_a_function_that_must_not_be_repeated_fails_with_its_process(
     assert zygote.kinds == [MessageKind.ROWS]
 
 
+def test_rows_alone_in_a_batch_are_to_blame_without_a_repetition(clients: Clients) -> None:
+    def starts(connection: socket.socket, _: MessageKind) -> None:
+        answer(connection, MessageKind.STARTED)
+
+    def starts_and_is_joined(connection: socket.socket, _: MessageKind) -> None:
+        answer(connection, MessageKind.STARTED)
+        answer(connection, MessageKind.JOINED)
+
+    client, zygote = clients(starts, starts_and_is_joined, function=RANDOM)
+    with pytest.raises(SuspectError, match="SIGSEGV"):
+        client.call(ROWS, sequence=1)
+    with pytest.raises(WorkerError, match="SIGSEGV") as raised:
+        client.call(ROWS, sequence=2)
+    assert not isinstance(raised.value, SuspectError)
+    assert zygote.kinds == [MessageKind.ROWS] * 2
+
+
 def test_what_the_function_raised_is_raised_here(clients: Clients) -> None:
     client, _ = clients(fails)
     with pytest.raises(UserError, match="no") as raised:

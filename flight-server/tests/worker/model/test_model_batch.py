@@ -128,16 +128,28 @@ def test_results_that_wait_for_more_are_not_those_of_the_functions_next_call(con
     assert results_of(request) == [-1, -2, -3]
 
 
+def announced(*pieces: Piece[ModelRequest], is_deterministic: bool = True) -> list[tuple[ModelRequest, MessageKind]]:
+    return list(ModelBatch(pieces, Model(), 0.0, Watchdog()).announced(is_deterministic=is_deterministic))
+
+
 def test_a_suspect_is_known_by_its_batch(connection: Connection) -> None:
     suspect = request_of(connection, 1, is_suspect=True)
-    assert ModelBatch([Piece(suspect, 0, 1)], Model(), 0.0, Watchdog()).started is suspect
-    assert ModelBatch([Piece(request_of(connection, 1), 0, 1)], Model(), 0.0, Watchdog()).started is None
+    assert announced(Piece(suspect, 0, 1)) == [(suspect, MessageKind.STARTED)]
+    assert announced(Piece(request_of(connection, 1), 0, 1)) == []
 
 
 def test_a_suspect_in_several_batches_is_started_with_the_first_of_them(connection: Connection) -> None:
     suspect = request_of(connection, 1, 2, 3, is_suspect=True)
     pieces = Piece(suspect, 0, 2), Piece(suspect, 2, 1)
-    assert [ModelBatch([piece], Model(), 0.0, Watchdog()).started for piece in pieces] == [suspect, None]
+    assert [announced(piece) for piece in pieces] == [[(suspect, MessageKind.STARTED)], []]
+
+
+def test_rows_that_must_not_be_repeated_are_known_while_they_are_alone(connection: Connection) -> None:
+    request, other = request_of(connection, 1, 2, 3), request_of(connection, 1)
+    first, last = Piece(request, 0, 2), Piece(request, 2, 1)
+    assert announced(first, is_deterministic=False) == [(request, MessageKind.STARTED)]
+    assert announced(last, Piece(other, 0, 1), is_deterministic=False) == [(request, MessageKind.JOINED)]
+    assert announced(Piece(other, 0, 1), is_deterministic=False) == [(other, MessageKind.STARTED)]
 
 
 def test_what_is_no_batch_of_the_functions_columns_is_refused(connection: Connection) -> None:

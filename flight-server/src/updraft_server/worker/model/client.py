@@ -3,7 +3,8 @@
 
 A process that sends GOODBYE has answered every batch that it ran, so the client sends an unanswered batch to the next
 process. If the process dies and the function is deterministic, the client also sends the batch to the next process,
-which runs it alone. If the batch kills that process as well, the batch is to blame.
+which runs it alone. If the batch kills that process as well, the batch is to blame. If the function is not
+deterministic, the batch fails. It is to blame if the process was running only rows of this batch.
 """
 
 import contextlib
@@ -77,8 +78,8 @@ class ModelClient:
             try:
                 self._send(connection, kind, sequence, payload)
                 message, answer = self._receive(connection)
-                if message.kind is messages.MessageKind.STARTED:
-                    was_started = True
+                while message.kind in (messages.MessageKind.STARTED, messages.MessageKind.JOINED):
+                    was_started = message.kind is messages.MessageKind.STARTED
                     message, answer = self._receive(connection)
             except (_ConnectionLostError, messages.MessageError):
                 how = self._fate()

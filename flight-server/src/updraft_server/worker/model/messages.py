@@ -20,10 +20,11 @@ class MessageKind(enum.IntEnum):
 
     ROWS = 1  # worker: a batch of arguments, as an encapsulated IPC message.
     SUSPECT_ROWS = 2  # worker: like ROWS, for a request that was in a batch when a model process died.
-    STARTED = 3  # model process: the function now gets the suspect rows, alone; no payload.
+    STARTED = 3  # model process: the function now gets rows of this request alone; no payload.
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
     FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
     GOODBYE = 6  # model process: it has answered every request that it read, and ends; no payload.
+    JOINED = 7  # model process, after STARTED: the function now gets rows of other requests too; no payload.
 
 
 class Message(NamedTuple):

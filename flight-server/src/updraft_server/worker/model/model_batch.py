@@ -27,6 +27,8 @@ class ModelRequest:
         self.batch = batch
         self._wanted_rows: int = batch.num_rows
         self.is_suspect = is_suspect
+        self.runs_alone = False
+        """Whether its worker was told that the function has only rows of this request."""
         self.error: UpdraftError | None = None
         """Set once a part of the request has failed."""
         self._results: list[pa.RecordBatch] = []
@@ -67,11 +69,17 @@ class ModelBatch:
         self._timeout_seconds = timeout_seconds
         self._watchdog = watchdog
 
-    @property
-    def started(self) -> ModelRequest | None:
-        """Suspect request if this batch has the request's first rows, else None. Its worker gets STARTED only once."""
-        first = self._pieces[0]
-        return first.request if first.request.is_suspect and first.start == 0 else None
+    def announced(self, *, is_deterministic: bool) -> Iterator[tuple[ModelRequest, MessageKind]]:
+        """Yield the messages to send before the call, so that workers know whether a crash is their rows' fault.
+
+        Rows of a deterministic function need this only as suspects: other rows are called again after a crash.
+        """
+        requests = {id(piece.request): piece.request for piece in self._pieces}.values()
+        for request in requests:
+            runs_alone = len(requests) == 1 and (request.is_suspect or not is_deterministic)
+            if runs_alone is not request.runs_alone:
+                request.runs_alone = runs_alone
+                yield request, MessageKind.STARTED if runs_alone else MessageKind.JOINED
 
     @property
     def is_of_a_suspect(self) -> bool:

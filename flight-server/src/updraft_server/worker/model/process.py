@@ -194,8 +194,9 @@ class ModelProcess:
 
     def _run_batch(self) -> None:
         batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds, self._watchdog)
-        if batch.started is not None:
-            self._send(batch.started, MessageKind.STARTED)
+        for request, kind in batch.announced(is_deterministic=self._function.is_deterministic):
+            if not request.connection.is_closed:
+                self._send(request, kind)
         if batch.is_of_a_suspect:
             self._tell(packets.Suspect(is_running=True))
         for request in batch.run():
