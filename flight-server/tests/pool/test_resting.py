@@ -139,6 +139,17 @@ def test_a_stopped_worker_that_somebody_else_continues_is_replaced(
     assert pool.happened == [("a", "stop"), ("a", "it used 0.10 seconds of CPU time while it was stopped")]
 
 
+def test_a_worker_at_rest_that_has_gone_on_is_measured_again(pool: Pool, resting: RestingWorkers[Worker]) -> None:
+    resting.begin(Worker("a"))
+    looked(resting, *([1.0] * 20))
+    assert resting.unsettled == []
+    resting.went_on("a")
+    resting.went_on("gone")
+    assert (resting.unsettled, resting.state("a")) == (["a"], "stopped")
+    looked(resting, 1.2)
+    assert pool.happened == [("a", "stop"), ("a", "it used 0.20 seconds of CPU time while it was stopped")]
+
+
 @pytest.mark.parametrize("looks", [0, 1, 2, 20])
 def test_limits_hold_however_long_a_worker_has_been_waiting(
     pool: Pool, resting: RestingWorkers[Worker], looks: int

@@ -24,6 +24,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Retired,
     Stop,
+    WentOn,
 )
 
 
@@ -133,6 +134,22 @@ def test_a_worker_is_stopped_and_continued_by_its_own_front_alone(front: Front, 
     front.send(Continue(worker))
     until(lambda: not is_stopped(pidfd))
     os.close(pidfd)
+
+
+def test_a_stopped_worker_that_somebody_else_continues_is_stopped_again_and_reported(front: Front) -> None:
+    (stopped, pidfd), (continued, others) = front.fork(), front.fork()
+    for worker in (stopped, continued):
+        front.send(Stop(worker))
+        front.send(Measure(1, [worker]))
+        front.expect(Measured)
+    front.send(Continue(continued))
+    until(lambda: is_stopped(pidfd))
+    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+    assert front.expect(WentOn) == WentOn(stopped)
+    until(lambda: is_stopped(pidfd))
+    assert not is_stopped(others)
+    for each in (pidfd, others):
+        os.close(each)
 
 
 def test_a_stopped_worker_ends_when_it_is_killed_and_with_its_front(zygotes: Zygotes) -> None:

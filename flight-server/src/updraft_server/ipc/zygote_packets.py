@@ -209,6 +209,13 @@ class Exited:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class WentOn:
+    """Notice that something other than the front has continued a stopped worker. The zygote has stopped it again."""
+
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Retired:
     """Notice that the zygote forks nothing more and leaves its workers to a successor.
 
@@ -239,6 +246,7 @@ Packet: TypeAlias = (
     | Measure
     | Measured
     | Exited
+    | WentOn
     | Retired
     | ReloadRefused
     | model_packets.LimitModels

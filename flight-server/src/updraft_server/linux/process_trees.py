@@ -12,11 +12,14 @@ Ticks = tuple[tuple[int, int], ...]
 """Process id and CPU time, in clock ticks, of each process of a tree; the time includes ended children."""
 
 # Fields of /proc/PID/stat, counted after the name, which may hold anything and ends with the last parenthesis.
+_STATE = 0
 _PARENT = 1
 _TIMES = slice(11, 15)
 _THREADS = 17
 _STARTED = 19
 _RESIDENT_PAGES = 21
+# A process whose first thread has ended is a zombie, whatever its other threads do.
+_NOT_RUNNING = "TtZX"
 
 # Fields of /proc/PID/status. Unlike smaps, this file stays readable if a process hides its memory.
 _COUNTED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
@@ -79,6 +82,14 @@ def start_ticks(pid: int) -> int | None:
     """
     stat = _read(Path(f"/proc/{pid}"))
     return stat.started_ticks if stat is not None else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped or has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_STATE] in _NOT_RUNNING
+    except OSError:
+        return True
 
 
 def _tree(root: int, children: "_Children") -> ProcessTree:

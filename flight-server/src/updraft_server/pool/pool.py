@@ -66,6 +66,7 @@ class Pool:
             self._models.take,
             self._models.retire,
             self._changed,
+            self.resting.went_on,
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)

@@ -164,6 +164,13 @@ class RestingWorkers(Generic[Worker]):
             rest.enter(Phase.AWAKE)
             self._go_on(worker)
 
+    def went_on(self, worker: str) -> None:
+        """Measure a worker again at each look, because something else has continued it while it was stopped."""
+        rest = self._rests.get(worker)
+        if rest is not None and rest.phase is Phase.AT_REST:
+            # Not the first look: the CPU time that it has used since it was stopped counts.
+            rest.phase, rest.looks = Phase.STOPPED, 1
+
     def stop_all_but(self, most: int, tenant: str) -> None:
         """Stop the workers of a tenant that are not stopped yet, except for the `most` that were used last."""
         awake = [rest for rest in self._rests.values() if rest.phase is Phase.AWAKE and rest.worker.tenant == tenant]

@@ -67,6 +67,7 @@ class ZygoteClient:
         on_model: Callable[[ModelPacket, Sequence[int]], None],
         on_retirement: Callable[[socket.socket], None],
         on_refusal: Callable[[], None] = lambda: None,
+        on_going_on: Callable[[str], None] = lambda _worker: None,
     ) -> None:
         """Create the client; `connect` makes the connection.
 
@@ -78,6 +79,7 @@ class ZygoteClient:
             on_retirement: Called when the zygote has a successor, with another connection to the old zygote; the callee
                 closes it.
             on_refusal: Called when a reload was refused.
+            on_going_on: Called with the id of a stopped worker that something else has continued.
         """
         self.hello: packets.Hello | None = None
         """Hello of the zygote; None while there is no connection."""
@@ -99,6 +101,7 @@ class ZygoteClient:
         self._on_model = on_model
         self._on_retirement = on_retirement
         self._on_refusal = on_refusal
+        self._on_going_on = on_going_on
         self._loop = asyncio.get_running_loop()
         self._loading_seconds = self._loop.time()
         """Last time when a zygote was still loading."""
@@ -280,6 +283,8 @@ class ZygoteClient:
                 self._answered(packet.request, packet)
             case packets.Exited():
                 self._on_exit(packet)
+            case packets.WentOn():
+                self._on_going_on(packet.worker)
             case model_packets.ModelStarted() | model_packets.ModelEnded() | model_packets.ModelFault():
                 self._on_model(packet, descriptors)
             case packets.Retired():

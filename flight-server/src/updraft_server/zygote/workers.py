@@ -22,7 +22,7 @@ from updraft_server.linux.descendants import children, kill_child, reap
 from updraft_server.linux.hostile_trees import TreeSize
 from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.out_of_memory import held_bytes
-from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
+from updraft_server.linux.process_trees import ProcessTree, is_stopped, own_bytes, process_trees
 from updraft_server.zygote.scratch import ScratchDirectories
 
 _Watch = Callable[[int, Callable[[], None]], None]
@@ -31,6 +31,8 @@ _CLAIM_SECONDS = 10.0
 # Killed processes normally end within milliseconds. Processes that keep forking or that wait for a disk may delay the
 # report of a worker's exit, but at most for this time.
 _MOST_SECONDS = 0.5
+# A function can have the kernel continue its stopped worker, so the zygote looks at stopped workers this often.
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(eq=False, slots=True)
@@ -44,12 +46,24 @@ class HeldWorker:
     """Front that the worker belongs to; None until a front claims it."""
     is_child: bool
     """Whether this zygote forked and reaps the worker; False for a worker of an earlier zygote."""
+    stopped_seconds: float = math.inf
+    """Monotonic time at which the front has stopped the worker; infinite while it may run."""
     shared_memory: int | None = None
     """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote forked the worker."""
 
     def kill(self) -> None:
         """Send SIGKILL. When the zygote reaps the worker, it ends processes that the worker has started."""
         self.signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop the worker until `go_on`."""
+        self.stopped_seconds = time.monotonic()
+        self.signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue the worker."""
+        self.stopped_seconds = math.inf
+        self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:
         """Send a signal to the worker. Do nothing if it has ended."""
@@ -123,6 +137,7 @@ class HeldWorkers:
         self._on_burial = on_burial
         self._held: dict[str, HeldWorker] = {}
         self._claims_end_seconds = math.inf
+        self._next_look_seconds = 0.0
         # Memory that every worker starts with. A worker shares it with the zygote until it writes to it.
         self._image_bytes = own_bytes()
 
@@ -180,7 +195,7 @@ class HeldWorkers:
         for worker in list(self._held.values()):
             # Continue stopped workers. A worker that stays stopped would not notice if its front died before claiming
             # it.
-            worker.signal(signal.SIGCONT)
+            worker.go_on()
             worker.front = None
             if not worker.is_child:
                 self._forget(worker)
@@ -195,6 +210,19 @@ class HeldWorkers:
         """Kill every worker."""
         for worker in self._held.values():
             worker.kill()
+
+    def stop_again(self) -> Sequence[HeldWorker]:
+        """Stop and return the workers that run although their front has stopped them. Looks once a second."""
+        now = time.monotonic()
+        if now < self._next_look_seconds:
+            return ()
+        self._next_look_seconds = now + _LOOK_SECONDS
+        # A worker may need a moment to stop.
+        stopped = [worker for worker in self._held.values() if worker.stopped_seconds < now - _LOOK_SECONDS]
+        running = [worker for worker in stopped if not is_stopped(worker.pid)]
+        for worker in running:
+            worker.stop()
+        return running
 
     def measured(self, front: socket.socket, names: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return the usage of the named workers that belong to this front."""

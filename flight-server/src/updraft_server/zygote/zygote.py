@@ -6,7 +6,6 @@ import itertools
 import math
 import secrets
 import selectors
-import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,10 +33,10 @@ from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.shared_memory import SharedMemory
 from updraft_server.zygote.workers import HeldWorker, HeldWorkers, Orphans, WorkerEnd
 
-_SIGNALS: Mapping[type[packets.Packet], int] = {
-    packets.Kill: signal.SIGKILL,
-    packets.Stop: signal.SIGSTOP,
-    packets.Continue: signal.SIGCONT,
+_ORDERS: Mapping[type[packets.Packet], Callable[[HeldWorker], None]] = {
+    packets.Kill: HeldWorker.kill,
+    packets.Stop: HeldWorker.stop,
+    packets.Continue: HeldWorker.go_on,
 }
 _SEND_TIMEOUT_SECONDS = 5.0
 # Share of the container's or machine's memory that one model may use if no limit is set. The rest is for workers and
@@ -146,6 +145,9 @@ class Zygote:
             handle()
         self._models.turn()
         self._workers.end_unclaimed()
+        for worker in self._workers.stop_again():
+            if worker.front in self._fronts:
+                self._send(worker.front, packets.WentOn(worker.id))
 
     @property
     def _sweep_seconds(self) -> float:
@@ -260,7 +262,7 @@ class Zygote:
                 self._fork(front, packet)
             case packets.Kill() | packets.Stop() | packets.Continue():
                 if (worker := self._workers.of(front, packet.worker)) is not None:
-                    worker.signal(_SIGNALS[type(packet)])
+                    _ORDERS[type(packet)](worker)
             case packets.ShowStack():
                 if (worker := self._workers.of(front, packet.worker)) is not None:
                     worker.signal(packets.STACK_SIGNAL)
