@@ -15,9 +15,9 @@ NAN, INFINITY = float("nan"), float("inf")
 OTHER_NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 UTC = dt.UTC
 COMPARISONS = ("=", "<", "<=", ">", ">=", "<>")
-# By the numbers of the values. Bounds with which a reader finds every value by "=" are right for its other operators
-# too, which are tried once each; but floats, whose order is not the same to all, are tried with every operator.
-_OPERATORS = (("=",), ("=", "<", ">=", "<>"), ("=", "<=", ">"), ("=",))
+# By the numbers of the values: each is tried with "=" and from both sides. Floats, whose order is not the same to all,
+# are tried with every operator.
+_OPERATORS = (("=", "<", ">="), ("=", "<", ">=", "<>"), ("=", "<=", ">"), ("=", "<=", ">"))
 # Rows of one value side by side: several pages of the tests' files, where the fewest values of a page are 16.
 _RUN = 32
 # By their numbers, the values of each row group; None is null.

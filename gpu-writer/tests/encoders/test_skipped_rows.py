@@ -3,6 +3,7 @@
 
 import operator as op
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,12 @@ def test_spark_finds_in_parquet_row_by_row(spark: SparkSession, parquet: Path) -
 
 
 def test_duckdb_finds_in_parquet(parquet: Path) -> None:
+    assert_duckdb_finds(parquet, CASES)
+
+
+def assert_duckdb_finds(parquet: Path, cases: list[Case]) -> None:
     conditions: list[tuple[str, list[Any]]] = []
-    for case in CASES:
+    for case in cases:
         kind = case.duckdb or case.spark
         column = {"struct": f"{case.name}.x", "list": f"{case.name}[1]", "map": f"{case.name}['k']"}.get(
             case.place, case.name
@@ -150,9 +155,13 @@ def test_polars_finds_in_parquet(parquet: Path) -> None:
 
 
 def test_pyarrow_finds_in_parquet(parquet: Path) -> None:
+    assert_pyarrow_finds(ds.dataset(parquet), CASES)
+
+
+def assert_pyarrow_finds(files: ds.Dataset, cases: list[Case]) -> None:
     conditions: list[tuple[str, str, Any]] = []
     expressions: list[pc.Expression] = []
-    for case in CASES:
+    for case in cases:
         column = {
             "column": pc.field(case.name),
             "struct": pc.field(case.name, "x"),
@@ -171,12 +180,24 @@ def test_pyarrow_finds_in_parquet(parquet: Path) -> None:
             literals = pa.array(values, case.data_type)
             conditions.append((case.name, operator, values))
             expressions.append(column.isin(literals) if operator == "IN" else _COMPARED[operator](column, literals[0]))
-    files = ds.dataset(parquet)
     answers = [
         [source.filter(one).to_table(["id"])["id"].to_pylist() for one in expressions]
         for source in (files, ds.dataset(files.to_table()))
     ]
     assert skipping.wrong(conditions, *answers) == []
+
+
+@pytest.mark.parametrize("pages", [True, False])
+def test_instants_are_found_in_int96(spark: SparkSession, tmp_path: Path, *, pages: bool) -> None:
+    cases = [case for case in CASES if case.name == "instant"]
+    options = ParquetOptions(timestamps=TimestampType.TIMESTAMP_TYPE_INT96, page_bytes=16, page_index=pages)
+    files = write_parquet(cases, tmp_path / "files", {"int96": options})
+    assert_spark_finds(spark, str(files), "parquet", cases)
+    assert_duckdb_finds(files, cases)
+    # INT96 names no zone.
+    found = [replace(case, name="instant") for case in CASES if case.name == "wall_clock"]
+    read = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+    assert_pyarrow_finds(ds.dataset(files, format=read), found)
 
 
 @pytest.fixture(scope="module")

@@ -69,8 +69,7 @@ def test_orc(gpu: Gpu, spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dictionaries", ["DICTIONARIES_ALWAYS", "DICTIONARIES_NEVER"])
 def test_every_row_that_matches_is_found(gpu: Gpu, spark: Any, tmp_path: Path, dictionaries: str) -> None:
-    # The library has no durations.
-    cases = [case for case in CASES if case.spark and case.name != "interval"]
+    cases = [case for case in CASES if case.spark]
     options = ParquetOptions(
         dictionaries=dictionaries,
         timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
