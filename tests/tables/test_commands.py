@@ -25,6 +25,10 @@ _MERGE = (
     " WHEN MATCHED AND big(t.id) THEN UPDATE SET x = f(t.x) WHEN MATCHED THEN DELETE"
     " WHEN NOT MATCHED AND big(s.id) THEN INSERT (id, x, k) VALUES (s.id, f(s.id), 0)"
 )
+_MERGE_BY_SOURCE = (
+    "MERGE INTO {t} t USING (SELECT f(id) AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET x = f(t.x)"
+    " WHEN NOT MATCHED BY SOURCE AND big(t.id) THEN UPDATE SET x = f(t.k) WHEN NOT MATCHED BY SOURCE THEN DELETE"
+)
 _INSERT = f"INSERT INTO {{t}} SELECT f(id), x, k FROM ({_NUMBERS})"
 _OVERWRITE = f"INSERT OVERWRITE {{t}} SELECT f(id), x, k FROM ({_NUMBERS})"
 _REPLACE_WHERE = f"INSERT INTO {{t}} REPLACE WHERE k = 1 SELECT f(id), x, k FROM ({_NUMBERS}) WHERE k = 1"
@@ -86,6 +90,11 @@ def _overwrite_partitions(spark: SparkSession, place: Place) -> object:
     )
 
 
+def _overwrite_by_expression(spark: SparkSession, place: Place) -> object:
+    rows = spark.sql(_NUMBERS).where("id > 2").selectExpr("id", "f(x) AS x", "k")
+    return rows.writeTo(place.table).overwrite(F.expr("big(id)"))
+
+
 def _replace_where(spark: SparkSession, place: Place) -> object:
     frame = spark.sql(_NUMBERS).where("id > 2").selectExpr("id", "f(x) AS x", "k")
     return frame.write.format("delta").mode("overwrite").option("replaceWhere", "id > 2").saveAsTable(place.table)
@@ -129,6 +138,8 @@ COMMANDS: dict[str, Command] = {
     "delta_merge": Command(_MERGE, _DELTA),
     "delta_merge_api": Command(_merge, _DELTA),
     "delta_merge_with_schema_evolution": Command(_merge_with_schema, _DELTA),
+    "delta_merge_by_source": Command(_MERGE_BY_SOURCE, _DELTA),
+    "delta_overwrite_by_expression": Command(_overwrite_by_expression, _DELTA, calls=False),
     "delta_deletion_vectors": Command(
         _DELETE, (*_DELTA, "ALTER TABLE {t} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
     ),
@@ -173,6 +184,12 @@ COMMANDS: dict[str, Command] = {
     "iceberg_merge_of_rows": Command(
         _MERGE, (*_ICEBERG, "ALTER TABLE {t} SET TBLPROPERTIES ('write.merge.mode' = 'merge-on-read')")
     ),
+    "iceberg_merge_by_source": Command(_MERGE_BY_SOURCE, _ICEBERG),
+    "iceberg_merge_by_source_of_rows": Command(
+        _MERGE_BY_SOURCE, (*_ICEBERG, "ALTER TABLE {t} SET TBLPROPERTIES ('write.merge.mode' = 'merge-on-read')")
+    ),
+    "iceberg_overwrite_by_expression": Command(_overwrite_by_expression, _ICEBERG, calls=False),
+    "iceberg_view": Command(f"CREATE VIEW {{t}} AS SELECT f(id) AS id FROM ({_NUMBERS})", calls=False),
     "iceberg_insert": Command(_INSERT, _ICEBERG),
     "iceberg_overwrite": Command(_OVERWRITE, _ICEBERG),
     "iceberg_overwrite_partitions": Command(
