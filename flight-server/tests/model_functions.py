@@ -82,6 +82,13 @@ def deadly(number: Arrow[int]) -> Arrow[int]:
     return number
 
 
+@function(batching=Batching(wait_seconds=TOGETHER), deterministic=False)
+def deadly_once(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return number
+
+
 @function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
 def hanging(number: Arrow[int]) -> Arrow[int]:
     while 13 in number.to_pylist():

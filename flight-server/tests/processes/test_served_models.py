@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batched functions of a whole pool, as its clients and its operator see them."""
 
+import contextlib
 import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,21 @@ def test_a_tenant_whose_rows_end_process_after_process_is_held_back_and_nobody_e
     other = Exchange(server, "deadly", tenant="other")
     assert other.call(1, 2) == [1, 2]
     other.close()
+
+
+def test_rows_that_must_not_be_repeated_and_end_process_after_process_are_found_among_others(server: Server) -> None:
+    def calls_beside_it(number: int) -> list[int] | None:
+        with contextlib.suppress(pa.ArrowException):
+            return Exchange(server, "deadly_once", tenant="other").call(number)
+        return None
+
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(8):
+            beside = thread.submit(calls_beside_it, 1)
+            with pytest.raises(pa.ArrowException) as raised:
+                Exchange(server, "deadly_once", tenant="deadly").call(13)
+            beside.result()
+            if "held back" in str(raised.value):
+                break
+    assert "tenant 'deadly', with its rows," in str(raised.value)
+    assert Exchange(server, "deadly_once", tenant="other").call(1, 2) == [1, 2]

@@ -36,7 +36,7 @@ class Process:
         pidfd, self._end = os.pipe()
         self.forked = ForkedModel(os.getpid(), pidfd, theirs, Watchdog())
         self.status = 0
-        self._was_retired = False
+        self._was_retired = self._runs_alone = False
 
     def says(self, packet: control.Packet) -> None:
         self.control.send(control.encode(packet))
@@ -57,6 +57,12 @@ class Process:
             while True:
                 packet = control.decode(self.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT))
                 self._was_retired |= isinstance(packet, control.Retire)
+                self._runs_alone |= isinstance(packet, control.RunAlone)
+
+    @property
+    def runs_alone(self) -> bool:
+        self.reads()
+        return self._runs_alone
 
     @property
     def was_retired(self) -> bool:
@@ -255,6 +261,17 @@ def test_only_deaths_with_rows_that_nobody_suspects_delay_the_next_process(is_su
         process.ends(-11)
         zygote.turn()
     assert len(zygote.started) == (3 if is_suspect else 2)
+    zygote.close()
+
+
+def test_processes_run_alone_for_a_time_after_one_has_died() -> None:
+    zygote = Zygote("first", budget_bytes=0)
+    zygote.started[0].says(control.Ready())
+    zygote.turn()
+    assert zygote.started[0].runs_alone is False
+    zygote.started[0].ends(-11)
+    zygote.turn()
+    assert zygote.started[1].runs_alone is True
     zygote.close()
 
 

@@ -99,6 +99,8 @@ class FunctionModels:
         """Whether the function does not load. A retry is then unlikely to succeed soon."""
         self.deaths_in_a_row = 0
         """Deaths of processes that had loaded the function, since a process last finished a batch."""
+        self.alone_until_seconds = -math.inf
+        """Time until which rows that must not be repeated are not joined."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
         """Last measured memory of a process that has loaded the function; 0 before the first measurement."""

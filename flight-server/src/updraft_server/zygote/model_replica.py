@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.worker_usage import ProcessorTime
-from updraft_server.worker.model.control import Attach, Retire, State, encode
+from updraft_server.worker.model.control import Attach, Retire, RunAlone, State, encode
 from updraft_server.worker.model.watchdog import Watchdog
 
 
@@ -92,6 +92,11 @@ class Replica:
             return False
         self.attached += 1
         return True
+
+    def run_alone(self, until_seconds: float) -> None:
+        """Tell the process to join no rows until then. A process that has too much unread is not told."""
+        with suppress(OSError):
+            self.process.control.send(encode(RunAlone(until_seconds)))
 
     def retire(self) -> bool:
         """Tell the process to answer the requests that it has read, and then end. Return False if that fails now."""

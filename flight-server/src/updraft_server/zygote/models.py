@@ -31,6 +31,9 @@ _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
 # If a pause is at most this long, workers wait for it to end.
 _SHORT_PAUSE_SECONDS = 4.0
+# If a process has died, rows that must not be repeated are not joined for this time. So if they kill another process,
+# the pool knows whose rows they were.
+_ALONE_SECONDS = 60.0
 
 
 class ModelHost(Protocol):
@@ -216,6 +219,8 @@ class Models:
         limit_seconds = each.function.batching.load_timeout_seconds
         deadline_seconds = time.monotonic() + limit_seconds if limit_seconds else float("inf")
         replica = each.replicas[number] = Replica(name, number, process, deadline_seconds)
+        if time.monotonic() < each.alone_until_seconds:
+            replica.run_alone(each.alone_until_seconds)
         self._watch(process.pidfd, lambda: self._reap(each, replica))
         self._watch(process.control, lambda: self._listen(each, replica))
 
@@ -230,6 +235,9 @@ class Models:
             data = replica.process.control.recv(control.MAX_PACKET_BYTES)
         except BlockingIOError:
             return False
+        except ConnectionResetError:
+            # The process ended before it read all packets. The kernel reports that once, before the last packets.
+            return True
         except OSError:
             data = b""
         if not data:
@@ -280,6 +288,9 @@ class Models:
         self._host.tell_of_models(model_packets.ModelEnded(replica.id, how, is_expected=is_expected))
         if not is_expected:
             each.deaths += 1
+            each.alone_until_seconds = time.monotonic() + _ALONE_SECONDS
+            for living in each.replicas.values():
+                living.run_alone(each.alone_until_seconds)
             if not replica.has_suspect:
                 # A death that suspect rows caused does not add a pause, because other callers would have to wait.
                 each.backoff.died(replica.ready_seconds)

@@ -21,6 +21,14 @@ class Retire:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class RunAlone:
+    """Zygote to process: join no rows of requests that must not be repeated, so that a crash has one culprit."""
+
+    until_seconds: float
+    """Time on CLOCK_MONOTONIC until which this holds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Ready:
     """Process to zygote: the function is loaded and warm."""
 
@@ -53,7 +61,7 @@ class Suspect:
     is_running: bool
 
 
-Packet: TypeAlias = Attach | Retire | Ready | LoadFailed | State | Suspect
+Packet: TypeAlias = Attach | Retire | RunAlone | Ready | LoadFailed | State | Suspect
 
 _CODEC: PacketCodec[Packet] = PacketCodec(*get_args(Packet))
 encode, decode = _CODEC.encode, _CODEC.decode

@@ -92,6 +92,8 @@ class ModelProcess:
         self._poll = select.poll()
         self._model: LoadedModel
         self._is_retiring = False
+        self._alone_until_seconds = -math.inf
+        """Time until which rows that must not be repeated are not joined."""
         self._last_used_seconds = time.monotonic()
         self._tell_seconds: float | None = None
         """When to tell the zygote about changes; None if nothing has changed."""
@@ -151,6 +153,8 @@ class ModelProcess:
                 self._attach(socket.socket(fileno=descriptors[0]))
             case packets.Retire():
                 self._is_retiring = True
+            case packets.RunAlone(until_seconds):
+                self._alone_until_seconds = until_seconds
 
     def _attach(self, sock: socket.socket) -> None:
         sock.set_inheritable(False)
@@ -182,7 +186,9 @@ class ModelProcess:
         except UpdraftError as error:
             connection.send(MessageKind.FAILED, message.sequence, error.to_message().SerializeToString())
             return
-        is_alone = message.kind is MessageKind.SUSPECT_ROWS
+        is_alone = message.kind is MessageKind.SUSPECT_ROWS or (
+            not self._function.is_deterministic and time.monotonic() < self._alone_until_seconds
+        )
         self._queue.add(connection, request, request.batch.num_rows, message.sent_seconds, is_alone=is_alone)
 
     def _close(self, connection: Connection) -> None:
