@@ -392,7 +392,7 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-writer-sink bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -444,6 +444,9 @@ bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
 
 bench-functions-page: setup #+ Write docs/benchmarks-functions.md from what bench-functions measured
 	@$(PYTHON) -m tests.programs.bench.functions_page
+
+bench-writer-sink: setup #+ What a row group's way to the storage costs besides encoding, with a stand-in for the GPU
+	@$(PYTHON) -m tests.programs.bench.writer_sink $(BENCH)
 
 bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured
 	@$(PYTHON) -m tests.programs.bench.writer_page

@@ -30,6 +30,7 @@ from updraft.v1.write_pb2 import (
     WriteReplyMetadata,
     WriteRequestMetadata,
 )
+from updraft_writer.pieces import Piece
 from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.writer import Writer
@@ -234,7 +235,7 @@ class GatedStorage(LocalStorage):
         self._gate = gate
         self._at = at
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         if self._at == "write":
             self._gate.pass_through()
         super().write(piece)

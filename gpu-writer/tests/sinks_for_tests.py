@@ -4,6 +4,7 @@
 import asyncio
 
 from updraft.errors import SinkError
+from updraft_writer.pieces import Piece
 
 
 class MemorySink:
@@ -30,7 +31,7 @@ class MemorySink:
     async def open(self) -> None:
         self._step("open")
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: Piece) -> None:
         self.writing.set()
         if self._gate is not None:
             await self._gate.wait()

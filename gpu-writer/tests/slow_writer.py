@@ -10,6 +10,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
+from updraft_writer.pieces import Piece
 from updraft_writer.process import use_little_memory
 
 _SHARED_BYTES_PER_SECOND = 80 << 20
@@ -24,7 +25,7 @@ async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_sec
     bytes_per_second = int(own_bytes_per_second or _SHARED_BYTES_PER_SECOND)
 
     class SlowStorage(LocalStorage):
-        def write(self, piece: bytes) -> None:
+        def write(self, piece: Piece) -> None:
             with line:
                 time.sleep(len(piece) / bytes_per_second)
             super().write(piece)

@@ -22,6 +22,7 @@ from updraft_writer.encoders.parquet import DEFAULT_ROW_GROUP_BYTES, ParquetEnco
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
+from updraft_writer.pieces import Blocks
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.reason import NotOnGpuError, Reason, ReasonKind
 from updraft_writer.replies import Replies, ReturnedSink
@@ -48,6 +49,7 @@ class FileFactory:
         self._files = files
         self._gpu = gpu
         self._settings = settings
+        self._blocks = blocks_within(quota)
         # One thread for each CPU, since encoding does nothing but compute.
         self._encode_threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "encode")
         self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
@@ -69,7 +71,9 @@ class FileFactory:
             retained = self._room_for_filters(request)
             unless_made.callback(retained.release)
             # Use a thread, because an encoder writes an empty file to find out what the format accepts.
-            encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
+            encoder = await asyncio.to_thread(
+                choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes, blocks=self._blocks
+            )
             unless_made.pop_all()
         shape = Shape(
             schema,
@@ -148,17 +152,31 @@ class FileFactory:
         return int(command.parquet.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
 
 
-def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:
+def blocks_within(quota: Quota) -> Blocks:
+    """Return a pool whose free blocks take only memory of the quota that nobody holds."""
+    blocks = Blocks(lambda: quota.limits.quota_bytes - quota.held_bytes)
+    quota.on_growth = blocks.trim
+    return blocks
+
+
+def choose_encoder(
+    command: WriteCommand,
+    schema: pa.Schema,
+    gpu: Gpu | Reason,
+    *,
+    max_stripe_bytes: int,
+    blocks: Blocks | None = None,
+) -> Encoder:
     """Return the encoder for `command`, with the reason for the choice; raises WriteOptionError."""
     footer = dict(command.footer)
     make_cpu: Callable[[], Encoder]
     make_layout: Callable[[], Layout]
     match command.WhichOneof("format"):
         case "parquet":
-            make_cpu = partial(ParquetEncoder, schema, command.parquet, footer)
+            make_cpu = partial(ParquetEncoder, schema, command.parquet, footer, blocks)
             make_layout = partial(ParquetLayout, schema, command.parquet, footer)
         case "orc":
-            make_cpu = partial(OrcEncoder, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
+            make_cpu = partial(OrcEncoder, schema, command.orc, footer, blocks, max_stripe_bytes=max_stripe_bytes)
             make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
@@ -173,7 +191,7 @@ def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, 
             layout = make_layout()
             if not gpu.engine.has_codec(layout.plan):
                 raise NotOnGpuError(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here")
-            return GpuEncoder(gpu, layout, make_cpu)
+            return GpuEncoder(gpu, layout, make_cpu, blocks)
         except NotOnGpuError as error:
             encoder.reason = error.reason
     return encoder

@@ -26,6 +26,7 @@ from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
 from updraft_writer.futures import ignore_failure
 from updraft_writer.gpu.admission import DevicePlace
+from updraft_writer.pieces import Piece
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.row_groups import RowGroup, RowGroupBuilder
 from updraft_writer.sinks.sink import Sink
@@ -242,7 +243,7 @@ class OpenFile:
             except Exception as error:
                 self._poison(_as_updraft_error(error))
 
-    async def _encode(self, group: RowGroup) -> list[bytes]:
+    async def _encode(self, group: RowGroup) -> list[Piece]:
         self._life.check()
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
@@ -291,7 +292,7 @@ class OpenFile:
         held.hand_over(self.retained, retained_bytes - self.retained.held_bytes)
         self.retained.resize(retained_bytes)
 
-    async def _store(self, piece: bytes, held: Reservation) -> None:
+    async def _store(self, piece: Piece, held: Reservation) -> None:
         self._life.check()
         started = time.monotonic()
         await self.sink.write(piece)
@@ -316,8 +317,8 @@ class OpenFile:
             raise
         return self.encoder.footer
 
-    async def _on_encode_thread(self, step: Callable[[], list[bytes]]) -> list[bytes]:
-        def timed() -> list[bytes]:
+    async def _on_encode_thread(self, step: Callable[[], list[Piece]]) -> list[Piece]:
+        def timed() -> list[Piece]:
             started = time.monotonic()
             try:
                 return step()

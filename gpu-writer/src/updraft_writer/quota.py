@@ -144,7 +144,7 @@ class Quota:
     The quota calls `on_shortage(missing_bytes)` when a caller waits and the held bytes have changed. This callback
     should make holders release bytes that would otherwise stay, such as partial row groups. The quota calls
     `on_cap(tenant, missing_bytes)` when a tenant waits because of its own cap. This callback should make that tenant's
-    holders release bytes.
+    holders release bytes. The quota calls `on_growth()` when the held bytes have grown.
     """
 
     def __init__(
@@ -154,6 +154,7 @@ class Quota:
         self.caps = caps or Caps()
         self.on_shortage: Callable[[int], None] = lambda _missing_bytes: None
         self.on_cap: Callable[[str, int], None] = lambda _tenant, _missing_bytes: None
+        self.on_growth: Callable[[], None] = lambda: None
         self.held_bytes = 0
         self.peak_bytes = 0
         self._clock = clock
@@ -318,6 +319,8 @@ class Quota:
         self.held_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
         self._reserve.count(reservation.tenant, change)
+        if change > 0:
+            self.on_growth()
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int) -> dict[str, Any]:

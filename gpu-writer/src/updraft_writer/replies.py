@@ -12,6 +12,7 @@ from updraft.service.silence import Silence
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 from updraft_writer.futures import ignore_failure
+from updraft_writer.pieces import Piece
 
 # Interval of the keepalives that a writer sends when it has nothing else to send.
 _KEEPALIVE_SECONDS = 30.0
@@ -52,7 +53,7 @@ class Replies:
         self._stored = batches
         await self._send(self._metadata())
 
-    async def part(self, offset: int, piece: bytes) -> None:
+    async def part(self, offset: int, piece: Piece) -> None:
         """Send bytes of a returned file."""
         await self._send(self._metadata(offset=offset), memoryview(piece))
 
@@ -90,7 +91,7 @@ class ReturnedSink:
     async def open(self) -> None:
         """Do nothing: the client opens its own file."""
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: Piece) -> None:
         """Send a piece; raises SinkError if the client is gone, DeadlineError if it neither reads nor sends."""
         sending = asyncio.ensure_future(self._replies.part(self._offset, piece))
         silence = Silence(self._silence_seconds)

@@ -151,7 +151,6 @@ def test_a_file_without_rows_does_not_touch_the_device() -> None:
             "level 9",
         ),
         ({"parquet": {"bloom_filters": [BloomFilter(column="n")]}}, {}, "OPTION", "bloom filters"),
-        ({"parquet": {"page_checksums": True}}, {}, "OPTION", "page checksums"),
         ({"parquet": {"legacy_decimals": True}}, {}, "OPTION", "legacy format"),
         ({"parquet": {"page_index": True, "statistics": False}}, {}, "OPTION", "a page index without statistics"),
         ({"parquet": {"page_bytes": 100}}, {}, "OPTION", "pages of 100 bytes"),

@@ -173,6 +173,17 @@ def test_a_page_index_is_there_when_asked_for_and_pages_are_as_small(gpu: Gpu) -
         assert (column.has_offset_index, column.has_column_index) == (asked, asked)
 
 
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD", "LZ4"])
+@pytest.mark.parametrize("page_index", [False, True])
+def test_pages_have_the_checksums_that_spark_asks_for(gpu: Gpu, codec: str, page_index: bool) -> None:
+    table = spark_table(50_000)
+    compression = Compression(codec=f"CODEC_{codec}")
+    options = ParquetOptions(page_checksums=True, page_index=page_index, compression=compression)
+    data = assert_equal(gpu, options, table, table.slice(17, 1234))
+    verified = pq.read_table(pa.BufferReader(data), page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    assert verified.equals(read(data))
+
+
 def test_each_write_is_one_row_group_however_many_rows_it_has(gpu: Gpu) -> None:
     table = pa.table({"n": pa.array(range(3_000_000))})
     encoder = encoder_for(gpu, table.schema, ParquetOptions())

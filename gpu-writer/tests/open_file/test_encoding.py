@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from updraft.errors import EncodeError, InternalError, UpdraftError
 from updraft.v1.write_pb2 import ParquetOptions
 from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.pieces import Piece
 
 
 class BrokenEncoder(ParquetEncoder):
@@ -23,13 +24,13 @@ class BrokenEncoder(ParquetEncoder):
         self.writes = self.closes = 0
         self._error = error
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         self.writes += 1
         if self.writes == 2:
             raise self._error
         return super().write(table)
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         self.closes += 1
         return super().close()
 
@@ -52,7 +53,7 @@ async def test_an_encoder_that_fails_is_not_used_again(
 
 async def test_a_footer_that_fails_by_a_defect_is_the_writers_error(bench: Bench) -> None:
     class NoFooter(ParquetEncoder):
-        def close(self) -> list[bytes]:
+        def close(self) -> list[Piece]:
             raise ZeroDivisionError
 
     sink = MemorySink()
@@ -97,7 +98,7 @@ async def test_row_groups_keep_their_order_when_their_encoding_takes_different_t
     class SlowFirst(ParquetEncoder):
         started = 0
 
-        def write(self, table: pa.Table) -> list[bytes]:
+        def write(self, table: pa.Table) -> list[Piece]:
             self.started += 1
             if self.started == 1:
                 threading.Event().wait(0.05)
@@ -119,7 +120,7 @@ async def test_a_row_group_is_encoded_while_the_one_before_is_stored(bench: Benc
     class Telling(ParquetEncoder):
         row_groups = 0
 
-        def write(self, table: pa.Table) -> list[bytes]:
+        def write(self, table: pa.Table) -> list[Piece]:
             self.row_groups += 1
             if self.row_groups == 2:
                 loop.call_soon_threadsafe(encoded_twice.set)

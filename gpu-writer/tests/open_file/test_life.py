@@ -16,6 +16,7 @@ from updraft.v1.write_pb2 import ParquetOptions
 from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.open_file import OpenFile
+from updraft_writer.pieces import Piece
 
 
 async def test_a_finished_file_has_every_row_in_order_and_nothing_is_held_any_more(bench: Bench) -> None:
@@ -169,7 +170,7 @@ async def test_a_file_holds_its_bytes_until_an_encoder_that_writes_its_footer_re
     class SlowFooter(ParquetEncoder):
         retained_bytes = 500
 
-        def close(self) -> list[bytes]:
+        def close(self) -> list[Piece]:
             loop.call_soon_threadsafe(begun.set)
             returns.wait(60)
             return super().close()
@@ -317,7 +318,7 @@ async def test_a_file_that_ends_gives_its_place_on_the_gpu_back(bench: Bench, en
 
 async def test_a_file_that_moves_to_the_cpu_gives_its_place_on_the_gpu_back(bench: Bench) -> None:
     class Moving(OnDevice):
-        def write(self, table: pa.Table) -> list[bytes]:
+        def write(self, table: pa.Table) -> list[Piece]:
             self.on_gpu = False
             return super().write(table)
 

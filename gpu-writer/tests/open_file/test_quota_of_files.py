@@ -13,6 +13,7 @@ from sinks_for_tests import MemorySink
 from updraft.errors import DeadlineError, SinkError
 from updraft.v1.write_pb2 import ParquetOptions
 from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.pieces import Piece
 
 
 async def test_a_producer_that_waits_for_room_is_woken_by_the_error(bench: Bench) -> None:
@@ -51,7 +52,7 @@ class Splitting(ParquetEncoder):
 
     retained_bytes = 0
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         self.retained_bytes = 10 if self.retained_bytes else 30
         return [bytes(100), bytes(20)]
 
@@ -78,7 +79,7 @@ async def test_a_row_group_holds_what_is_not_stored_yet_and_the_file_what_its_en
 
 async def test_an_encoder_that_keeps_more_than_its_row_group_had_is_charged_for_all_of_it(bench: Bench) -> None:
     class Hoarding(Splitting):
-        def write(self, table: pa.Table) -> list[bytes]:
+        def write(self, table: pa.Table) -> list[Piece]:
             self.retained_bytes = 10 * BATCH_BYTES
             return [bytes(100)]
 
@@ -193,7 +194,7 @@ async def test_what_an_encoder_lets_go_of_is_its_row_groups_until_it_is_stored(t
 
         retained_bytes = 0
 
-        def write(self, table: pa.Table) -> list[bytes]:
+        def write(self, table: pa.Table) -> list[Piece]:
             self.retained_bytes = BATCH_BYTES - self.retained_bytes
             return [] if self.retained_bytes else [bytes(2 * BATCH_BYTES)]
 

@@ -12,6 +12,7 @@ from object_store import ObjectStore
 from pyarrow import fs
 
 from updraft.errors import SinkError, WriteRefusedError
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.roots import Roots
@@ -182,7 +183,7 @@ class Flaky:
     def open(self) -> None:
         self._step()
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         self._step()
 
     def complete(self) -> None:

@@ -25,6 +25,7 @@ from running_writer import (
 from updraft.errors import EncodeError, PoolUnavailableError, QuotaError, SinkError
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_writer.file_state import FileState
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.local import LocalStorage
 
 # For one batch and its encoding and no other.
@@ -51,7 +52,7 @@ def cannot_be_encoded(writer: RunningWriter) -> None:
 
 def cannot_be_stored(writer: RunningWriter) -> None:
     class FullStorage(LocalStorage):
-        def write(self, piece: bytes) -> None:
+        def write(self, piece: Piece) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     writer.writer.factory.storage = lambda path: FullStorage(Path(path))

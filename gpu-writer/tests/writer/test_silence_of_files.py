@@ -37,6 +37,7 @@ from updraft.errors import DeadlineError, PoolUnavailableError, SinkError
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Pace, WriteReplyMetadata
 from updraft_writer import replies
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.sink import Storage
 
@@ -164,7 +165,7 @@ class HangingStorage(LocalStorage):
         self._hang("open")
         super().open()
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         self._hang("write")
         super().write(piece)
 
@@ -246,7 +247,7 @@ def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Pat
         gate, real = Gate(), running.writer.factory.storage
 
         class Hanging(LocalStorage):
-            def write(self, piece: bytes) -> None:
+            def write(self, piece: Piece) -> None:
                 gate.pass_through()
                 super().write(piece)
 

@@ -46,6 +46,7 @@ from updraft.v1.write_pb2 import (
     Rebase,
     WriteRequestMetadata,
 )
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.local import LocalStorage
 
 
@@ -207,7 +208,7 @@ class BrokenStorage(LocalStorage):
             raise OSError(self.number, os.strerror(self.number))
         super().open()
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         self.pieces += 1
         if self.fail_at == "write" and self.pieces > 1:
             raise OSError(self.number, os.strerror(self.number))

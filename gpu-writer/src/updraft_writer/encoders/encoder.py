@@ -8,10 +8,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from updraft.v1.write_pb2 import ColumnStatistics
+from updraft_writer.pieces import Block, Blocks, Piece
 from updraft_writer.reason import Reason
-
-# Size of a piece: large enough for few writes to the storage, small enough to free memory piece by piece.
-_PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,35 +27,36 @@ class EncodedBytes(io.RawIOBase):
 
     mode = "wb"
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Blocks | None = None) -> None:
         super().__init__()
         self.written_bytes = 0
-        self._pieces: list[bytes] = []
-        self._joining: list[bytes] = []
-        self._joining_bytes = 0
+        self._blocks = blocks or Blocks()
+        self._pieces: list[Piece] = []
+        self._block: Block | None = None
 
     def write(self, data: Any) -> int:
         """Keep a copy of `data`, which the library may reuse afterwards."""
-        self._joining.append(bytes(data))
-        self.written_bytes += len(data)
-        self._joining_bytes += len(data)
-        # Join the bytes while they are in the processor's caches. The memory of the joined bytes is reused for the next
-        # bytes.
-        if self._joining_bytes >= _PIECE_BYTES:
-            self._join()
-        return len(data)
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        self.written_bytes += size
+        while rest:
+            if self._block is None:
+                self._block = self._blocks.take()
+            rest = rest[self._block.fill(rest) :]
+            if self._block.is_full:
+                self._end_block(self._block)
+        return size
 
-    def take(self) -> list[bytes]:
-        """Return the bytes written since the last call, in pieces of about 1 MiB or more."""
-        if self._joining:
-            self._join()
+    def take(self) -> list[Piece]:
+        """Return the bytes written since the last call, in pieces of 1 MiB and a shorter last one."""
+        if self._block is not None:
+            self._end_block(self._block)
         taken, self._pieces = self._pieces, []
         return taken
 
-    def _join(self) -> None:
-        self._pieces.append(self._joining[0] if len(self._joining) == 1 else b"".join(self._joining))
-        self._joining.clear()
-        self._joining_bytes = 0
+    def _end_block(self, block: Block) -> None:
+        self._pieces += block.pieces()
+        self._block = None
 
     def tell(self) -> int:
         """Return the offset of the next byte."""
@@ -68,13 +67,13 @@ class EncodedBytes(io.RawIOBase):
         return True
 
 
-def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
-    """Join the last pieces until the last one has at least `least_bytes`; return all pieces."""
+def with_end(pieces: list[Piece], least_bytes: int) -> tuple[list[Piece], bytes]:
+    """Join the last pieces until they have at least `least_bytes`; return the pieces before them, and the end."""
     kept = list(pieces)
-    end: list[bytes] = []
+    end: list[Piece] = []
     while kept and sum(map(len, end)) < least_bytes:
         end.insert(0, kept.pop())
-    return [*kept, b"".join(end)]
+    return kept, b"".join(end)
 
 
 class Encoder(Protocol):
@@ -94,10 +93,10 @@ class Encoder(Protocol):
     def retained_bytes(self) -> int:
         """Approximate upper bound of the bytes that the encoder retains between row groups."""
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         """Encode a row group and return the pieces that are ready. Raises EncodeError."""
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         """Write the footer and return the last pieces. Raises EncodeError."""
 
     @property

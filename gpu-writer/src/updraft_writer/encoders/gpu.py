@@ -4,7 +4,7 @@
 If the device has too little memory for a row group, the encoder tries its halves; the file then has more row groups.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -12,27 +12,48 @@ import pyarrow as pa
 from updraft.errors import EncodeError
 from updraft_writer.encoders.encoder import EncodedBytes, Encoder, Footer
 from updraft_writer.encoders.gpu_layouts import Layout
+from updraft_writer.encoders.page_checksums import PageChecksums
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.pieces import Blocks, Piece
 from updraft_writer.reason import Reason, ReasonKind
 
 
 class DeviceOutput(EncodedBytes):
-    """File object whose `write` never raises; `check` raises the error instead."""
+    """File object whose `write` never raises; `check` raises the error instead.
 
-    def __init__(self) -> None:
-        super().__init__()
+    With `checksums`, the pages get them on their way.
+    """
+
+    def __init__(self, blocks: Blocks | None, checksums: PageChecksums | None) -> None:
+        super().__init__(blocks)
+        self._checksums = checksums
+        self._has_all_pages = False
         self._error: BaseException | None = None
 
     def write(self, data: Any) -> int:
         """Keep a copy of `data`."""
+        view = memoryview(data).cast("B")
         try:
             if self._error is None:
-                super().write(data)
+                for part in self._with_checksums(view):
+                    super().write(part)
         # An exception raised here would only be printed, and the file would lack these bytes.
         except BaseException as error:
             self._error = error
-        return memoryview(data).nbytes
+        return len(view)
+
+    def _with_checksums(self, data: memoryview) -> Iterable[Piece]:
+        return [data] if self._checksums is None or self._has_all_pages else self._checksums.add(data)
+
+    def expect_end(self) -> None:
+        """Take the bytes from now on as the end of the file, in which there are no pages."""
+        self._has_all_pages = True
+
+    def take_end(self) -> list[Piece]:
+        """Return the end of the file; raises EncodeError."""
+        end = self.take()
+        return end if self._checksums is None else [self._checksums.end(b"".join(end))]
 
     def check(self) -> None:
         """Raise the error that occurred in `write`, if any."""
@@ -47,13 +68,13 @@ _FEWEST_ROWS = 1024
 class GpuEncoder:
     """Encoder of one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
 
-    def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder]) -> None:
+    def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder], blocks: Blocks | None = None) -> None:
         self.reason = Reason(ReasonKind.GPU, "the GPU encoder supports all that the file needs")
         self._gpu = gpu
         self._layout = layout
         self._make_cpu = make_cpu
         self._cpu: Encoder | None = None
-        self._output = DeviceOutput()
+        self._output = DeviceOutput(blocks, PageChecksums() if layout.has_page_checksums else None)
         self._file: DeviceFile | None = None
         self._rows = 0
         self._footer = Footer(row_groups=0, rows=0)
@@ -78,7 +99,7 @@ class GpuEncoder:
         """Facts from the footer, once the file is closed."""
         return self._cpu.footer if self._cpu else self._footer
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         """Encode a row group; raises EncodeError."""
         if self._cpu is None and self._gpu.lost is not None and not self._rows:
             self._move(self._gpu.lost)
@@ -92,17 +113,18 @@ class GpuEncoder:
             raise EncodeError(f"a row group cannot be copied to the GPU: {error}") from error
         return self._output.take()
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         """Write the footer; raises EncodeError."""
         if self._cpu is not None or not self._rows:
             return (self._cpu or self._move(Reason(ReasonKind.NO_ROWS, "the file has no rows"))).close()
         assert self._file is not None, "what has rows has a file"
+        self._output.expect_end()
         try:
             self._file.close()
         except DeviceError as error:
             self._after(error)
         self._check_output()
-        pieces, self._footer = self._layout.finished(self._output.take(), rows=self._rows)
+        pieces, self._footer = self._layout.finished(self._output.take_end(), rows=self._rows)
         if self._footer.rows != self._rows:
             raise EncodeError(f"the GPU's footer counts {self._footer.rows} rows of {self._rows}: the file is invalid")
         return pieces
@@ -139,6 +161,8 @@ class GpuEncoder:
     def _check_output(self) -> None:
         try:
             self._output.check()
+        except EncodeError:
+            raise
         except Exception as error:
             raise EncodeError(f"the GPU's output could not be stored: {type(error).__name__}: {error}") from error
 

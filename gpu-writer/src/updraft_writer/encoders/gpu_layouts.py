@@ -26,6 +26,7 @@ from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_edited_footer, with_whole_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
 from updraft_writer.gpu.engine import DictionaryPolicy, OrcPlan, ParquetPlan, Statistics
+from updraft_writer.pieces import Piece
 from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
@@ -50,13 +51,13 @@ class ParquetLayout:
             {
                 f"the compression level {options.compression.level}": _asks_for_a_level(options.compression),
                 "bloom filters": bool(options.bloom_filters),
-                "page checksums": options.page_checksums,
                 "decimals of Parquet's legacy format": options.legacy_decimals,
                 "a page index without statistics": options.page_index and not _has_statistics(options),
                 f"pages of {options.page_bytes} bytes": bool(options.page_bytes)
                 and options.page_bytes not in _PAGE_BYTES,
             }
         )
+        self.has_page_checksums = options.page_checksums
         # The library marks every timestamp as UTC; the footer is corrected for timestamps without a zone.
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
@@ -77,10 +78,11 @@ class ParquetLayout:
         self._floats.add(table)
         return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
 
-    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
+    def finished(self, pieces: list[Piece], *, rows: int) -> tuple[list[Piece], Footer]:
         """Return the last pieces of the file, edited for Spark, and the facts from their footer."""
-        pieces = with_whole_footer(pieces)
-        metadata = pq.read_metadata(pa.BufferReader(pieces[-1]))
+        before, end = with_whole_footer(pieces)
+        pieces = [*before, end]
+        metadata = pq.read_metadata(pa.BufferReader(end))
         row_groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         unusable = self._floats.unusable(row_groups)
         pieces = with_edited_footer(pieces, wall_clocks=self._wall_clocks, unusable=unusable)
@@ -95,6 +97,7 @@ class OrcLayout:
     """Layout of an ORC file."""
 
     format = "orc"
+    has_page_checksums = False
 
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
@@ -132,7 +135,7 @@ class OrcLayout:
         """Convert the next rows for the device; raises EncodeError."""
         return device_table(stored_table(table, self._schema), self.plan.columns)
 
-    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
+    def finished(self, pieces: list[Piece], *, rows: int) -> tuple[list[Piece], Footer]:
         """Return the last pieces of the file, edited for Spark, and the facts from their footer."""
         return with_footer_entries(pieces, self._footer_entries), Footer(row_groups=0, rows=rows)
 

@@ -23,6 +23,7 @@ from updraft_writer.encoders.option_limits import (
 )
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
+from updraft_writer.pieces import Blocks, Piece
 from updraft_writer.reason import Reason
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
@@ -46,7 +47,13 @@ class OrcEncoder:
     reason: Reason
 
     def __init__(
-        self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
+        self,
+        schema: pa.Schema,
+        options: OrcOptions,
+        footer: Mapping[str, str],
+        blocks: Blocks | None = None,
+        *,
+        max_stripe_bytes: int,
     ) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
         check_orc(options)
@@ -61,7 +68,7 @@ class OrcEncoder:
         self._codec = codec_name(options.compression)
         self._unstored_bytes = 0
         self._rows = 0
-        self._output = EncodedBytes()
+        self._output = EncodedBytes(blocks)
         self._writer = self._opened()
 
     @property
@@ -76,7 +83,7 @@ class OrcEncoder:
         """Facts from the footer, once the file is closed."""
         return Footer(row_groups=0, rows=self._rows)
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         """Encode a row group; raises EncodeError."""
         self._unstored_bytes += data_bytes(table)
         self._rows += table.num_rows
@@ -93,7 +100,7 @@ class OrcEncoder:
             self._unstored_bytes = data_bytes(table)
         return pieces
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         """Write the footer; raises EncodeError."""
         try:
             self._writer.close()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from updraft.flight_data import read_varint, varint
 from updraft_writer.encoders.encoder import with_end
+from updraft_writer.pieces import Piece
 
 # The postscript has at most 255 bytes, and its length follows.
 _TAIL_BYTES = 256
@@ -26,9 +27,9 @@ _LARGEST_CHUNK_BYTES = 32 * 1024
 _UNCOMPRESSED_CHUNK = 1
 
 
-def with_footer_entries(pieces: list[bytes], entries: Mapping[str, str]) -> list[bytes]:
+def with_footer_entries(pieces: list[Piece], entries: Mapping[str, str]) -> list[Piece]:
     """Add `entries` and Spark's calendar to the footer in the last pieces of a file."""
-    *before, end = with_end(pieces, _TAIL_BYTES)
+    before, end = with_end(pieces, _TAIL_BYTES)
     postscript_bytes = end[-1]
     footer, postscript = end[: -1 - postscript_bytes], end[-1 - postscript_bytes : -1]
     assert postscript[0] == _FOOTER_LENGTH, "a postscript begins with the footer's length"

@@ -27,6 +27,7 @@ from updraft_writer.encoders.option_limits import (
 )
 from updraft_writer.encoders.parquet_footer import Skipping, with_edited_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
+from updraft_writer.pieces import Blocks, Piece
 from updraft_writer.reason import Reason
 
 # Share of a row group that an open writer retains with sampled dictionaries. With a dictionary on every column it
@@ -48,7 +49,9 @@ class ParquetEncoder:
     on_gpu = False
     reason: Reason
 
-    def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
+    def __init__(
+        self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str], blocks: Blocks | None = None
+    ) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
         check_parquet(options)
         self._options = options
@@ -64,7 +67,7 @@ class ParquetEncoder:
         # Bytes that the library keeps for each row group until the file ends.
         self._kept_bytes_per_row_group = bloom_bytes(options) + self._names_bytes
         self._row_groups = 0
-        self._output = EncodedBytes()
+        self._output = EncodedBytes(blocks)
         self._metadata: list[Any] = []
         self._writer: pq.ParquetWriter | None = None
         self._encodings = ColumnEncodings()
@@ -85,7 +88,7 @@ class ParquetEncoder:
         columns = column_statistics(metadata, self._unusable(metadata), rebased=self._times.rebases_dates)
         return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries, columns)
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         """Encode a row group; raises EncodeError."""
         self._last_row_group_bytes = data_bytes(table)
         self._row_groups += 1
@@ -99,7 +102,7 @@ class ParquetEncoder:
             raise EncodeError(f"a row group cannot be encoded as Parquet: {error}") from error
         return self._output.take()
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         """Write the footer; raises EncodeError."""
         try:
             writer = self._opened(pa.Table.from_batches([], self._schema))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
@@ -63,7 +64,7 @@ class LocalStorage:
         self._directory = self._make_directories()
         self._descriptor = os.open(self._hidden.name, flags, 0o666, dir_fd=self._directory)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         """Append a piece; raises OSError."""
         assert self._descriptor is not None, "written before opened"
         rest = memoryview(piece)

@@ -15,6 +15,7 @@ from uuid import uuid4
 import structlog
 from pyarrow import fs
 
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import AsideError, Step, hidden_name, is_published, may_be_repeated, reason_of
 
 # Types of file systems with directories. In an object store, creating a directory would leave an empty object.
@@ -67,7 +68,7 @@ class RemoteStorage:
         self._stream = self.file_system.open_output_stream(self._hidden)
         self._phase = _Phase.WRITING
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         """Append a piece; raises OSError."""
         self._stream.write(piece)
         self._size_bytes += len(piece)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from updraft.errors import SinkError
+from updraft_writer.pieces import Piece
 
 # libhdfs's errno for every Java exception that has no errno of its own, from a refused connection to a used-up quota.
 # pyarrow does not tell these exceptions apart, so this errno does not count as temporary.
@@ -90,7 +91,7 @@ class Sink(Protocol):
     async def open(self) -> None:
         """Create the hidden file; raises SinkError."""
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: Piece) -> None:
         """Append a piece; returns when the storage has taken it. Raises SinkError."""
 
     async def publish(self) -> None:
@@ -110,7 +111,7 @@ class Storage(Protocol):
     def open(self) -> None:
         """Create the hidden file; raises LostError if a directory above it may not survive a crash."""
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         """Append a piece."""
 
     def complete(self) -> None:

@@ -14,6 +14,7 @@ import structlog
 
 from updraft.errors import SinkError
 from updraft_writer.futures import ignore_failure
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
 # Because the pauses double, five attempts take three seconds. That is long enough for a name node or a proxy to
@@ -53,7 +54,7 @@ class StoredSink:
         """Create the hidden file; raises SinkError."""
         await self._run(Step.CREATE, self.storage.open)
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: Piece) -> None:
         """Store a piece; raises SinkError."""
         await self._run(Step.WRITE, lambda: self.storage.write(piece))
 

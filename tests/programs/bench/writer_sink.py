@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-writer-sink`: what a row group's way through the writer costs besides the encoding itself.
+
+The device is a stand-in that copies: a row group into memory that stands for the GPU's, and back as many bytes as an
+encoded row group has, a column of pages at a time, out of one buffer that it uses again, as libcudf does. So this runs
+without a GPU. The CPU's encoder is measured beside it. Seconds are CPU seconds of all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.programs.bench.writer_tables import mixed
+from updraft.flight_data import varint
+from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType, WriteCommand
+from updraft_writer.file_factory import choose_encoder
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.engine import DeviceFile, Plan
+from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.process import use_little_memory
+from updraft_writer.reason import Reason, ReasonKind
+from updraft_writer.sinks.local import LocalStorage
+
+_BATCH_ROWS = 80_000
+# libcudf's default.
+_PAGE_ROWS = 20_000
+
+
+def _page_header(size: int) -> bytes:
+    """Header of a data page (version 1, plain) of `size` bytes, in Thrift's compact protocol."""
+    number = varint(2 * size)
+    values = b"\x15" + varint(2 * _PAGE_ROWS) + b"\x15\x00\x15\x06\x15\x06\x00"
+    return b"\x15\x00\x15" + number + b"\x15" + number + b"\x2c" + values + b"\x00"
+
+
+class CopyingDevice:
+    """Device that copies instead of encoding; of each raw byte it returns `fraction` bytes."""
+
+    name = "copies"
+    memory_bytes = 1 << 36
+
+    def __init__(self, fraction: float, raw_bytes: int) -> None:
+        self.fraction = fraction
+        # Both are touched, like memory that a library keeps for the next row group.
+        self.device = np.ones(2 * raw_bytes, np.uint8)
+        self.bounce = np.ones(2 * raw_bytes, np.uint8)
+
+    def has_codec(self, _plan: Plan) -> bool:
+        return True
+
+    def open(self, _plan: Plan, output: io.RawIOBase) -> DeviceFile:
+        return _CopyingFile(self, output)
+
+    def check(self) -> None:
+        """Return: memory does not fail."""
+
+
+class _CopyingFile:
+    def __init__(self, device: CopyingDevice, output: io.RawIOBase) -> None:
+        self._device = device
+        self._output = output
+        output.write(b"PAR1")
+
+    def write(self, table: pa.Table) -> None:
+        pages = max(1, table.num_rows // _PAGE_ROWS)
+        for column in table.columns:
+            end = 0
+            for buffer in (each for chunk in column.chunks for each in chunk.buffers() if each is not None):
+                self._device.device[end : end + buffer.size] = np.frombuffer(buffer, np.uint8)
+                end += buffer.size
+            size = int(column.nbytes * self._device.fraction) // pages
+            header = np.frombuffer(_page_header(size), np.uint8)
+            at = 0
+            for page in range(pages):
+                self._device.bounce[at : at + len(header)] = header
+                at += len(header)
+                self._device.bounce[at : at + size] = self._device.device[page * size : (page + 1) * size]
+                at += size
+            self._output.write(memoryview(self._device.bounce.data)[:at])
+
+    def close(self) -> None:
+        raise NotImplementedError("a stand-in writes no footer")
+
+
+def main() -> None:
+    """Measure each case and write them as JSON."""
+    parser = argparse.ArgumentParser(prog="make bench-writer-sink", description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a row group (default: %(default)s)")
+    parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/writer-sink.json"))
+    options = parser.parse_args()
+    # Chosen like the writer's, for the processes that measure.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    measured = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for name, table in _tables(options.rows):
+            _store(table, Path(folder) / name)
+            for encoder in ("device", "device with checksums", "cpu"):
+                # A process of its own: what one case leaves to the allocator is not the next one's.
+                with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+                    measured.append(process.submit(_measured, folder, name, encoder, options.repeat).result())
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(measured, indent=1) + "\n")
+    print(
+        f"{'table':16} {'encoder':22} {'raw MB':>7} {'encoded':>8} {'CPU s/GB':>12} {'faults':>7} {'other thread':>12}"
+    )
+    for entry in measured:
+        print(
+            f"{entry['table']:16} {entry['encoder']:22} {entry['raw_mb']:7.0f} {entry['encoded_mb']:8.1f} "
+            f"{entry['cpu_s_per_gb']:12.3f} {entry['faults_per_gb']:7.0f} {entry['other_thread']:12.0%}"
+        )
+
+
+def _tables(rows: int) -> Iterator[tuple[str, pa.Table]]:
+    yield "mixed", mixed(rows)
+    yield "random integers", pa.table({"n": np.random.default_rng(3).integers(0, 1 << 62, 8 * rows)})
+
+
+def _store(table: pa.Table, path: Path) -> None:
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table, max_chunksize=_BATCH_ROWS)
+
+
+def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, Any]:
+    use_little_memory()
+    table = pa.ipc.open_file(pa.memory_map(f"{folder}/{name}")).read_all()
+    # Random integers stay as large as they are, in a codec that does not try them.
+    fraction, codec = (1 / 7, "SNAPPY") if name == "mixed" else (1.0, "NONE")
+    gpu = Gpu(CopyingDevice(fraction, table.nbytes), DeviceAdmission(DeviceLimits(1 << 36)))
+    options: dict[str, Any] = {"page_checksums": True} if encoder == "device with checksums" else {}
+    compression = Compression(codec=f"CODEC_{codec}")
+    micros = TimestampType.TIMESTAMP_TYPE_MICROS
+    command = WriteCommand(parquet=ParquetOptions(compression=compression, timestamps=micros, **options))
+    where = Reason(ReasonKind.ASKED, "the CPU, to compare with") if encoder == "cpu" else gpu
+    file = choose_encoder(command, table.schema, where, max_stripe_bytes=64 << 20)
+    cpu_seconds, faults, shares, encoded = [], [], [], 0
+    storage = LocalStorage(Path(folder) / "file", sync=False)
+    storage.open()
+    for run in range(repeat + 1):
+        other = _OtherThread()
+        before, started = resource.getrusage(resource.RUSAGE_SELF), time.process_time()
+        pieces = file.write(table)
+        took, after = time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF)
+        share = other.ended()
+        encoded = sum(map(len, pieces))
+        while pieces:
+            storage.write(pieces.pop(0))
+        if run:
+            cpu_seconds.append(took - other.cpu_seconds)
+            faults.append(after.ru_minflt - before.ru_minflt)
+            shares.append(share)
+    storage.discard()
+    gigabytes = table.nbytes / 1e9
+    return {
+        "table": name,
+        "encoder": encoder,
+        "raw_mb": table.nbytes / 1e6,
+        "encoded_mb": encoded / 1e6,
+        "cpu_s_per_gb": round(statistics.median(cpu_seconds) / gigabytes, 4),
+        "faults_per_gb": round(statistics.median(faults) / gigabytes),
+        "other_thread": round(statistics.median(shares), 3),
+    }
+
+
+class _OtherThread:
+    """Thread that computes in Python: the share of its time in which it ran tells how long others held the lock."""
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self._wall = time.perf_counter()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._compute, daemon=True)
+        self._thread.start()
+
+    def ended(self) -> float:
+        self._is_over = True
+        self._thread.join()
+        return self.cpu_seconds / (time.perf_counter() - self._wall)
+
+    def _compute(self) -> None:
+        while not self._is_over:
+            sum(range(200))
+        self.cpu_seconds = time.thread_time()
+
+
+if __name__ == "__main__":
+    main()
