@@ -51,7 +51,8 @@ class FileFactory:
         self._settings = settings
         self._blocks = blocks_within(quota)
         # One thread for each CPU, since encoding does nothing but compute.
-        self._encode_threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "encode")
+        self._cpus = len(os.sched_getaffinity(0))
+        self._encode_threads = ThreadPoolExecutor(self._cpus, "encode")
         self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
 
     def close(self) -> None:
@@ -91,6 +92,8 @@ class FileFactory:
             device=gpu.admission.place(hold=request.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,
         )
+        if isinstance(encoder, GpuEncoder):
+            file.choose = partial(encoder.choose, threads=self._cpus)
         if isinstance(sink, StoredSink):
             sink.on_silence = file.storage_is_silent
         return file

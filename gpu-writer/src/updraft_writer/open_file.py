@@ -9,7 +9,7 @@ are always released in the end.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -72,6 +72,8 @@ class OpenFile:
     """Memory that the bloom filters of each row group take until the file ends."""
     encode_threads: Executor
     device: DevicePlace | None = None
+    choose: Callable[[Sequence[pa.RecordBatch]], None] = lambda _batches: None
+    """Choice of the encoder, called with the batches of the first row group."""
     span: Span = UNRECORDED
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -80,6 +82,7 @@ class OpenFile:
 
     def __post_init__(self) -> None:
         self._life = FileLife()
+        self._is_chosen = False
         self._builder = RowGroupBuilder(max_rows=self.shape.max_rows)
         self.retained.resize(self.encoder.retained_bytes)
         self._changed = asyncio.Event()
@@ -245,6 +248,9 @@ class OpenFile:
 
     async def _encode(self, group: RowGroup) -> list[Piece]:
         self._life.check()
+        if not self._is_chosen:
+            self._is_chosen = True
+            self.choose(group.batches)
         self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
             # Check again: a file that has ended while it waited gets its turn without memory on the GPU.
@@ -258,8 +264,12 @@ class OpenFile:
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
         """Hold a turn on the GPU if the row group is encoded there. Callers get the turn before they take a thread."""
-        if self.device is None or not self.encoder.on_gpu:
+        if self.device is None:
             yield
+            return
+        if not self.encoder.on_gpu:
+            with self.device.step_on_cpu():
+                yield
             return
         async with self.device.step(raw_bytes):
             yield

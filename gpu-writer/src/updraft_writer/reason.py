@@ -13,6 +13,7 @@ class ReasonKind(enum.Enum):
     NOT_INSTALLED = "not-installed"
     NO_DEVICE = "no-device"
     CODEC = "codec"
+    COST = "cost"
     OPTION = "option"
     TYPE = "type"
     NO_ROWS = "no-rows"

@@ -28,6 +28,7 @@ from updraft.service.web import WebPage
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.costs import Costs
 from updraft_writer.gpu.gpu import Gpu, described, find_engine
 from updraft_writer.location import Root
 from updraft_writer.metrics import WriterMetrics
@@ -142,7 +143,8 @@ class Writer:
         engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
         if not isinstance(engine, Reason):
             limits = DeviceLimits(engine.memory_bytes)
-            return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
+            costs = Costs.measured() if settings.encoder == "auto" else None
+            return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting), costs)
         if settings.encoder == "gpu":
             raise StartError(f"--encoder gpu, but {engine.text}")
         return engine

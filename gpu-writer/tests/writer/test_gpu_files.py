@@ -36,7 +36,7 @@ def writer_on(device: DeviceForTests, root: Path, **changes: Any) -> Iterator[tu
     """A writer on a device, on which nobody is left at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("updraft_writer.writer.find_engine", lambda *_args, **_kwargs: device)
-        with running_writer(root, **changes) as writer:
+        with running_writer(root, **{"encoder": "gpu", **changes}) as writer:
             gpu = writer.writer._gpu
             assert isinstance(gpu, Gpu)
             yield writer, gpu.admission
@@ -70,6 +70,17 @@ def test_a_file_that_left_the_device_says_why(tmp_path: Path) -> None:
         assert file.receipt.encoder_reason == "cpu: the GPU could not begin the file: no room"
         assert counted(writer, "updraft_writer_encoder_reasons_total", reason="device-memory") == 1
     assert read(tmp_path / "f") == BATCH["n"].to_pylist()
+
+
+def test_a_file_that_the_cpu_encodes_sooner_says_so(tmp_path: Path) -> None:
+    device = DeviceForTests()
+    with writer_on(device, tmp_path, encoder="auto") as (writer, _), writer.client() as client:
+        with client.create(str(tmp_path / "f"), SCHEMA) as file:
+            file.write(BATCH)
+        assert file.receipt.encoder == "pyarrow-parquet"
+        assert file.receipt.encoder_reason.startswith("cpu: its first row group is expected to take 0.0")
+        assert counted(writer, "updraft_writer_encoder_reasons_total", reason="cost") == 1
+    assert (read(tmp_path / "f"), device.written) == (BATCH["n"].to_pylist(), [])
 
 
 def test_a_file_that_the_device_loses_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from updraft.errors import EncodeError
 from updraft_writer.encoders.encoder import EncodedBytes, Encoder, Footer
 from updraft_writer.encoders.gpu_layouts import Layout
 from updraft_writer.encoders.page_checksums import PageChecksums
+from updraft_writer.gpu.costs import bytes_by_kind
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.pieces import Blocks, Piece
@@ -70,6 +71,7 @@ class GpuEncoder:
 
     def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder], blocks: Blocks | None = None) -> None:
         self.reason = Reason(ReasonKind.GPU, "the GPU encoder supports all that the file needs")
+        self._leaves: Reason | None = None
         self._gpu = gpu
         self._layout = layout
         self._make_cpu = make_cpu
@@ -87,7 +89,7 @@ class GpuEncoder:
     @property
     def on_gpu(self) -> bool:
         """Whether the next row group is encoded on the GPU."""
-        return self._cpu is None
+        return self._cpu is None and self._leaves is None
 
     @property
     def retained_bytes(self) -> int:
@@ -99,10 +101,25 @@ class GpuEncoder:
         """Facts from the footer, once the file is closed."""
         return self._cpu.footer if self._cpu else self._footer
 
+    def choose(self, batches: Iterable[pa.RecordBatch], *, threads: int) -> None:
+        """Leave the GPU if the CPU is expected to encode the first row group, of these batches, sooner.
+
+        The CPU's encoder has `threads` threads. Without measured costs, the file stays on the GPU.
+        """
+        if self._gpu.costs is None or self._rows or not self.on_gpu:
+            return
+        raw_bytes, codec = bytes_by_kind(batches), self._layout.plan.codec
+        estimate = self._gpu.costs.estimate(raw_bytes, codec, self._gpu.admission.load, threads=threads)
+        if estimate.gpu_is_sooner:
+            self.reason = Reason(ReasonKind.GPU, str(estimate))
+        else:
+            self._leaves = Reason(ReasonKind.COST, str(estimate))
+
     def write(self, table: pa.Table) -> list[Piece]:
         """Encode a row group; raises EncodeError."""
-        if self._cpu is None and self._gpu.lost is not None and not self._rows:
-            self._move(self._gpu.lost)
+        leaves = self._gpu.lost or self._leaves
+        if self._cpu is None and leaves is not None and not self._rows:
+            self._move(leaves)
         if self._cpu is not None:
             return self._cpu.write(table)
         try:

@@ -8,9 +8,11 @@ waited for `hold_seconds`.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+
+from updraft_writer.gpu.costs import Load
 
 # Device memory for encoding a row group, in multiples of its raw bytes. On an H200, row groups took up to 6.3 times
 # their raw bytes, with zstd. A row group that takes too much is halved and tried again.
@@ -45,6 +47,8 @@ class DeviceAdmission:
     def __init__(self, limits: DeviceLimits, *, may_hold: Callable[[], bool] = lambda: True) -> None:
         self.limits = limits
         self.held_bytes = 0
+        self._on_cpu = 0
+        self._on_gpu = 0
         self._may_hold = may_hold
         self._waiters: deque[_Waiter] = deque()
         self._idle: set[DevicePlace] = set()
@@ -53,6 +57,11 @@ class DeviceAdmission:
     def waiting(self) -> int:
         """Number of row groups in the queue."""
         return len(self._waiters)
+
+    @property
+    def load(self) -> Load:
+        """Row groups in turn on the device, and those of the same writer on the CPU."""
+        return Load(on_cpu=self._on_cpu, on_gpu=self._on_gpu)
 
     def place(self, *, hold: bool) -> "DevicePlace":
         """Return a place without memory for one file. With `hold`, the place keeps memory between row groups."""
@@ -107,21 +116,34 @@ class DevicePlace:
         """Hold memory while a row group of `raw_bytes` is encoded. A closed file starts at once, without memory."""
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
-        if self._held_bytes < wanted_bytes:
-            # Release first. Otherwise two files that hold memory and wait for more could wait for each other.
-            self.release()
-            self._waiter = _Waiter(wanted_bytes)
+        admission._on_gpu += 1
+        try:
+            if self._held_bytes < wanted_bytes:
+                # Release first. Otherwise two files that hold memory and wait for more could wait for each other.
+                self.release()
+                self._waiter = _Waiter(wanted_bytes)
+                try:
+                    self._held_bytes = wanted_bytes if await admission._acquire(self._waiter) else 0
+                finally:
+                    self._waiter = None
             try:
-                self._held_bytes = wanted_bytes if await admission._acquire(self._waiter) else 0
+                yield
             finally:
-                self._waiter = None
+                if self._hold and admission._may_hold():
+                    admission._idle.add(self)
+                else:
+                    self.release()
+        finally:
+            admission._on_gpu -= 1
+
+    @contextmanager
+    def step_on_cpu(self) -> Iterator[None]:
+        """Count a row group that the CPU encodes or will encode."""
+        self._admission._on_cpu += 1
         try:
             yield
         finally:
-            if self._hold and admission._may_hold():
-                admission._idle.add(self)
-            else:
-                self.release()
+            self._admission._on_cpu -= 1
 
     def release(self) -> None:
         """Release the held memory."""

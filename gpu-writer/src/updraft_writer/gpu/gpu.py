@@ -8,6 +8,7 @@ from typing import Literal
 import structlog
 
 from updraft_writer.gpu.admission import DeviceAdmission
+from updraft_writer.gpu.costs import Costs
 from updraft_writer.gpu.engine import DeviceError, GpuEngine
 from updraft_writer.reason import Reason, ReasonKind
 
@@ -18,10 +19,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """Device that encodes files. Once it has failed, `lost` says why."""
+    """Device that encodes files. Once it has failed, `lost` says why.
+
+    With `costs`, a file goes to the CPU if that is expected to encode it sooner.
+    """
 
     engine: GpuEngine
     admission: DeviceAdmission
+    costs: Costs | None = None
     lost: Reason | None = None
 
     def examine(self) -> None:

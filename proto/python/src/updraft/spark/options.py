@@ -423,9 +423,9 @@ class WriterOptions(ServiceOptions, total=False):
     encoder: Literal["auto", "cpu", "gpu"]
     """Where files are encoded.
 
-    `auto` uses a GPU if there is one, `gpu` refuses to start without one, `cpu` does not look for one. Set it to `gpu`
-    on machines that have one, so that a missing driver is noticed. Files that need what the GPU encoder lacks are
-    encoded on the CPU; each receipt says why.
+    `auto` uses a GPU, if there is one, for files that it is expected to encode sooner than the CPU. `gpu` uses it for
+    every file that it can encode, and refuses to start without one. `cpu` does not look for one. Set it to `gpu` to
+    notice a missing driver, or to spare the CPU. Each receipt says why a file was encoded where it was.
     """
 
     gpu_memory_bytes: int
