@@ -55,7 +55,15 @@ class _File:
         schema = pa.schema([column.field for column in plan.columns])
         self._writer: Any
         if isinstance(plan, ParquetPlan):
-            self._writer = pq.ParquetWriter(output, schema, compression=plan.codec, store_schema=False)
+            dictionaries = [name for name in schema.names if name not in plan.encodings] if plan.encodings else True
+            self._writer = pq.ParquetWriter(
+                output,
+                schema,
+                compression=plan.codec,
+                use_dictionary=dictionaries,
+                column_encoding=dict(plan.encodings) or None,
+                store_schema=False,
+            )
             self._writer.add_key_value_metadata(dict(plan.key_values))
         else:
             self._writer = orc.ORCWriter(output, compression="uncompressed" if plan.codec == "none" else plan.codec)

@@ -25,6 +25,11 @@ def test_the_default_quota_is_what_the_container_leaves(limit_bytes: int, quota_
     assert default_quota({"it": limit_bytes}, base_bytes=100 * MIB)["quota_bytes"] == quota_bytes
 
 
+def test_pinned_memory_of_the_gpu_s_library_is_no_room_for_batches() -> None:
+    terms = default_quota({"it": 8 * GIB}, base_bytes=100 * MIB, pinned_bytes=GIB)
+    assert (terms["quota_bytes"], terms["pinned_bytes"]) == (int(0.6 * (7 * GIB - 676 * MIB)), GIB)
+
+
 def test_every_term_of_the_default_quota_can_be_logged() -> None:
     terms = default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB)
     assert (terms["limited_by"], terms["limit_bytes"], terms["base_bytes"], terms["streams"]) == ("b", 2 * GIB, MIB, 16)

@@ -172,19 +172,21 @@ def choose_encoder(
 ) -> Encoder:
     """Return the encoder for `command`, with the reason for the choice; raises WriteOptionError."""
     footer = dict(command.footer)
+    # Always create the CPU encoder: it refuses options and types that no encoder of this writer supports.
+    encoder: ParquetEncoder | OrcEncoder
     make_cpu: Callable[[], Encoder]
     make_layout: Callable[[], Layout]
     match command.WhichOneof("format"):
         case "parquet":
             make_cpu = partial(ParquetEncoder, schema, command.parquet, footer, blocks)
-            make_layout = partial(ParquetLayout, schema, command.parquet, footer)
+            encoder = ParquetEncoder(schema, command.parquet, footer, blocks)
+            make_layout = partial(ParquetLayout, schema, command.parquet, footer, encoder.delta_encodings)
         case "orc":
             make_cpu = partial(OrcEncoder, schema, command.orc, footer, blocks, max_stripe_bytes=max_stripe_bytes)
+            encoder = OrcEncoder(schema, command.orc, footer, blocks, max_stripe_bytes=max_stripe_bytes)
             make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
-    # Always create the CPU encoder: it refuses options and types that no encoder of this writer supports.
-    encoder = make_cpu()
     if isinstance(gpu, Reason):
         encoder.reason = gpu
     elif gpu.lost is not None:

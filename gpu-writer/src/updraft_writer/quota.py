@@ -323,21 +323,22 @@ class Quota:
             self.on_growth()
 
 
-def default_quota(limits: Mapping[str, int], *, base_bytes: int) -> dict[str, Any]:
+def default_quota(limits: Mapping[str, int], *, base_bytes: int, pinned_bytes: int = 0) -> dict[str, Any]:
     """Compute the quota: a fraction of what the process and its streams leave of the memory limit.
 
     The memory limit is the smallest of `limits`. Return the quota as `quota_bytes`, with every term of the computation
-    for the log. `base_bytes` is the memory of the idle process.
+    for the log. `base_bytes` is the memory of the idle process, and `pinned_bytes` that of the GPU library's pool.
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]
-    rest_bytes = limit_bytes - base_bytes - _RUNTIME_RESERVE_BYTES - _EXPECTED_OPEN_FILES * STREAM_BYTES
+    rest_bytes = limit_bytes - base_bytes - pinned_bytes - _RUNTIME_RESERVE_BYTES - _EXPECTED_OPEN_FILES * STREAM_BYTES
     largest_bytes = int(_LARGEST_FRACTION * limit_bytes)
     return {
         "quota_bytes": min(max(int(_USABLE_FRACTION * rest_bytes), _SMALLEST_QUOTA_BYTES), largest_bytes),
         "limit_bytes": limit_bytes,
         "limited_by": limited_by,
         "base_bytes": base_bytes,
+        "pinned_bytes": pinned_bytes,
         "streams": _EXPECTED_OPEN_FILES,
         "stream_bytes": STREAM_BYTES,
         "largest_bytes": largest_bytes,

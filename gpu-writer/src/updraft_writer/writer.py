@@ -29,7 +29,7 @@ from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.costs import Costs
-from updraft_writer.gpu.gpu import Gpu, described, find_engine
+from updraft_writer.gpu.gpu import Gpu, described, find_engine, set_up_library
 from updraft_writer.location import Root
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
@@ -53,10 +53,12 @@ class Writer:
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
         # Find the GPU before the quota is computed: the memory of the GPU's libraries is not available to batches.
+        self._pinned_bytes = set_up_library(min(memory_limits().values())) if settings.encoder != "cpu" else 0
         self._gpu = self._found_gpu()
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
-        self.quota = Quota(_quota_limits(settings), caps=caps)
+        pinned_bytes = self._pinned_bytes if isinstance(self._gpu, Gpu) else 0
+        self.quota = Quota(_quota_limits(settings, pinned_bytes=pinned_bytes), caps=caps)
         self.files = OpenFiles(
             self.quota,
             max_open_files=settings.max_open_files,
@@ -186,12 +188,12 @@ class Writer:
             ReadyFile(path, lambda: {**self._listeners.addresses, "writer": os.getpid()}).update()
 
 
-def _quota_limits(settings: ServeSettings) -> QuotaLimits:
+def _quota_limits(settings: ServeSettings, *, pinned_bytes: int) -> QuotaLimits:
     quota_bytes = settings.quota_bytes
     if quota_bytes:
         _log.info("the quota is set", quota_bytes=quota_bytes)
     else:
-        computed = default_quota(memory_limits(), base_bytes=resident_bytes())
+        computed = default_quota(memory_limits(), base_bytes=resident_bytes(), pinned_bytes=pinned_bytes)
         _log.info("the quota is computed", **computed)
         quota_bytes = computed["quota_bytes"]
     return QuotaLimits(quota_bytes=quota_bytes, own_bytes=own_room(quota_bytes))

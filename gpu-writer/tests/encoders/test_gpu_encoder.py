@@ -10,7 +10,17 @@ from parquet_files import metadata, read
 from pyarrow import orc
 
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import BloomFilter, Codec, Compression, Dictionaries, OrcOptions, ParquetOptions, WriteCommand
+from updraft.v1.write_pb2 import (
+    BloomFilter,
+    Codec,
+    Compression,
+    Dictionaries,
+    Encodings,
+    OrcOptions,
+    ParquetOptions,
+    TimestampType,
+    WriteCommand,
+)
 from updraft_writer.encoders.encoder import Encoder
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError, DictionaryPolicy, ParquetPlan, Statistics
@@ -19,6 +29,7 @@ from updraft_writer.reason import Reason, ReasonKind
 
 ROWS = 10_000
 TABLE = pa.table({"n": pa.array(range(ROWS), pa.int64())})
+CPU = Reason(ReasonKind.ASKED, "the CPU's file, to compare with")
 KEYS = {"org.apache.spark.version": "4.3.0"}
 NO_ROOM = DeviceMemoryError("no room")
 FAILED = DeviceError("the kernel failed")
@@ -201,6 +212,33 @@ def test_the_options_of_a_file_reach_the_device() -> None:
     assert isinstance(plan, ParquetPlan)
     assert (plan.codec, plan.statistics, plan.dictionaries) == ("zstd", Statistics.PAGES, DictionaryPolicy.NEVER)
     assert (plan.page_bytes, plan.key_values) == (4096, KEYS)
+
+
+@pytest.mark.parametrize("encodings", [Encodings.ENCODINGS_COMPATIBLE, Encodings.ENCODINGS_COMPACT])
+def test_columns_get_the_delta_encodings_of_the_cpu_s_encoder_if_they_may(encodings: Encodings) -> None:
+    numbers = pa.array(range(40_000), pa.int64())
+    names = pa.array([f"a name with a long common part {number:08}" for number in range(40_000)])
+    pairs = pa.StructArray.from_arrays([numbers], names=["n"])
+    table = pa.table({"n": numbers, "s": names, "p": pairs, "at": numbers.cast(pa.timestamp("us", "UTC"))})
+    micros = TimestampType.TIMESTAMP_TYPE_MICROS
+    options = ParquetOptions(encodings=encodings, timestamps=micros)
+    device = DeviceForTests()
+    found = []
+    for where in (gpu_of(device), CPU):
+        encoder = encoder_for(where, WriteCommand(parquet=options), table.schema)
+        data = b"".join(encoder.write(table) + encoder.write(table) + encoder.close())
+        assert read(data).num_rows == 80_000
+        columns = metadata(data).row_group(1)
+        every = {columns.column(index).path_in_schema: columns.column(index).encodings for index in range(4)}
+        found.append({path: [name for name in names if name.startswith("DELTA")] for path, names in every.items()})
+    on_device, on_cpu = found
+    is_compact = encodings == Encodings.ENCODINGS_COMPACT
+    assert any(on_cpu.values()) == is_compact
+    # The library chooses for columns with children.
+    assert on_device == {**on_cpu, "p.n": []}
+    [plan] = device.plans
+    assert isinstance(plan, ParquetPlan)
+    assert sorted(plan.encodings) == (["at", "n", "s"] if is_compact else [])
 
 
 def test_who_asks_for_the_cpu_gets_it_without_a_question_to_any_driver() -> None:

@@ -55,12 +55,37 @@ def test_codecs_and_dictionaries(gpu: Gpu, codec: str, dictionaries: Dictionarie
         assert column.has_dictionary_page == (dictionaries == Dictionaries.DICTIONARIES_ALWAYS)
 
 
-@pytest.mark.parametrize("encodings", Encodings.values()[1:])
-def test_encodings_are_those_that_every_reader_has(gpu: Gpu, encodings: Encodings) -> None:
-    data = assert_equal(gpu, ParquetOptions(encodings=encodings), spark_table(50_000))
+def encodings_of(data: bytes) -> dict[str, set[str]]:
     columns = pq.read_metadata(pa.BufferReader(data)).row_group(0)
-    found = {encoding for index in range(columns.num_columns) for encoding in columns.column(index).encodings}
+    each = (columns.column(index) for index in range(columns.num_columns))
+    return {column.path_in_schema: set(column.encodings) for column in each}
+
+
+def test_encodings_are_those_that_every_reader_has(gpu: Gpu) -> None:
+    data = assert_equal(gpu, ParquetOptions(encodings=Encodings.ENCODINGS_COMPATIBLE), spark_table(50_000))
+    found = set().union(*encodings_of(data).values())
     assert found <= {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"}
+
+
+def test_compact_files_have_the_delta_encodings_of_the_cpu_s(gpu: Gpu) -> None:
+    rows = 200_000
+    numbers = pa.array(range(rows), pa.int64())
+    names = pa.array([f"a name with a long common part {number:08}" for number in range(rows)])
+    prices = pa.array([decimal.Decimal(number) for number in range(rows)], pa.decimal128(12, 0))
+    columns = {
+        "n": numbers,
+        "s": names,
+        "p": prices,
+        "at": numbers.cast(UTC),
+        "d": numbers.cast(pa.int32()).cast(pa.date32()),
+    }
+    options = ParquetOptions(encodings=Encodings.ENCODINGS_COMPACT, timestamps=MICROS)
+    table = pa.table(columns)
+    data = assert_equal(gpu, options, table, table.slice(17, 1234))
+    ours, theirs = encodings_of(data), encodings_of(written(CPU, options, table))
+    for path, encodings in theirs.items():
+        assert {name for name in encodings if name.startswith("DELTA")} <= ours[path]
+    assert len(data) <= 1.03 * len(written(CPU, options, table, table.slice(17, 1234)))
 
 
 def test_a_codec_that_the_library_does_not_have_keeps_the_file_on_the_cpu(gpu: Gpu) -> None:

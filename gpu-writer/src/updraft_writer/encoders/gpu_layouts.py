@@ -6,7 +6,7 @@ any data arrives, a layout refuses everything that the device's library cannot w
 CPU encoders can write all of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -45,8 +45,17 @@ class ParquetLayout:
 
     format = "parquet"
 
-    def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
-        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        options: ParquetOptions,
+        footer: Mapping[str, str],
+        choose_encodings: Callable[[pa.Table], Mapping[str, str]] = lambda _stored: {},
+    ) -> None:
+        """Raise NotOnGpuError if the GPU cannot write the file, and WriteOptionError if the CPU cannot either.
+
+        `choose_encodings` chooses the delta encodings of leaf columns from the first row group.
+        """
         _refuse_options(
             {
                 f"the compression level {options.compression.level}": _asks_for_a_level(options.compression),
@@ -57,6 +66,8 @@ class ParquetLayout:
                 and options.page_bytes not in _PAGE_BYTES,
             }
         )
+        self._choose_encodings = choose_encodings
+        self._is_begun = False
         self.has_page_checksums = options.page_checksums
         # The library marks every timestamp as UTC; the footer is corrected for timestamps without a zone.
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
@@ -76,7 +87,16 @@ class ParquetLayout:
     def device_table(self, table: pa.Table) -> pa.Table:
         """Convert the next rows for the device; raises EncodeError."""
         self._floats.add(table)
-        return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
+        stored = self._times.stored_table(table, self._schema)
+        if not self._is_begun:
+            self._is_begun = True
+            self.plan = replace(self.plan, encodings=self._encodings(stored))
+        return device_table(stored, self.plan.columns)
+
+    def _encodings(self, stored: pa.Table) -> Mapping[str, str]:
+        """Return the delta encodings of the columns without children; the library chooses for the others."""
+        plain = {column.name for column in self.plan.columns if not column.children}
+        return {path: encoding for path, encoding in self._choose_encodings(stored).items() if path in plain}
 
     def finished(self, pieces: list[Piece], *, rows: int) -> tuple[list[Piece], Footer]:
         """Return the last pieces of the file, edited for Spark, and the facts from their footer."""

@@ -127,20 +127,31 @@ class ParquetEncoder:
 
     def _opened(self, table: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            self._encodings = self._choose_encodings(table)
-            self._arguments |= {
-                "use_dictionary": list(self._encodings.dictionaries),
-                "column_encoding": dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
-            }
-            self._arguments["write_batch_size"] = _values_between_looks(table, self._options.page_bytes)
+            self._choose_arguments(table)
             self._floats = FloatValues(self._schema, matched_by_bits=self._leaves_matched_by_bits())
-            self._arguments |= worthwhile_codecs(
-                table, self._arguments, self._plain_texts() if self._is_compact else ()
-            )
             self._writer = pq.ParquetWriter(
                 self._output, self._schema, metadata_collector=self._metadata, **self._arguments
             )
         return self._writer
+
+    def delta_encodings(self, stored: pa.Table) -> Mapping[str, str]:
+        """Return the paths of the leaf columns that get a delta encoding, with the encoding's name.
+
+        This is the choice for a file whose first row group is `stored`, with times as they are stored. Use another
+        encoder to write the file.
+        """
+        if self._is_compact:
+            self._choose_arguments(stored)
+        return dict(self._arguments.get("column_encoding", {}))
+
+    def _choose_arguments(self, table: pa.Table) -> None:
+        self._encodings = self._choose_encodings(table)
+        self._arguments |= {
+            "use_dictionary": list(self._encodings.dictionaries),
+            "column_encoding": dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
+            "write_batch_size": _values_between_looks(table, self._options.page_bytes),
+        }
+        self._arguments |= worthwhile_codecs(table, self._arguments, self._plain_texts() if self._is_compact else ())
 
     def _choose_encodings(self, table: pa.Table) -> ColumnEncodings:
         match self._options.dictionaries:

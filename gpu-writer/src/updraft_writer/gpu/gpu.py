@@ -2,6 +2,7 @@
 """GPU of a writer: its library, its queue and whether it has failed."""
 
 import importlib
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,15 @@ from updraft_writer.gpu.admission import DeviceAdmission
 from updraft_writer.gpu.costs import Costs
 from updraft_writer.gpu.engine import DeviceError, GpuEngine
 from updraft_writer.reason import Reason, ReasonKind
+
+# Settings of the GPU's library, which reads them when it is loaded. With them, it copies from and to pinned memory.
+_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE"
+_LIBRARY_SETTINGS = {
+    "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),
+    "LIBCUDF_KERNEL_PINNED_COPY_THRESHOLD": str(64 << 10),
+}
+_LARGEST_PINNED_POOL_BYTES = 2 << 30
+_PINNED_FRACTION = 1 / 8
 
 Wanted = Literal["auto", "cpu", "gpu"]
 
@@ -43,6 +53,22 @@ def described(gpu: Gpu | Reason) -> str:
     if isinstance(gpu, Reason):
         return str(gpu)
     return str(gpu.lost or f"gpu: {gpu.engine.name} with {gpu.engine.memory_bytes} bytes of the GPU's memory")
+
+
+def set_up_library(limit_bytes: int) -> int:
+    """Set the variables of the GPU's library for a process that may use `limit_bytes` of memory.
+
+    Variables that are set already stay. Return the bytes of the library's pinned memory. Call this before
+    `find_engine`.
+    """
+    pool_bytes = min(_LARGEST_PINNED_POOL_BYTES, int(_PINNED_FRACTION * limit_bytes))
+    for name, value in {_PINNED_POOL: str(pool_bytes), **_LIBRARY_SETTINGS}.items():
+        os.environ.setdefault(name, value)
+    try:
+        return int(os.environ[_PINNED_POOL])
+    except ValueError:
+        # The library ignores it and takes its own default, which is smaller.
+        return pool_bytes
 
 
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:

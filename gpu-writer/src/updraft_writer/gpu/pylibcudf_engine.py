@@ -51,6 +51,10 @@ _DICTIONARIES = {
     DictionaryPolicy.ALWAYS: plc.io.types.DictionaryPolicy.ALWAYS,
     DictionaryPolicy.NEVER: plc.io.types.DictionaryPolicy.NEVER,
 }
+_ENCODINGS = {
+    "DELTA_BINARY_PACKED": plc.io.types.ColumnEncoding.DELTA_BINARY_PACKED,
+    "DELTA_BYTE_ARRAY": plc.io.types.ColumnEncoding.DELTA_BYTE_ARRAY,
+}
 # Most rows of a row group, so high that each table becomes one row group. By default, the library cuts at a million
 # rows.
 _ROW_GROUP_ROWS = 1 << 30
@@ -157,6 +161,10 @@ def _device_errors() -> Iterator[None]:
 
 def _opened(plan: Plan, sink: Any, table: Any, stream: Any) -> Any:
     metadata = _metadata(plan.columns, table)
+    if isinstance(plan, ParquetPlan):
+        for column, described in zip(plan.columns, metadata.column_metadata, strict=True):
+            if encoding := plan.encodings.get(column.name):
+                described.set_encoding(_ENCODINGS[encoding])
     return (
         _parquet(plan, sink, metadata, stream) if isinstance(plan, ParquetPlan) else _orc(plan, sink, metadata, stream)
     )
