@@ -147,7 +147,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
@@ -348,7 +348,7 @@ e2e-kube: setup $(JAR) | $(REPORTS) #+ The chart on the cluster of KUBECONFIG, w
 	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
 
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) #+ The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
-	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
+	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids --ignore=tests/rapids/on_gpu
 
 attacks: $(VENV)/.synced | $(REPORTS) #+ What hostile functions and clients may try, tried on a real pool and writer (run it as an ordinary user too)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
@@ -377,6 +377,12 @@ fuzz: .venv/.synced #+ Hostile bytes against everything that reads a client's, a
 GPU_PYTHON ?= .venv-gpu/bin/python
 #= GPU_PYTHON_VERSION Python for which `make gpu-wheels` collects wheels
 GPU_PYTHON_VERSION ?= 3.12
+#= GPU_ARCH architecture whose machine code `make gpu-wheels` keeps, such as 90 for an H200; empty keeps all
+GPU_ARCH ?=
+#= CONNECTOR_JAR connector of `make test-rapids-gpu`
+CONNECTOR_JAR ?= $(call jar,$(RAPIDS_SPARK))
+# Classes of the accelerator for pyspark 4.1.3, the version of .venv-rapids.
+RAPIDS_SHIM := 413
 #= PART_MIB size of its parts
 PART_MIB ?= 60
 
@@ -384,12 +390,26 @@ test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORT
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu-pool.xml flight-server/tests/pool_on_gpu --timeout 600
 	@$(MAKE) --no-print-directory bench-gpu
+	@$(MAKE) --no-print-directory bench-gpu-service BENCH=
+
+bench-gpu-service: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes that a writer service takes in a second, by streams and encoder
+	$(GPU_PYTHON) -m tests.programs.bench.writer_service $(BENCH)
 
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes encoded in a second on a GPU, beside the CPU and what copies allow
-	$(GPU_PYTHON) -m tests.programs.bench.writer_gpu $(BENCH)
+	PYTHONPATH=gpu-writer/tests $(GPU_PYTHON) -m tests.programs.bench.writer_gpu $(BENCH)
 
 gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine without a network, in parts
-	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
+	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) $(GPU_ARCH)
+
+test-rapids-gpu: | $(REPORTS) #+ The RAPIDS Accelerator on a GPU beside Updraft: answers and plans, then bench-rapids-gpu (needs RAPIDS_JAR and CONNECTOR_JAR)
+	UPDRAFT_RAPIDS_MODE=executeOnGPU UPDRAFT_CONNECTOR_JAR=$(CONNECTOR_JAR) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/rapids-gpu.xml tests/rapids/on_gpu
+	@$(MAKE) --no-print-directory bench-rapids-gpu BENCH=
+
+bench-rapids-gpu: #+ Crossing between GPU stages and a pool; a query written by RAPIDS, Updraft and Spark
+	UPDRAFT_CONNECTOR_JAR=$(CONNECTOR_JAR) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(GPU_PYTHON) -m tests.programs.bench.rapids_gpu $(BENCH)
+
+rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GPU, for a machine without a network
+	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
 .PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-writer-sink bench-page bench-writer-page

@@ -24,6 +24,16 @@ _CONFS = {
     "spark.rapids.sql.explain": "NONE",
     "spark.sql.session.timeZone": "UTC",
 }
+# `make test-rapids-gpu`: part of the GPU's memory, because a test of its own may hold some of it.
+_ON_GPU = {
+    "spark.rapids.sql.mode": "executeOnGPU",
+    "spark.rapids.memory.gpu.allocFraction": "0.35",
+    "spark.rapids.memory.gpu.minAllocFraction": "0",
+    "spark.rapids.memory.pinnedPool.size": "2g",
+    "spark.rapids.sql.concurrentGpuTasks": "2",
+    # The accelerator's own Python operators start their workers with the executor's confs.
+    "spark.rapids.sql.python.gpu.enabled": "false",
+}
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +55,7 @@ def pool() -> Iterator[LocalPool]:
 def spark(request: pytest.FixtureRequest, pool: LocalPool, rapids_jar: Path) -> Iterator[SparkSession]:
     confs = {
         **_CONFS,
+        **(_ON_GPU if os.environ.get("UPDRAFT_RAPIDS_MODE") == "executeOnGPU" else {}),
         "spark.driver.extraClassPath": f"{connector_jar()}:{rapids_jar}",
         "spark.sql.extensions": ",".join(request.param),
         ENDPOINT: pool.tcp_endpoint,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -19,14 +20,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.programs.bench import writer_costs
 from tests.programs.bench.writer_tables import mixed
+from updraft.container_memory import memory_limits
 from updraft.v1.write_pb2 import Compression, OrcOptions, ParquetOptions, TimestampType, WriteCommand
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
-from updraft_writer.gpu.gpu import Gpu, find_engine
+from updraft_writer.gpu.gpu import Gpu, find_engine, set_up_library
 from updraft_writer.reason import Reason, ReasonKind
 
-_CODECS = ("NONE", "SNAPPY", "ZSTD", "LZ4")
 _COPIED_BYTES = 256 << 20
 _CPU = Reason(ReasonKind.ASKED, "the CPU, to compare with")
 
@@ -36,8 +38,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-gpu", description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the table (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
+    parser.add_argument(
+        "--costs", type=Path, default=Path("build/bench/writer-gpu-costs.json"), help="constants of auto"
+    )
+    parser.add_argument("--stand-in", action="store_true", help="try this program without a GPU: pyarrow plays it")
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-gpu.json"))
     options = parser.parse_args()
+    if options.stand_in:
+        _try_costs(options)
+        return
+    set_up_library(min(memory_limits().values()))
     engine = find_engine("gpu", memory_bytes=0)
     if isinstance(engine, Reason):
         sys.exit(f"error: no GPU here: {engine.text}")
@@ -48,6 +58,7 @@ def main() -> None:
     measured["working_set"] = max(case["working_set"] for case in cases if "working_set" in case)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(measured, indent=1) + "\n")
+    _measure_costs(gpu, measured["device"]["name"], options)
     for name, speed in measured["copies_gb_per_s"].items():
         print(f"{name:30} {speed:8.2f} GB/s")
     for case in cases:
@@ -56,8 +67,25 @@ def main() -> None:
     print(f"working set: {measured['working_set']:.2f} times the raw bytes; written to {options.output}")
 
 
+def _measure_costs(gpu: Gpu, device: str, options: argparse.Namespace) -> None:
+    """Measure the cost model's constants, print them and write them for `gpu/costs.json`."""
+    machine = f"one {device}, {os.cpu_count()} cores"
+    costs = writer_costs.measure(gpu, machine=machine, rows=options.rows // 2, repeat=options.repeat)
+    options.costs.parent.mkdir(parents=True, exist_ok=True)
+    options.costs.write_text(json.dumps(writer_costs.as_json(costs), indent=1) + "\n")
+    print(*writer_costs.described(costs), sep="\n")
+
+
+def _try_costs(options: argparse.Namespace) -> None:
+    # Of the writer's tests: its folder has to be on PYTHONPATH.
+    from device_for_tests import DeviceForTests, gpu_of
+
+    codecs = tuple(codec.lower() for codec in writer_costs.CODECS)
+    _measure_costs(gpu_of(DeviceForTests(codecs=codecs)), "stand-in", options)
+
+
 def _encoders(gpu: Gpu, table: pa.Table, repeat: int) -> Iterator[dict[str, Any]]:
-    for codec in _CODECS:
+    for codec in writer_costs.CODECS:
         compression = Compression(codec=f"CODEC_{codec}")
         micros = TimestampType.TIMESTAMP_TYPE_MICROS
         commands = {

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-gpu-service`: raw bytes that a writer service takes in a second, for 1, 4 and 8 streams and each encoder.
+
+Each stream is a process that writes one file after the other into memory (/dev/shm), with what Spark asks for by
+default. The service's own CPU time and memory are measured with it. `--encoders cpu` runs without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+
+from tests.programs.bench.writer_costs import tables
+from updraft.client.writer import WriterClient
+from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
+
+_STREAMS = (1, 4, 8)
+# Other tables than the mixed one are written by as many streams only.
+_MIXES = ("other", "integers", "floats", "texts")
+_BATCH_BYTES = 8 << 20
+_START_SECONDS = 60.0
+
+
+def main() -> None:
+    """Measure everything and write it as JSON."""
+    parser = argparse.ArgumentParser(prog="make bench-gpu-service", description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the mixed table (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of each case (default: %(default)s)")
+    parser.add_argument("--codec", default="SNAPPY")
+    parser.add_argument("--encoders", default="gpu,auto,cpu", help="as in --encoder of the writer, by comma")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/writer-service.json"))
+    options = parser.parse_args()
+    measured: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        found = tables(options.rows)
+        for mix in _MIXES:
+            _store(found[mix], Path(folder) / mix)
+        del found
+        with _clients(Path(folder), options.codec) as clients:
+            for encoder in options.encoders.split(","):
+                measured += _measured(encoder, clients, Path(folder), options.seconds)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: float) -> Iterator[dict[str, Any]]:
+    with _service(encoder, folder) as (process, address):
+        for mix in _MIXES:
+            for streams in _STREAMS if mix == _MIXES[0] else _STREAMS[-1:]:
+                # The first run loads kernels and fills pools.
+                _run(clients[:streams], address, mix, min(seconds, 1.0))
+                before, started = _cpu_seconds(process), time.monotonic()
+                answers = _run(clients[:streams], address, mix, seconds)
+                wall = time.monotonic() - started
+                entry = {
+                    "encoder": encoder,
+                    "table": mix,
+                    "streams": streams,
+                    "gb_per_s": round(sum(answer["raw_bytes"] for answer in answers) / 1e9 / wall, 3),
+                    "cores": round((_cpu_seconds(process) - before) / wall, 2),
+                    "memory_mb": round(_resident_bytes(process) / 1e6),
+                    "file_mb": round(answers[0]["file_bytes"] / 1e6, 1),
+                    "encoded_by": sorted({answer["encoder"] for answer in answers}),
+                    "file_s": round(statistics.median(second for answer in answers for second in answer["seconds"]), 3),
+                }
+                print(entry, flush=True)
+                yield entry
+
+
+@contextmanager
+def _service(encoder: str, folder: Path) -> Iterator[tuple[psutil.Process, str]]:
+    ready = folder / f"{encoder}.ready"
+    listen = [part for name in ("listen", "admin-listen", "metrics-listen") for part in (f"--{name}", "127.0.0.1:0")]
+    command = [sys.executable, "-m", "updraft_writer", "serve", *listen, "--ready-file", str(ready)]
+    with subprocess.Popen([*command, "--root", str(folder), "--encoder", encoder, "--log-level", "warning"]) as process:
+        try:
+            deadline = time.monotonic() + _START_SECONDS
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the writer with --encoder {encoder} did not start")
+                time.sleep(0.02)
+            yield psutil.Process(process.pid), json.loads(ready.read_text())["listen"]
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _clients(folder: Path, codec: str) -> Iterator[list[Connection]]:
+    context = multiprocessing.get_context("spawn")
+    pairs = [context.Pipe() for _ in range(max(_STREAMS))]
+    processes = [
+        context.Process(target=_write_files, args=(theirs, folder, f"{codec}-{number}"), daemon=True)
+        for number, (_, theirs) in enumerate(pairs)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield [ours for ours, _ in pairs]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _run(clients: list[Connection], address: str, mix: str, seconds: float) -> list[dict[str, Any]]:
+    for client in clients:
+        client.send((address, mix, seconds))
+    answers = [client.recv() for client in clients]
+    if errors := [answer["error"] for answer in answers if "error" in answer]:
+        raise RuntimeError(f"{len(errors)} of {len(answers)} streams failed: {errors[0]}")
+    return answers
+
+
+def _write_files(pipe: Connection, folder: Path, name: str) -> None:
+    options = ParquetOptions(
+        compression=Compression(codec=f"CODEC_{name.split('-')[0]}"),
+        timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
+        page_checksums=True,
+    )
+    while True:
+        address, mix, seconds = pipe.recv()
+        table = pa.ipc.open_file(pa.memory_map(str(folder / mix))).read_all()
+        took: list[float] = []
+        try:
+            with WriterClient(address) as client:
+                ends = time.monotonic() + seconds
+                while not took or time.monotonic() < ends:
+                    started = time.monotonic()
+                    with client.create(str(folder / name), table.schema, options) as file:
+                        file.write(table)
+                    took.append(time.monotonic() - started)
+            receipt = file.receipt
+            counts = {"raw_bytes": len(took) * table.nbytes, "file_bytes": receipt.file_bytes}
+            pipe.send({**counts, "encoder": receipt.encoder, "seconds": took})
+        except Exception as error:
+            pipe.send({"error": f"{type(error).__name__}: {error}"})
+
+
+def _store(table: pa.Table, path: Path) -> None:
+    rows = max(1, table.num_rows * _BATCH_BYTES // table.nbytes)
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table, max_chunksize=rows)
+
+
+def _everyone(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = [each.cpu_times() for each in _everyone(process)]
+    return sum(each.user + each.system for each in times)
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    return sum(each.memory_info().rss for each in _everyone(process))
+
+
+if __name__ == "__main__":
+    main()
