@@ -36,6 +36,8 @@ from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 # threads keep a fast object store busy. A thread that hangs is lost until its storage answers, so this has to be far
 # more than the number of files that are usually open.
 STORE_THREADS = 64
+# Row groups that a GPU encodes at once, each on a stream of its own. Fewer leave the GPU idle during copies and codecs.
+_LEAST_GPU_THREADS = 4
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20
 
@@ -50,9 +52,10 @@ class FileFactory:
         self._gpu = gpu
         self._settings = settings
         self._blocks = blocks_within(quota)
-        # One thread for each CPU, since encoding does nothing but compute.
+        # One thread for each CPU, since encoding does nothing but compute. A GPU computes while its threads wait.
         self._cpus = len(os.sched_getaffinity(0))
-        self._encode_threads = ThreadPoolExecutor(self._cpus, "encode")
+        least_threads = _LEAST_GPU_THREADS if isinstance(gpu, Gpu) else 1
+        self._encode_threads = ThreadPoolExecutor(max(least_threads, self._cpus), "encode")
         self._store_threads = ThreadPoolExecutor(STORE_THREADS, "store")
 
     def close(self) -> None:

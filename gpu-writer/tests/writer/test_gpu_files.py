@@ -2,6 +2,7 @@
 """A writer with a device, as its clients see it: receipts, metrics, turns that end with their files."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -81,6 +82,23 @@ def test_a_file_that_the_cpu_encodes_sooner_says_so(tmp_path: Path) -> None:
         assert file.receipt.encoder_reason.startswith("cpu: its first row group is expected to take 0.0")
         assert counted(writer, "updraft_writer_encoder_reasons_total", reason="cost") == 1
     assert (read(tmp_path / "f"), device.written) == (BATCH["n"].to_pylist(), [])
+
+
+def test_four_files_are_encoded_on_the_device_at_once_on_any_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    together = threading.Barrier(4, timeout=30)
+
+    class Waiting(DeviceForTests):
+        def step(self, rows: int = 0) -> None:
+            if rows:
+                together.wait()
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0})
+    with writer_on(Waiting(), tmp_path) as (writer, _), ThreadPoolExecutor(4) as clients:
+        files = [tmp_path / str(number) for number in range(4)]
+        list(clients.map(lambda path: write(writer, path, BATCH), files))
+    assert [read(path) for path in files] == 4 * [BATCH["n"].to_pylist()]
 
 
 def test_a_file_that_the_device_loses_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
