@@ -308,6 +308,17 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
     assert queue.waiting == 0
 
 
+async def test_a_drain_refuses_an_exchange_whose_worker_is_still_starting(pool_of: PoolOf) -> None:
+    pool = pool_of(1)
+    source = Source(pool)
+    queue = admission(source)
+    source.once_leased = queue.drain
+    with pytest.raises(PoolUnavailableError):
+        await acquire(queue, "a", None)
+    assert pool.leases[0].outcome is LeaseOutcome.CLEAN
+    assert pool.idle == 1
+
+
 async def test_a_pool_that_fails_is_unavailable() -> None:
     class Broken(FakePool):
         async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:

@@ -165,9 +165,11 @@ class Admission:
         """
         if not place.granted.done() and self._is_next(place):
             try:
-                return await self._lease(place, binding)
+                grant = await self._lease(place, binding)
             except NoIdleWorker:
                 pass
+            else:
+                return self._unless_lost(place, grant)
         # From here on, and not before, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
@@ -181,6 +183,14 @@ class Admission:
             raise
         finally:
             starved.cancel()
+
+    @staticmethod
+    def _unless_lost(place: Place, grant: Grant) -> Grant:
+        """Return the grant. If the place was lost while its worker started, give the worker back and raise the reason."""
+        if place.granted.done():
+            grant.release(LeaseOutcome.CLEAN)
+            place.granted.result()
+        return grant
 
     def drain(self) -> None:
         """Refuse waiting and new exchanges: none of their work has begun, so another pool can take them."""
