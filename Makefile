@@ -40,6 +40,7 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 #= BASE checkout that `make bench-against` compares with
 #= FUZZ options of `make fuzz` (--seconds 600, --target NAME, --guided, --help)
 #= SOAK options of `make soak` (--minutes 10, --rolling, --help)
+#= SIMULATE options of `make simulate` (--seeds 10000, --minutes 10, --seed N, --help)
 #= STRICT set it (STRICT=1), and a test that would be skipped fails
 #= FAULTS pytest's options for `make faults` (-k network)
 #= AUDIT options of `make audit` (--offline asks nobody for known vulnerabilities)
@@ -147,7 +148,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
@@ -185,7 +186,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py tests/platforms/test_compose.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker --ignore=flight-server/tests/pool_on_gpu
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/simulation tests/docs tests/platforms/test_units.py tests/platforms/test_compose.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker --ignore=flight-server/tests/pool_on_gpu
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -358,6 +359,10 @@ faults: $(VENV)/.synced | $(REPORTS) #+ A table of named faults, and what is lef
 
 soak: setup $(JAR) #+ Spark jobs whose every row is checked while something is killed every second
 	$(PYTHON) -m tests.programs.soak $(SOAK)
+
+simulate: SIMULATE ?= --minutes 10
+simulate: .venv/.synced #+ A simulated cluster under faults of random seeds (SIMULATE="--seed N" replays one)
+	.venv/bin/python -m tests.simulation $(SIMULATE)
 
 audit: bills #+ Licences of what is shipped, known vulnerabilities, bills of materials in build/audit
 	.venv/bin/python -m tests.programs.audit.run --python build/audit/python.cdx.json --java build/audit/java.cdx.json $(AUDIT)

@@ -30,7 +30,7 @@ _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
 """How a line begins that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
-    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
+    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "e2e-kube", "faults", "fuzz", "simulate", "soak"),
     *("test-browser", "test-dashboards"),
     *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model of `Replicas`: the choice between the pods behind one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+_AVOIDED_NANOS = 10_000_000_000
+
+
+@dataclass(eq=False, slots=True)
+class _Pod:
+    address: int
+    last_use: int
+    calls: int = 0
+    failed_nanos: int | None = None
+
+    def is_avoided(self, now_nanos: int) -> bool:
+        return self.failed_nanos is not None and now_nanos - self.failed_nanos < _AVOIDED_NANOS
+
+    def rank(self, now_nanos: int) -> tuple[bool, int, int]:
+        return self.is_avoided(now_nanos), self.calls, self.last_use
+
+
+@dataclass(eq=False, slots=True)
+class _Stay:
+    """Pod that serves a task's calls while the task has open calls."""
+
+    pod: _Pod | None = None
+    calls: int = 0
+    refused: bool = False
+
+
+class Replicas:
+    """Pods behind one name, as one executor sees them."""
+
+    def __init__(self, first_use: Callable[[], int]) -> None:
+        """Create an empty choice; `first_use` returns the negative rank of a pod that was never used."""
+        self._first_use = first_use
+        self._pods: dict[int, _Pod] = {}
+        self._stays: dict[str, _Stay] = {}
+        self._uses = 0
+
+    def choose(self, addresses: Sequence[int], task: str | None, now_nanos: int) -> Place:
+        """Return a place for one more call."""
+        for address in [address for address, pod in self._pods.items() if not pod.calls and address not in addresses]:
+            del self._pods[address]
+        stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
+        if stay.pod is None or stay.refused or stay.pod.address not in addresses:
+            for address in addresses:
+                if address not in self._pods:
+                    self._pods[address] = _Pod(address, self._first_use())
+            stay.pod = min((self._pods[address] for address in addresses), key=lambda pod: pod.rank(now_nanos))
+            stay.refused = False
+        stay.calls += 1
+        stay.pod.calls += 1
+        self._uses += 1
+        stay.pod.last_use = self._uses
+        return Place(self, stay.pod, stay, task)
+
+    def _release(self, pod: _Pod, stay: _Stay, task: str | None) -> None:
+        pod.calls -= 1
+        stay.calls -= 1
+        if not stay.calls and task is not None:
+            del self._stays[task]
+
+
+class Place:
+    """Place of one call at a pod."""
+
+    def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None) -> None:
+        self.address = pod.address
+        self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
+
+    def avoid(self, now_nanos: int) -> None:
+        """Record that the pod refused the call or could not be reached."""
+        self.lost(now_nanos)
+        self._stay.refused |= self._stay.pod is self._pod
+
+    def lost(self, now_nanos: int) -> None:
+        """Record that the call had a worker and was lost."""
+        self._pod.failed_nanos = now_nanos
+
+    def release(self) -> None:
+        """Release the place; call this once."""
+        self._replicas._release(self._pod, self._stay, self._task)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that a scenario schedules. Each is one thing that happens to a cluster at one moment."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.network import Disturbance, Stream
+from tests.simulation.pod import Pod
+from tests.simulation.workers_side import WorkerProcess
+
+
+class Fault(NamedTuple):
+    """Fault at a moment."""
+
+    at_seconds: float
+    name: str
+
+
+def _a_pod(cluster: Cluster) -> Pod | None:
+    ready = [pod for pod in cluster.pods if pod.is_ready]
+    return cluster.world.random.choice(ready) if ready else None
+
+
+def _a_worker(cluster: Cluster) -> WorkerProcess | None:
+    pod = _a_pod(cluster)
+    alive = list(pod.side.processes.values()) if pod is not None and pod.side is not None else []
+    return cluster.world.random.choice(alive) if alive else None
+
+
+def _a_stream(cluster: Cluster) -> Stream | None:
+    streams = [stream for pod in cluster.pods for stream in pod.streams]
+    return cluster.world.random.choice(streams) if streams else None
+
+
+def _restart(cluster: Cluster, pod: Pod) -> None:
+    """Start a pod once it is down, as Kubernetes does."""
+
+    def boot() -> None:
+        if pod.state.name == "DOWN":
+            cluster.boot(pod)
+        else:
+            cluster.world.later(1.0, boot)
+
+    cluster.world.later(cluster.world.seconds(2.0), boot)
+
+
+def _kill_worker(cluster: Cluster) -> None:
+    if (worker := _a_worker(cluster)) is not None:
+        cluster.world.note("kill", worker.name)
+        worker.die(-signal.SIGKILL)
+
+
+def _hang_worker(cluster: Cluster) -> None:
+    if (worker := _a_worker(cluster)) is not None:
+        cluster.world.note("hang", worker.name)
+        worker.is_stuck = True
+
+
+def _kill_zygote(cluster: Cluster) -> None:
+    pod = _a_pod(cluster)
+    if pod is not None and pod.side is not None:
+        cluster.world.note("zygote", pod.name)
+        pod.side.crash_zygote(cluster.world.seconds(0.5))
+
+
+def _refuse_forks(cluster: Cluster) -> None:
+    pod = _a_pod(cluster)
+    side = pod.side if pod is not None else None
+    if side is not None:
+        cluster.world.note("no forks", side.pod)
+        side.refuses_forks = True
+
+        def allow() -> None:
+            side.refuses_forks = False
+
+        cluster.world.later(cluster.world.seconds(3.0), allow)
+
+
+def _slow_pod(cluster: Cluster) -> None:
+    if (pod := _a_pod(cluster)) is not None:
+        pod.slowness = cluster.world.random.choice([3.0, 10.0])
+        cluster.world.note("slow", pod.name, pod.slowness)
+
+
+def _drain(cluster: Cluster) -> None:
+    if (pod := _a_pod(cluster)) is not None:
+        cluster.drain(pod)
+        _restart(cluster, pod)
+
+
+def _deploy(cluster: Cluster) -> None:
+    """Drain every pod, one after the other, as a rolling update does."""
+    for index, pod in enumerate(cluster.pods):
+
+        def replace(pod: Pod = pod) -> None:
+            if pod.is_ready:
+                cluster.drain(pod)
+                _restart(cluster, pod)
+
+        cluster.world.later(index * 10.0, replace)
+
+
+def _crash(cluster: Cluster) -> None:
+    if (pod := _a_pod(cluster)) is not None:
+        cluster.crash(pod, is_silent=False)
+        _restart(cluster, pod)
+
+
+def _lose_node(cluster: Cluster) -> None:
+    if (pod := _a_pod(cluster)) is not None:
+        cluster.crash(pod, is_silent=True)
+        _restart(cluster, pod)
+
+
+def _lose_zone(cluster: Cluster) -> None:
+    zone = cluster.world.random.choice(cluster.pods).zone
+    for pod in cluster.pods:
+        if pod.zone == zone and pod.is_ready:
+            cluster.crash(pod, is_silent=True)
+            _restart(cluster, pod)
+
+
+def _break_stream(cluster: Cluster) -> None:
+    if (stream := _a_stream(cluster)) is not None:
+        cluster.world.note("break", stream.name)
+        stream.break_now()
+
+
+def _silence_stream(cluster: Cluster) -> None:
+    if (stream := _a_stream(cluster)) is not None:
+        cluster.world.note("silence", stream.name)
+        stream.fall_silent()
+
+
+def _disturb_stream(cluster: Cluster) -> None:
+    if (stream := _a_stream(cluster)) is not None:
+        disturbance = cluster.world.random.choice(list(Disturbance))
+        upwards = cluster.world.chance(0.5)
+        cluster.world.note("disturb", stream.name, disturbance.value, upwards)
+        stream.disturb(disturbance, upwards=upwards)
+
+
+def _rotate_token(cluster: Cluster) -> None:
+    cluster.rotate_token()
+
+
+def _jump_clock(cluster: Cluster) -> None:
+    seconds = cluster.world.random.choice([1.0, 30.0, 120.0])
+    cluster.world.note("clock jumps", seconds)
+    cluster.world.loop.skip(seconds)
+
+
+FAULTS: dict[str, Callable[[Cluster], None]] = {
+    "kill worker": _kill_worker,
+    "hang worker": _hang_worker,
+    "kill zygote": _kill_zygote,
+    "refuse forks": _refuse_forks,
+    "slow pod": _slow_pod,
+    "drain": _drain,
+    "deploy": _deploy,
+    "crash": _crash,
+    "lose node": _lose_node,
+    "lose zone": _lose_zone,
+    "break stream": _break_stream,
+    "silence stream": _silence_stream,
+    "disturb stream": _disturb_stream,
+    "rotate token": _rotate_token,
+    "jump clock": _jump_clock,
+}
+GENTLE = frozenset({"kill zygote", "drain", "deploy"})
+"""Faults that must cost no task an attempt: nothing that runs is lost, and a pod takes what waits."""

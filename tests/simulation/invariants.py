@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Invariants of pods and tasks, checked at each step from counts of the checker's own.
+
+The checker never reads a count of the product's to judge the product, except at the end, when all counts must be zero.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.client.retry_budget import BURST, INTERVAL_NANOS
+from tests.simulation.messages import Open
+from tests.simulation.world import ViolationError, World
+from updraft_server.pool.leases import TaskKey
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Stream
+    from tests.simulation.pod import Pod
+    from tests.simulation.workers_side import WorkerProcess
+
+# Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A worker that has to
+# be replaced for another owner takes a start.
+IDLE_BESIDE_A_WAITER_SECONDS = 10.0
+# A revoked credential may open exchanges for as long as a front may use what it last read.
+REVOCATION_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    command: Open
+    place: Any
+    since: float
+
+
+@dataclass(slots=True)
+class _PodRecord:
+    waiting: dict[Stream, _Waiting] = field(default_factory=dict)
+    held: dict[Stream, Open] = field(default_factory=dict)
+    leases: dict[str, Stream] = field(default_factory=dict)
+    held_by_tenants: Counter[str] = field(default_factory=Counter)
+    tasks: set[TaskKey] = field(default_factory=set)
+    """Tasks that have held a worker. Their further exchanges may overtake."""
+    is_drained: bool = False
+    idle_since: float | None = None
+
+
+class Checker:
+    """Witness of one run."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.on_failure: Callable[[ViolationError], None] = lambda _error: None
+        self.revoked: dict[int, float] = {}
+        """Time at which each token was revoked."""
+        self.longest_wait_seconds = 0.0
+        self.waits_seconds: list[tuple[str, float]] = []
+        """Tenant and wait of each grant."""
+        self._pods: dict[str, _PodRecord] = {}
+        self._retries: dict[str, list[tuple[int, int]]] = {}
+
+    def fail(self, message: str) -> None:
+        """Report a violation."""
+        self.world.note("VIOLATION", message)
+        error = ViolationError(f"at {self.world.now:.3f} s: {message}")
+        self.on_failure(error)
+        raise error
+
+    # Pods.
+
+    def pod_started(self, pod: Pod) -> None:
+        self._pods[pod.name] = _PodRecord()
+
+    def pod_ended(self, pod: Pod) -> None:
+        self._pods.pop(pod.name, None)
+
+    def drained(self, pod: Pod) -> None:
+        self._pods[pod.name].is_drained = True
+
+    def waits(self, pod: Pod, stream: Stream, command: Open, place: Any) -> None:
+        if (record := self._pods.get(pod.name)) is not None:
+            record.waiting[stream] = _Waiting(command, place, self.world.now)
+
+    def waits_no_more(self, pod: Pod, stream: Stream) -> None:
+        if (record := self._pods.get(pod.name)) is None:
+            return
+        waiting = record.waiting.pop(stream, None)
+        if waiting is not None:
+            waited = self.world.now - waiting.since
+            self.longest_wait_seconds = max(self.longest_wait_seconds, waited)
+            self.waits_seconds.append((waiting.command.tenant, waited))
+
+    def granted(self, pod: Pod, stream: Stream, command: Open, lease: Any) -> None:
+        self.world.note(pod.name, stream.name, "has", lease.worker)
+        record = self._pods.get(pod.name)
+        if record is None:
+            return
+        if record.is_drained:
+            self.fail(f"{pod.name} gave a worker to {stream.name} after its drain began")
+        if lease.worker in record.leases:
+            self.fail(f"{pod.name} gave worker {lease.worker} to {stream.name} and {record.leases[lease.worker].name}")
+        most = pod._caps.of(command.tenant).max_workers
+        own = record.held_by_tenants[command.tenant]
+        overtakes = command.task in record.tasks
+        record.tasks.add(command.task)
+        if most is not None and own >= most and not overtakes:
+            self.fail(f"{pod.name} gave tenant {command.tenant} worker {own + 1}, its cap is {most}")
+        self._check_turn(pod, record, command, overtakes=overtakes)
+        record.leases[lease.worker] = stream
+        record.held[stream] = command
+        record.held_by_tenants[command.tenant] += 1
+
+    def _check_turn(self, pod: Pod, record: _PodRecord, command: Open, *, overtakes: bool) -> None:
+        """A worker goes to the tenant that has fewest, if any worker can serve any exchange."""
+        if overtakes or command.binding.owner is not None:
+            return
+        own = record.held_by_tenants[command.tenant]
+        for waiting in record.waiting.values():
+            tenant = waiting.command.tenant
+            most = pod._caps.of(tenant).max_workers
+            count = record.held_by_tenants[tenant]
+            # An exchange that may overtake may be waiting for the start of an extra worker of its own.
+            is_first = waiting.command.task not in record.tasks and not waiting.place.granted.done()
+            is_alike = is_first and waiting.command.binding == command.binding
+            if is_alike and (most is None or count < most) and count < own and waiting.since < self.world.now:
+                self.fail(
+                    f"{pod.name} gave tenant {command.tenant}, which has {own} workers, another one while "
+                    f"{tenant}, which has {count}, waited"
+                )
+
+    def runs(self, pod: Pod, command: Open) -> None:
+        revoked = self.revoked.get(command.token)
+        if revoked is not None and self.world.now > revoked + REVOCATION_SECONDS:
+            self.fail(f"{pod.name} runs an exchange of token {command.token}, revoked at {revoked:.3f}")
+
+    def assigned(self, pod: Pod, process: WorkerProcess, command: Open) -> None:
+        owner = command.binding.owner
+        if process.owner is None:
+            process.owner = (owner,)
+        elif process.owner != (owner,):
+            self.fail(f"{pod.name} let worker {process.name} of {process.owner} serve {owner}")
+
+    def released(self, pod: Pod, stream: Stream) -> None:
+        record = self._pods.get(pod.name)
+        if record is None:
+            return
+        command = record.held.pop(stream)
+        record.leases = {worker: holder for worker, holder in record.leases.items() if holder is not stream}
+        record.held_by_tenants[command.tenant] -= 1
+
+    def look(self, pod: Pod) -> None:
+        """Check that no worker is idle for long beside an exchange that it could serve."""
+        record = self._pods.get(pod.name)
+        if record is None or record.is_drained:
+            return
+        is_idle = pod.pool.idle > 0 and any(self._may_have_one(pod, record, each) for each in record.waiting.values())
+        if not is_idle:
+            record.idle_since = None
+        elif record.idle_since is None:
+            record.idle_since = self.world.now
+        elif self.world.now - record.idle_since > IDLE_BESIDE_A_WAITER_SECONDS:
+            self.fail(f"{pod.name} has {pod.pool.idle} idle workers, and {len(record.waiting)} exchanges wait for one")
+
+    def _may_have_one(self, pod: Pod, record: _PodRecord, waiting: _Waiting) -> bool:
+        most = pod._caps.of(waiting.command.tenant).max_workers
+        is_below = most is None or record.held_by_tenants[waiting.command.tenant] < most
+        return is_below and not waiting.place.granted.done()
+
+    # Executors.
+
+    def retries(self, executor: str, begins_nanos: int) -> None:
+        """An executor has decided to ask the pool again, at this time, from its retry budget."""
+        decisions = self._retries.setdefault(executor, [])
+        decisions.append((self.world.nanos, begins_nanos))
+        del decisions[: -4 * BURST]
+        # Of the decisions since any moment, a burst may begin at once, and one more after each interval.
+        begins: list[int] = []
+        for decided, begin in reversed(decisions):
+            insort(begins, begin)
+            for count, each in enumerate(begins[BURST:], start=1):
+                # Pauses are whole milliseconds, rounded down.
+                if each < decided + count * INTERVAL_NANOS - 1_000_000:
+                    self.fail(f"{executor} begins {BURST + count} retries within {(each - decided) / 1e9:.3f} s")
+
+    def delivered(self, task: str, expected: str, content: str) -> None:
+        """A task takes a result."""
+        if expected != content:
+            self.fail(f"{task} was given {content or 'nothing'} where {expected or 'the end'} was due")
+
+    # The end.
+
+    def settled(self, pod: Pod) -> None:
+        """Check a pod on which nothing runs or waits any more."""
+        admission, pool = pod.admission, pod.pool
+        left = {
+            "waiting": admission.waiting,
+            "queue_bytes": admission.queue_bytes,
+            "busy": pool.busy,
+            "tasks that hold workers": len(admission._holding),
+            "workers at work": admission._turns._at_work.total(),
+        }
+        if any(left.values()):
+            self.fail(f"{pod.name} is idle and still counts {left}")
+        workers = pool.idle + pool.starting
+        if workers < pod.settings.workers:
+            self.fail(f"{pod.name} has {workers} workers at the end, not {pod.settings.workers}")

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of simulated calls: the contract's own (proto/updraft/v1), reduced to what policy looks at."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.simulation.client.recovery import Failure
+from tests.simulation.client.request_log import Batch
+from updraft_server.pool.bindings import Binding
+from updraft_server.pool.leases import TaskKey
+
+
+class Open(NamedTuple):
+    """Command that opens an exchange."""
+
+    tenant: str
+    task: TaskKey
+    binding: Binding
+    held_bytes: int
+    artifact_seconds: float
+    """Time that the upload of the function's artifacts takes; 0 if it has none."""
+    token: int
+
+
+class Sent(NamedTuple):
+    """Batch of the client. Its number counts from 1 in each call."""
+
+    sequence: int
+    batch: Batch
+    work: Work
+
+
+class Work(NamedTuple):
+    """What a batch does to its worker."""
+
+    seconds: float
+    kills: bool = False
+    hangs: bool = False
+
+
+class Finish(NamedTuple):
+    """Totals of a side that has sent everything."""
+
+    batches: int
+    rows: int
+
+
+class Admitted(NamedTuple):
+    """The exchange has a worker."""
+
+
+class Schema(NamedTuple):
+    """Schema of the results."""
+
+
+class Credit(NamedTuple):
+    """Progress of the function without a result."""
+
+    consumed: int
+
+
+class Answer(NamedTuple):
+    """Result of one batch."""
+
+    sequence: int
+    rows: int
+    consumed: int
+    content: str
+
+
+class Refused(NamedTuple):
+    """Failure, in-band or as a status, with the retry hint in milliseconds."""
+
+    failure: Failure
+    hint: int | None = None

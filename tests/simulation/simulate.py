@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: the scenario of a seed, from its start until everything has settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.executor import Task
+from tests.simulation.faults import FAULTS, Fault
+from tests.simulation.scenario import Scenario, scenario_of
+from tests.simulation.virtual_loop import silence_logs
+from tests.simulation.workers_side import simulated_processes
+from tests.simulation.world import ViolationError, World
+
+# Every run ends within this time, whatever happens: the bound on every wait together.
+LONGEST_RUN_SECONDS = 6000.0
+# Time after the last task and the last fault in which pods become whole again: a drain, a restart, a start of workers.
+_SETTLING_SECONDS = 240.0
+_LOOK_SECONDS = 4.0
+
+
+class Outcome(NamedTuple):
+    """Outcome of a run."""
+
+    seed: int
+    digest: str
+    violation: str
+    """What did not hold; empty if everything did."""
+    events: int
+    lines: list[str]
+    """The trace, if the run kept it."""
+
+
+def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
+    """Run a seed."""
+    silence_logs()
+    world = World(seed, keeps_lines=keeps_lines)
+    asyncio.set_event_loop(world.loop)
+    violation = ""
+    with simulated_processes():
+        try:
+            world.loop.run_until_complete(_Run(world).whole())
+        except ViolationError as error:
+            violation = str(error)
+        except Exception as error:
+            violation = f"at {world.now:.3f} s: {type(error).__name__}: {error}"
+        finally:
+            _close(world)
+    return Outcome(seed, world.digest, violation, world.events, world.lines)
+
+
+def _close(world: World) -> None:
+    """End what still runs, so that nothing of this run is left in the process."""
+    loop = world.loop
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    with_ends = asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True) if asyncio.all_tasks(loop) else None
+    if with_ends is not None:
+        loop.run_until_complete(asyncio.wait_for(with_ends, 1000.0))
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+class _Run:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.cluster = Cluster(world)
+        self._violation: asyncio.Future[None] = world.loop.create_future()
+
+    async def whole(self) -> None:
+        """Run the scenario, then let the cluster settle, and check what is left."""
+        world, cluster = self.world, self.cluster
+        scenario = scenario_of(world)
+        # A violation inside a product's task must end the run, not that task.
+        cluster.checker.on_failure = self._fail
+        for zone in scenario.zones:
+            cluster.add_pod(scenario.pod, zone, scenario.caps)
+        for _ in range(scenario.executors):
+            cluster.add_executor(scenario.options)
+        for fault in scenario.faults:
+            world.later(fault.at_seconds, self._on_time(fault))
+        jobs = asyncio.ensure_future(self._tasks(scenario))
+        look = asyncio.ensure_future(self._look())
+        try:
+            async with asyncio.timeout(LONGEST_RUN_SECONDS):
+                awaited: set[asyncio.Future[Any]] = {jobs, self._violation}
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                if self._violation.done():
+                    self._violation.result()
+                are_done = await jobs
+        except TimeoutError:
+            raise ViolationError(f"a task waits for more than {LONGEST_RUN_SECONDS:g} s") from None
+        finally:
+            jobs.cancel()
+        if scenario.is_gentle and not all(are_done):
+            raise ViolationError("a task was lost, though nothing that ran was")
+        await self._settled()
+        look.cancel()
+        for pod in cluster.pods:
+            cluster.checker.settled(pod)
+
+    async def _settled(self) -> None:
+        """Wait until all faults are over and every pod is whole and serves nothing."""
+        # Streams that fell silent are noticed by then.
+        await asyncio.sleep(max(0.0, 40.0 - self.world.now) + 35.0)
+        limit = self.world.now + _SETTLING_SECONDS
+        while pods := [pod for pod in self.cluster.pods if not pod.is_ready or pod.streams]:
+            if self.world.now > limit:
+                raise ViolationError(f"{pods[0].name} is {pods[0].state.value} long after the last fault")
+            await asyncio.sleep(5.0)
+        await asyncio.sleep(20.0)
+
+    def _fail(self, error: ViolationError) -> None:
+        if not self._violation.done():
+            self._violation.set_exception(error)
+
+    def _on_time(self, fault: Fault) -> Callable[[], None]:
+        return lambda: FAULTS[fault.name](self.cluster)
+
+    async def _tasks(self, scenario: Scenario) -> list[bool]:
+        return await asyncio.gather(*(self._task(scenario, at, task) for at, task in scenario.tasks))
+
+    async def _task(self, scenario: Scenario, at: float, task: Task) -> bool:
+        await asyncio.sleep(at)
+        attempts = await self.cluster.run_task(task)
+        return attempts > 0 and (attempts == 1 or not scenario.is_gentle)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for pod in self.cluster.pods:
+                if pod.is_ready:
+                    try:
+                        self.cluster.checker.look(pod)
+                    except ViolationError:
+                        return
