@@ -262,6 +262,13 @@ final class ChannelPool {
       }
     }
 
+    /** Record that a call that had a worker was lost. */
+    void lost() {
+      if (place != null) {
+        place.lost(System.nanoTime());
+      }
+    }
+
     /** Release the connection; once for each {@link #acquire}. */
     void release() {
       shared.release();

@@ -269,6 +269,11 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
+    @Override
+    boolean hadWorker() {
+      return read(core::hasWorker);
+    }
+
     private final ReplyProtocol protocol = new ReplyProtocol(options);
 
     @Override

@@ -295,11 +295,21 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
+  /** Return whether the peer had assigned a worker to this call. Calls for files have none. */
+  boolean hadWorker() {
+    return false;
+  }
+
   /**
-   * Close a call that is being replaced. The next call goes to another pod if there are several.
+   * Close a call that is being replaced. The next call goes to another pod if there are several,
+   * unless the task still has another call open at this one.
    */
   final void leave(String reason) {
-    connection.avoid();
+    if (hadWorker()) {
+      connection.lost();
+    } else {
+      connection.avoid();
+    }
     if (stage.get() == Stage.CLOSED) {
       // gRPC does not reset a stream that is already half-closed. Without this cancel, it would
       // hold messages that the peer will never read for as long as the connection lasts.

@@ -8,13 +8,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 
 /**
  * Choice between the pods behind one name for the next call of this JVM. The pod with the fewest
  * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
  * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
- * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. A pod
- * that has just failed or refused a call comes last. The callers resolve names and read the clock.
+ * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
+ * task leaves its pod only if the pod has refused one of its calls. A pod that has just failed or
+ * refused a call comes last for all other calls. The callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -22,20 +24,21 @@ final class Replicas {
   private static final Comparator<Pod> BEST =
       Comparator.<Pod>comparingLong(pod -> pod.calls).thenComparingLong(pod -> pod.lastUse);
 
+  private final LongSupplier firstUse;
   private final Map<InetAddress, Pod> pods = new HashMap<>();
   private final Map<String, Stay> stays = new HashMap<>();
   private long uses;
 
   private static final class Pod {
     final InetAddress address;
-    // Unused pods come first, in random order, so that JVMs do not all start with the same pod.
-    long lastUse = -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE);
+    long lastUse;
     int calls;
     boolean failed;
     long failedNanos;
 
-    Pod(InetAddress address) {
+    Pod(InetAddress address, long lastUse) {
       this.address = address;
+      this.lastUse = lastUse;
     }
 
     boolean isAvoided(long nowNanos) {
@@ -47,6 +50,24 @@ final class Replicas {
   private static final class Stay {
     Pod pod;
     int calls;
+
+    /** True if the pod has refused one of the task's calls, or could not be reached. */
+    boolean refused;
+  }
+
+  Replicas() {
+    // Unused pods come first, in random order, so that JVMs do not all start with the same pod.
+    this(() -> -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE));
+  }
+
+  /**
+   * Create an empty choice.
+   *
+   * @param firstUse returns the rank of a pod that was never used: a negative number, the lowest of
+   *     which comes first
+   */
+  Replicas(LongSupplier firstUse) {
+    this.firstUse = firstUse;
   }
 
   /**
@@ -58,20 +79,21 @@ final class Replicas {
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
     Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
-    if (stay.pod == null || stay.pod.isAvoided(nowNanos) || !addresses.contains(stay.pod.address)) {
+    if (stay.pod == null || stay.refused || !addresses.contains(stay.pod.address)) {
       stay.pod = best(addresses, nowNanos);
+      stay.refused = false;
     }
     stay.calls++;
     stay.pod.calls++;
     stay.pod.lastUse = ++uses;
-    return new Place(stay.pod, task);
+    return new Place(stay.pod, stay, task);
   }
 
   private Pod best(List<InetAddress> addresses, long nowNanos) {
     Comparator<Pod> order =
         Comparator.<Pod, Boolean>comparing(pod -> pod.isAvoided(nowNanos)).thenComparing(BEST);
     return addresses.stream()
-        .map(address -> pods.computeIfAbsent(address, Pod::new))
+        .map(address -> pods.computeIfAbsent(address, a -> new Pod(a, firstUse.getAsLong())))
         .min(order)
         .orElseThrow();
   }
@@ -79,10 +101,12 @@ final class Replicas {
   /** Place of one call at a pod. */
   final class Place {
     private final Pod pod;
+    private final Stay stay;
     private final String task;
 
-    private Place(Pod pod, String task) {
+    private Place(Pod pod, Stay stay, String task) {
       this.pod = pod;
+      this.stay = stay;
       this.task = task;
     }
 
@@ -90,8 +114,23 @@ final class Replicas {
       return pod.address;
     }
 
-    /** Record that the call failed. For a while, new calls go to another pod if there is one. */
+    /**
+     * Record that the pod refused the call or could not be reached. For a while, new calls go to
+     * another pod if there is one.
+     */
     void avoid(long nowNanos) {
+      synchronized (Replicas.this) {
+        lost(nowNanos);
+        stay.refused |= stay.pod == pod;
+      }
+    }
+
+    /**
+     * Record that the call had a worker and was lost. For a while, new calls go to another pod,
+     * except those of a task that still has another call open here: that call may hold a worker and
+     * wait for the new one.
+     */
+    void lost(long nowNanos) {
       synchronized (Replicas.this) {
         pod.failed = true;
         pod.failedNanos = nowNanos;
@@ -102,8 +141,7 @@ final class Replicas {
     void release() {
       synchronized (Replicas.this) {
         pod.calls--;
-        Stay stay = task == null ? null : stays.get(task);
-        if (stay != null && --stay.calls == 0) {
+        if (--stay.calls == 0 && task != null) {
           stays.remove(task);
         }
       }

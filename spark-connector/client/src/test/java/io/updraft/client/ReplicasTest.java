@@ -73,6 +73,31 @@ class ReplicasTest {
   }
 
   @Test
+  @DisplayName("a task that lost one call stays where another call of it is open, and then moves")
+  void staysWithItsOtherCalls() {
+    Replicas.Place other = choose(FOUR, "task");
+    Replicas.Place lost = choose(FOUR, "task");
+    lost.lost(nowNanos);
+    lost.release();
+    Replicas.Place again = choose(FOUR, "task");
+    assertEquals(other.address(), again.address());
+    assertNotEquals(other.address(), choose(FOUR, null).address());
+    again.avoid(nowNanos);
+    assertNotEquals(other.address(), choose(FOUR, "task").address());
+  }
+
+  @Test
+  @DisplayName("the failed call of another task does not part a task's calls")
+  void staysWhenAnotherTaskFails() {
+    List<InetAddress> two = FOUR.subList(0, 2);
+    Replicas.Place first = choose(two, "task");
+    choose(two, null);
+    choose(two, "other").avoid(nowNanos);
+    choose(two, "another").avoid(nowNanos);
+    assertEquals(first.address(), choose(two, "task").address());
+  }
+
+  @Test
   @DisplayName("where every pod has failed, one is tried all the same")
   void allFailed() {
     List<InetAddress> two = FOUR.subList(0, 2);
