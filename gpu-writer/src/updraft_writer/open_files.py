@@ -2,7 +2,8 @@
 """Open files of a writer, and the choice of files that flush a partial row group when the quota runs short."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,18 +43,20 @@ class OpenFiles:
         *,
         max_open_files: int,
         leave_device: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quota = quota
         self._max_open_files = max_open_files
         self._leave_device = leave_device
-        self._files: set[OpenFile] = set()
+        # In the order in which they were opened: of equally large row groups, the oldest is flushed first.
+        self._files: dict[OpenFile, None] = {}
         self._places: set[Place] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._refusal: UpdraftError | None = None
         self._warned_of_files = 0
         self._reserve = Reserve(max_open_files, own_room(max_open_files))
-        self._claims: Claims[str] = Claims()
+        self._claims: Claims[str] = Claims(clock)
         quota.on_shortage = self._relieve
         quota.on_cap = self._relieve_tenant
 
@@ -141,11 +144,11 @@ class OpenFiles:
 
     def add(self, file: OpenFile) -> None:
         """Register a file, so that a shortage of quota can flush its partial row group."""
-        self._files.add(file)
+        self._files[file] = None
 
     def remove(self, file: OpenFile) -> None:
         """Forget a file."""
-        self._files.discard(file)
+        self._files.pop(file, None)
 
     def refuse(self) -> None:
         """Refuse new files from now on; clients can go to another writer."""
@@ -187,10 +190,10 @@ class OpenFiles:
         self._flush(self._files, missing_bytes)
 
     def _relieve_tenant(self, tenant: str, missing_bytes: int) -> None:
-        self._flush({file for file in self._files if file.retained.tenant == tenant}, missing_bytes)
+        self._flush([file for file in self._files if file.retained.tenant == tenant], missing_bytes)
 
     @staticmethod
-    def _flush(files: set[OpenFile], missing_bytes: int) -> None:
+    def _flush(files: Collection[OpenFile], missing_bytes: int) -> None:
         moving_bytes = sum(file.moving_bytes for file in files)
         for file in to_flush(files, missing_bytes=missing_bytes - moving_bytes):
             file.flush()
