@@ -5,15 +5,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from tests.simulation.client.recovery import Timeouts
+from tests.simulation.client.retry_budget import RetryBudget
+from tests.simulation.disk import Disk
 from tests.simulation.executor import ClientOptions, Executor, Task
+from tests.simulation.file_task import FileTask
 from tests.simulation.invariants import Checker
 from tests.simulation.pod import Pod, PodSettings
 from tests.simulation.world import World
+from tests.simulation.writer import OpenWrite, Writer, WriterSettings, rows_of
 from updraft.service.tenants import Caps
 
 MOST_ATTEMPTS = 4
 """Attempts that Spark makes at a task (spark.task.maxFailures)."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """File that a task writes: the rows of each batch, and how the task behaves."""
+
+    tenant: str
+    number: int
+    batches: tuple[int, ...]
+    is_synchronous: bool = False
+    pause_seconds: float = 0.0
+    """Time that the task computes before each batch."""
+    gives_up: bool = False
+    """Whether Spark kills the first attempt."""
 
 
 class Cluster:
@@ -24,6 +44,11 @@ class Cluster:
         self.checker = Checker(world)
         self.pods: list[Pod] = []
         self.executors: list[Executor] = []
+        self.writers: list[Writer] = []
+        self.disk = Disk(world, lambda error: self.checker.on_failure(error))
+        self._writer_budget = RetryBudget()
+        self._receipts: set[str] = set()
+        self._may_be_published: set[str] = set()
         self.lag_seconds = 0.5
         """Time after which resolvers see that a pod has become ready or has gone."""
         self.token = 1
@@ -87,6 +112,43 @@ class Cluster:
 
     def _change(self, addresses: list[int]) -> None:
         self._published = addresses
+
+    # Writers and files.
+
+    def add_writer(self, settings: WriterSettings) -> None:
+        """Add a writer and start it."""
+        name = f"writer{len(self.writers)}"
+        writer = Writer(self.world, self.disk, name, settings, lambda error: self.checker.on_failure(error))
+        self.writers.append(writer)
+        writer.boot()
+
+    async def write(self, file: File, timeouts: Timeouts) -> int:
+        """Write a file as Spark does, with a path of its own for each attempt. Return the attempts; 0 if all failed."""
+        for attempt in range(MOST_ATTEMPTS):
+            path = f"file{file.number}.{attempt}"
+            command = OpenWrite(file.tenant, path, file.is_synchronous)
+            task = FileTask(self, command, file.batches, timeouts, self._writer_budget)
+            gives_up = file.gives_up and attempt == 0
+            failure = await task.run(file.pause_seconds, gives_up=gives_up)
+            self.world.note(path, "ends", failure.kind.value if failure is not None else "well")
+            if task.has_finished:
+                self._may_be_published.add(path)
+            if failure is None:
+                self._receipts.add(path)
+                return attempt + 1
+            await asyncio.sleep(0.1)
+        return 0
+
+    def check_files(self, files: Sequence[File]) -> None:
+        """Fail if a published file is torn, or was given up, or if a file with a receipt is gone."""
+        for path, content in self.disk.files.items():
+            file = files[int(path.removeprefix("file").partition(".")[0])]
+            if rows_of(content) != list(range(sum(file.batches))):
+                self.checker.fail(f"{path} is torn")
+            if path not in self._may_be_published:
+                self.checker.fail(f"{path} is published, and its task never finished it")
+        for path in sorted(self._receipts - self.disk.files.keys()):
+            self.checker.fail(f"{path} has a receipt and does not exist")
 
     # Credentials.
 

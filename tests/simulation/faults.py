@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.disk import DiskFault
 from tests.simulation.network import Disturbance, Stream
 from tests.simulation.pod import Pod
 from tests.simulation.workers_side import WorkerProcess
+from tests.simulation.writer import Writer
 
 
 class Fault(NamedTuple):
@@ -154,6 +156,54 @@ def _jump_clock(cluster: Cluster) -> None:
     cluster.world.loop.skip(seconds)
 
 
+def _a_writer(cluster: Cluster) -> Writer | None:
+    up = [writer for writer in cluster.writers if writer.is_up]
+    return cluster.world.random.choice(up) if up else None
+
+
+def _crash_writer(cluster: Cluster) -> None:
+    if (writer := _a_writer(cluster)) is not None:
+        writer.crash()
+        cluster.world.later(cluster.world.seconds(2.0), writer.boot)
+
+
+def _drain_writer(cluster: Cluster) -> None:
+    if (writer := _a_writer(cluster)) is not None:
+        writer.drain()
+
+        def replace() -> None:
+            if writer.is_draining and writer.is_up and not writer.streams:
+                writer.crash()
+                cluster.world.later(1.0, writer.boot)
+            elif writer.is_draining:
+                cluster.world.later(1.0, replace)
+
+        cluster.world.later(1.0, replace)
+
+
+def _fill_disk(cluster: Cluster) -> None:
+    room_bytes = cluster.disk.room_bytes
+    cluster.world.note("disk is full")
+    cluster.disk.room_bytes = 0
+
+    def free() -> None:
+        cluster.disk.room_bytes += room_bytes
+
+    cluster.world.later(cluster.world.seconds(3.0), free)
+
+
+def _break_disk(cluster: Cluster) -> None:
+    cluster.disk.faults += cluster.world.random.choices(list(DiskFault), k=cluster.world.between(1, 2))
+
+
+def _break_write(cluster: Cluster) -> None:
+    streams = [stream for writer in cluster.writers for stream in writer.streams]
+    if streams:
+        stream = cluster.world.random.choice(streams)
+        cluster.world.note("break", stream.name)
+        cluster.world.random.choice([stream.break_now, stream.fall_silent])()
+
+
 FAULTS: dict[str, Callable[[Cluster], None]] = {
     "kill worker": _kill_worker,
     "hang worker": _hang_worker,
@@ -170,6 +220,12 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "disturb stream": _disturb_stream,
     "rotate token": _rotate_token,
     "jump clock": _jump_clock,
+    "crash writer": _crash_writer,
+    "drain writer": _drain_writer,
+    "fill disk": _fill_disk,
+    "break disk": _break_disk,
+    "break write": _break_write,
 }
+WRITER_FAULTS = ("crash writer", "drain writer", "fill disk", "break disk", "break write")
 GENTLE = frozenset({"kill zygote", "drain", "deploy"})
 """Faults that must cost no task an attempt: nothing that runs is lost, and a pod takes what waits."""

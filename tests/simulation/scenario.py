@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from tests.simulation.client.recovery import Timeouts
 from tests.simulation.client.request_log import Replay
+from tests.simulation.cluster import File
 from tests.simulation.executor import ClientOptions, Task
-from tests.simulation.faults import FAULTS, GENTLE, Fault
+from tests.simulation.faults import FAULTS, GENTLE, WRITER_FAULTS, Fault
 from tests.simulation.messages import Work
 from tests.simulation.pod import PodSettings
 from tests.simulation.world import World
+from tests.simulation.writer import WriterSettings
 from updraft.service.tenants import Caps, TenantCaps
 
 
@@ -28,6 +30,10 @@ class Scenario:
     tasks: tuple[tuple[float, Task], ...]
     """Time at which each task begins."""
     faults: tuple[Fault, ...]
+    writer: WriterSettings
+    writers: int
+    files: tuple[tuple[float, File], ...]
+    """Time at which each file begins."""
 
     @property
     def is_gentle(self) -> bool:
@@ -55,7 +61,16 @@ def scenario_of(world: World) -> Scenario:
         (world.random.uniform(0.0, 6.0), _task(world, tenants, number, has_sessions, is_poisoned))
         for number in range(random.randint(2, 10))
     ]
-    names = list(FAULTS) if world.chance(0.7) else sorted(GENTLE)
+    # A third of the seeds write files, with few tasks beside them.
+    has_files = world.chance(0.35)
+    files = [(world.random.uniform(0.0, 6.0), _file(world, tenants, number)) for number in range(random.randint(1, 5))]
+    if has_files:
+        tasks = tasks[:2]
+    names = [name for name in FAULTS if has_files or name not in WRITER_FAULTS]
+    if has_files and world.chance(0.7):
+        names = list(WRITER_FAULTS)
+    elif world.chance(0.3):
+        names = sorted(GENTLE)
     faults = [Fault(world.random.uniform(0.5, 15.0), random.choice(names)) for _ in range(random.randint(0, 4))]
     return Scenario(
         zones=tuple(random.randint(0, 1) for _ in range(pods)),
@@ -77,6 +92,26 @@ def scenario_of(world: World) -> Scenario:
         ),
         tasks=tuple(sorted(tasks, key=lambda each: each[0])),
         faults=tuple(sorted(faults)),
+        writer=WriterSettings(
+            quota_bytes=random.choice([128 << 10, 512 << 10, 4 << 20]),
+            max_open_files=random.choice([2, 8, 80]),
+            store_seconds=random.choice([0.005, 0.1]),
+        ),
+        writers=random.randint(1, 2) if has_files else 0,
+        files=tuple(files) if has_files else (),
+    )
+
+
+def _file(world: World, tenants: list[str], number: int) -> File:
+    random = world.random
+    rows = random.choice([10, 2000, 8000, 20000])
+    return File(
+        tenant=random.choice(tenants),
+        number=number,
+        batches=tuple(max(1, round(rows * random.uniform(0.2, 1.0))) for _ in range(random.randint(0, 5))),
+        is_synchronous=world.chance(0.2),
+        pause_seconds=random.choice([0.0, 0.0, 0.3, 15.0]),
+        gives_up=world.chance(0.1),
     )
 
 
@@ -95,7 +130,7 @@ def _task(world: World, tenants: list[str], number: int, has_sessions: bool, is_
         tenant=tenant,
         number=number,
         works=works,
-        replay=random.choice([Replay.REPLAY, Replay.REPLAY, Replay.FROM_START, Replay.NEVER]),
+        replay=random.choice([Replay.REPLAY, Replay.REPLAY, Replay.FROM_THE_START, Replay.NEVER]),
         session=has_sessions and world.chance(0.6),
         rows=random.randint(1, 100),
         body_bytes=random.choice([500, 1000, 70_000]),

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import Cluster, File
 from tests.simulation.executor import Task
 from tests.simulation.faults import FAULTS, Fault
 from tests.simulation.scenario import Scenario, scenario_of
@@ -80,6 +80,10 @@ class _Run:
             cluster.add_pod(scenario.pod, zone, scenario.caps)
         for _ in range(scenario.executors):
             cluster.add_executor(scenario.options)
+        for _ in range(scenario.writers):
+            cluster.add_writer(scenario.writer)
+            rows = max((rows for _, file in scenario.files for rows in file.batches), default=0)
+            cluster.writers[-1].largest_batch_bytes = 8 * rows
         for fault in scenario.faults:
             world.later(fault.at_seconds, self._on_time(fault))
         jobs = asyncio.ensure_future(self._tasks(scenario))
@@ -101,17 +105,26 @@ class _Run:
         look.cancel()
         for pod in cluster.pods:
             cluster.checker.settled(pod)
+        for writer in cluster.writers:
+            writer.check_settled()
+        cluster.check_files([file for _, file in scenario.files])
+        if self._violation.done():
+            self._violation.result()
 
     async def _settled(self) -> None:
         """Wait until all faults are over and every pod is whole and serves nothing."""
         # Streams that fell silent are noticed by then.
         await asyncio.sleep(max(0.0, 40.0 - self.world.now) + 35.0)
         limit = self.world.now + _SETTLING_SECONDS
-        while pods := [pod for pod in self.cluster.pods if not pod.is_ready or pod.streams]:
+        while left := self._unsettled():
             if self.world.now > limit:
-                raise ViolationError(f"{pods[0].name} is {pods[0].state.value} long after the last fault")
+                raise ViolationError(f"{left[0]} is busy or down long after the last fault")
             await asyncio.sleep(5.0)
         await asyncio.sleep(20.0)
+
+    def _unsettled(self) -> list[str]:
+        pods = [pod.name for pod in self.cluster.pods if not pod.is_ready or pod.streams]
+        return pods + [writer.name for writer in self.cluster.writers if not writer.is_up or len(writer.files)]
 
     def _fail(self, error: ViolationError) -> None:
         if not self._violation.done():
@@ -121,7 +134,13 @@ class _Run:
         return lambda: FAULTS[fault.name](self.cluster)
 
     async def _tasks(self, scenario: Scenario) -> list[bool]:
-        return await asyncio.gather(*(self._task(scenario, at, task) for at, task in scenario.tasks))
+        files = [self._file(scenario, at, file) for at, file in scenario.files]
+        return await asyncio.gather(*(self._task(scenario, at, task) for at, task in scenario.tasks), *files)
+
+    async def _file(self, scenario: Scenario, at: float, file: File) -> bool:
+        await asyncio.sleep(at)
+        attempts = await self.cluster.write(file, scenario.options.timeouts)
+        return attempts == 1 + file.gives_up or (attempts > 0 and not scenario.is_gentle)
 
     async def _task(self, scenario: Scenario, at: float, task: Task) -> bool:
         await asyncio.sleep(at)

@@ -11,7 +11,7 @@ class Replay(enum.Enum):
     """What an exchange may do after a loss."""
 
     REPLAY = "REPLAY"
-    FROM_START = "FROM_START"
+    FROM_THE_START = "FROM_THE_START"
     NEVER = "NEVER"
 
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated disk behind a writer: it fills up, fails, hangs, loses what it had taken, and doubts its own renames."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.virtual_loop import VirtualLoop, run_step
+from tests.simulation.world import ViolationError, World
+from updraft_writer.sinks.sink import InDoubtError, is_published
+
+
+class DiskFault(enum.Enum):
+    """What the disk does to the next step of any file."""
+
+    TRANSIENT = "transient"
+    LOSS = "loss"
+    """A sync reports, once, that bytes were lost."""
+    RENAMED_IN_DOUBT = "renamed in doubt"
+    """A rename takes effect and reports an error."""
+    NOT_RENAMED_IN_DOUBT = "not renamed in doubt"
+    """A rename reports an error, and the look for the name fails once too."""
+    HANG = "hang"
+    """A step never returns."""
+
+
+class Disk:
+    """Disk of all writers, which keeps what was published."""
+
+    def __init__(self, world: World, on_failure: Callable[[ViolationError], None]) -> None:
+        self.world = world
+        self.room_bytes = 1 << 40
+        self.files: dict[str, bytes] = {}
+        """Published files."""
+        self.faults: list[DiskFault] = []
+        self._on_failure = on_failure
+
+    def takes(self, fault: DiskFault) -> bool:
+        """Return whether this fault is due, and let it happen only once."""
+        if fault in self.faults:
+            self.faults.remove(fault)
+            self.world.note("disk", fault.value)
+            return True
+        return False
+
+    def fail(self, message: str) -> None:
+        """Report a violation."""
+        self.world.note("VIOLATION", message)
+        self._on_failure(ViolationError(f"at {self.world.now:.3f} s: {message}"))
+
+
+class SimulatedStorage:
+    """File on the disk, hidden until it is published."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._hidden: bytearray | None = None
+        self._has_failed = False
+        self._is_complete = False
+        self._doubt: OSError | None = None
+
+    def open(self) -> None:
+        self._maybe_transient()
+        self._hidden = bytearray()
+
+    def write(self, piece: bytes) -> None:
+        assert self._hidden is not None
+        if len(piece) > self._disk.room_bytes:
+            self._has_failed = True
+            raise OSError(errno.ENOSPC, "no space left on device")
+        self._disk.room_bytes -= len(piece)
+        self._hidden += piece
+
+    def complete(self) -> None:
+        if self._disk.takes(DiskFault.LOSS):
+            self._has_failed = True
+            raise OSError(errno.EIO, "lost bytes")
+        self._is_complete = True
+
+    def publish(self) -> None:
+        self._maybe_transient()
+        if self._has_failed or not self._is_complete:
+            self._disk.fail(f"{self._path} is published after a failed write, or before it is complete")
+        if self._doubt is not None and is_published(self._look, self._doubt):
+            return
+        if self._disk.takes(DiskFault.RENAMED_IN_DOUBT):
+            self._rename()
+            self._doubt = OSError(errno.EIO, "no reply")
+            raise InDoubtError("its names cannot be looked up", self._doubt)
+        if self._disk.takes(DiskFault.NOT_RENAMED_IN_DOUBT):
+            self._doubt = OSError(errno.EIO, "no reply")
+            raise InDoubtError("its names cannot be looked up", self._doubt)
+        self._rename()
+
+    def discard(self) -> None:
+        if self._hidden is not None:
+            self._disk.room_bytes += len(self._hidden)
+            self._hidden = None
+
+    def _rename(self) -> None:
+        assert self._hidden is not None
+        if self._path in self._disk.files:
+            self._disk.fail(f"{self._path} is published twice")
+        self._disk.files[self._path] = bytes(self._hidden)
+        self._hidden = None
+
+    def _look(self) -> tuple[bool, bool]:
+        return self._path in self._disk.files, self._hidden is not None
+
+    def _maybe_transient(self) -> None:
+        if self._disk.takes(DiskFault.TRANSIENT):
+            raise OSError(errno.EAGAIN, "try again")
+
+
+class SimulatedThreads:
+    """Executor whose steps take a simulated time. A step of a disk may hang."""
+
+    def __init__(self, world: World, mean_seconds: float, disk: Disk | None = None) -> None:
+        self.mean_seconds = mean_seconds
+        self._world = world
+        self._disk = disk
+
+    def run(self, _loop: VirtualLoop, done: asyncio.Future[Any], step: Callable[[], Any]) -> None:
+        """Run a step after its time, or never."""
+        if self._disk is not None and self._disk.takes(DiskFault.HANG):
+            # Longer than the limit on the silence of a storage.
+            self._world.later(150.0, lambda: run_step(done, step))
+            return
+        self._world.later(self._world.seconds(self.mean_seconds), lambda: run_step(done, step))

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models of the client decide as the traces say, which the Java classes are held against (PolicyTracesTest)."""
+
+from __future__ import annotations
+
+from tests.simulation.client.traces import TARGET, written
+
+
+def test_the_models_decide_as_in_the_traces_that_the_java_classes_repeat() -> None:
+    assert TARGET.read_text() == written(), "run .venv/bin/python -m tests.simulation.client.traces"
