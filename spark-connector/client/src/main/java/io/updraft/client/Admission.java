@@ -60,14 +60,12 @@ final class Admission {
   private long earlyBytes;
   private long openedNanos;
   private boolean handedOver;
-  private boolean hasWorker;
 
   /** Reset the state for a new call. */
   void restart() {
     stage = Stage.PREPARING;
     earlyBytes = 0;
     handedOver = false;
-    hasWorker = false;
   }
 
   /** Record that the call has sent its command and everything that the pool asked for. */
@@ -79,13 +77,7 @@ final class Admission {
 
   /** Record that the pool has a worker for the exchange. */
   void admitted() {
-    hasWorker = true;
     stage = stage.after(Stage.Event.ADMITTED);
-  }
-
-  /** Return whether the pool has assigned a worker to the call. */
-  boolean hasWorker() {
-    return hasWorker;
   }
 
   /** Return whether this side has sent everything that the pool asked for. */

@@ -112,6 +112,9 @@ abstract class CallCore {
    */
   private Failure tokenRefusal;
 
+  /** True if the pod that lost the last call still takes calls. */
+  private boolean mayReturn;
+
   private long progressNanos;
   private boolean sendingFinished;
 
@@ -293,8 +296,20 @@ abstract class CallCore {
     }
   }
 
+  /**
+   * Return whether the pod that lost the last call still takes calls: it could be reached and was
+   * not draining.
+   */
+  final boolean mayReturn() {
+    return mayReturn;
+  }
+
   /** Schedule a call to replace the lost one, or fail if that is not possible. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
+    mayReturn =
+        reason.origin() == Failure.Origin.CONNECTION
+            ? call.connected()
+            : reason.kind() != ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
     boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
     Failure told = unconnected ? reason.withMessage(reason.message() + call.explanation()) : reason;
     Recovery.Decision decision = decide(told, hint, nowNanos);

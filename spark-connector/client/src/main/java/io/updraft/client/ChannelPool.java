@@ -262,7 +262,7 @@ final class ChannelPool {
       }
     }
 
-    /** Record that a call that had a worker was lost. */
+    /** Record that a call was lost, and that the pod still takes calls of its task. */
     void lost() {
       if (place != null) {
         place.lost(System.nanoTime());

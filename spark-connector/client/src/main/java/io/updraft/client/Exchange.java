@@ -270,8 +270,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
   /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
     @Override
-    boolean hadWorker() {
-      return read(core::hasWorker);
+    boolean mayReturn() {
+      return read(core::mayReturn);
     }
 
     private final ReplyProtocol protocol = new ReplyProtocol(options);

@@ -66,11 +66,6 @@ final class ExchangeCore extends CallCore {
     return bytesReceived;
   }
 
-  /** Return whether the pool has assigned a worker to the latest call. */
-  boolean hasWorker() {
-    return admission.hasWorker();
-  }
-
   int replays() {
     return recovery.replays();
   }

@@ -295,8 +295,11 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Return whether the peer had assigned a worker to this call. Calls for files have none. */
-  boolean hadWorker() {
+  /**
+   * Return whether the pod that has lost this call still takes calls of its task. Files of one task
+   * do not wait for each other, so their calls never return.
+   */
+  boolean mayReturn() {
     return false;
   }
 
@@ -305,7 +308,7 @@ abstract class FlightCall implements CallCore.Call {
    * unless the task still has another call open at this one.
    */
   final void leave(String reason) {
-    if (hadWorker()) {
+    if (mayReturn()) {
       connection.lost();
     } else {
       connection.avoid();

@@ -15,7 +15,7 @@ import java.util.function.LongSupplier;
  * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
  * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
  * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
- * task leaves its pod only if the pod has refused one of its calls. A pod that has just failed or
+ * task leaves its pod only if the pod drains or cannot be reached. A pod that has just lost or
  * refused a call comes last for all other calls. The callers resolve names and read the clock.
  */
 final class Replicas {
@@ -51,8 +51,8 @@ final class Replicas {
     Pod pod;
     int calls;
 
-    /** True if the pod has refused one of the task's calls, or could not be reached. */
-    boolean refused;
+    /** True if the pod takes no more calls of the task. */
+    boolean over;
   }
 
   Replicas() {
@@ -79,9 +79,9 @@ final class Replicas {
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
     Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
-    if (stay.pod == null || stay.refused || !addresses.contains(stay.pod.address)) {
+    if (stay.pod == null || stay.over || !addresses.contains(stay.pod.address)) {
       stay.pod = best(addresses, nowNanos);
-      stay.refused = false;
+      stay.over = false;
     }
     stay.calls++;
     stay.pod.calls++;
@@ -115,20 +115,20 @@ final class Replicas {
     }
 
     /**
-     * Record that the pod refused the call or could not be reached. For a while, new calls go to
-     * another pod if there is one.
+     * Record that the pod takes no calls: it drains, or could not be reached. For a while, new
+     * calls go to another pod if there is one.
      */
     void avoid(long nowNanos) {
       synchronized (Replicas.this) {
         lost(nowNanos);
-        stay.refused |= stay.pod == pod;
+        stay.over |= stay.pod == pod;
       }
     }
 
     /**
-     * Record that the call had a worker and was lost. For a while, new calls go to another pod,
-     * except those of a task that still has another call open here: that call may hold a worker and
-     * wait for the new one.
+     * Record that the call was lost, or refused because the pod was full. For a while, new calls go
+     * to another pod, except those of a task that still has another call open here: that call may
+     * hold a worker and wait for the new one.
      */
     void lost(long nowNanos) {
       synchronized (Replicas.this) {

@@ -73,7 +73,8 @@ class ReplicasTest {
   }
 
   @Test
-  @DisplayName("a task that lost one call stays where another call of it is open, and then moves")
+  @DisplayName(
+      "a task that lost a call stays where another of its calls is open, until the pod drains")
   void staysWithItsOtherCalls() {
     Replicas.Place other = choose(FOUR, "task");
     Replicas.Place lost = choose(FOUR, "task");
