@@ -49,12 +49,15 @@ class Cluster:
         self._writer_budget = RetryBudget()
         self._receipts: set[str] = set()
         self._may_be_published: set[str] = set()
+        self.calls = 0
+        """Calls of all executors at the pool."""
         self.lag_seconds = 0.5
         """Time after which resolvers see that a pod has become ready or has gone."""
         self.token = 1
         self._valid_tokens = {1}
         self._published: list[int] = []
         self._next_address = 1
+        self._pods_by_address: dict[int, Pod] = {}
         self._lost_addresses: set[int] = set()
 
     # Pods and their name.
@@ -70,6 +73,7 @@ class Cluster:
     def boot(self, pod: Pod) -> None:
         """Start a pod that is down, under a new address."""
         address, self._next_address = self._next_address, self._next_address + 1
+        self._pods_by_address[address] = pod
         pod.boot(address, lambda: self._publish(address))
 
     def drain(self, pod: Pod) -> None:
@@ -95,7 +99,8 @@ class Cluster:
 
     def server_at(self, address: int, executor: Executor) -> Pod | None:
         """Return the pod that listens at an address; None if nothing does."""
-        return next((pod for pod in self.pods if pod.address == address and pod.is_listening), None)
+        pod = self._pods_by_address.get(address)
+        return pod if pod is not None and pod.address == address and pod.is_listening else None
 
     def is_silent(self, address: int) -> bool:
         """Return whether nothing at all answers at this address."""

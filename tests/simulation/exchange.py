@@ -73,6 +73,7 @@ class Exchange:
         self._is_connected = self._is_whole = self._work_done = False
         self._opened_nanos = 0
         self._token_refused = False
+        self._may_return = False
         self._sending_finished = False
 
     # The task's side.
@@ -116,7 +117,7 @@ class Exchange:
         if self._stream is not None:
             self._stream.cancel()
         if self._place is not None:
-            if self._is_admitted:
+            if self._may_return:
                 self._place.lost(nanos)
             else:
                 self._place.avoid(nanos)
@@ -127,6 +128,7 @@ class Exchange:
             return
         self._token_refused = False
         self.calls += 1
+        executor.cluster.calls += 1
         self.phase = Phase.RUNNING
         self._begin()
         task = self._command.task
@@ -265,6 +267,8 @@ class Exchange:
     def _lose(self, failure: Failure, hint: int | None = None) -> None:
         """Schedule a call to replace the lost one, or fail."""
         world, log = self._world, self.log
+        is_lost = failure.origin is Origin.CONNECTION
+        self._may_return = self._is_connected if is_lost else failure.kind is not Kind.POOL_UNAVAILABLE
         lost_on_the_wire = failure.origin is Origin.CONNECTION and self._is_connected and self._has_handed_over
         if self._is_open and self._is_connected:
             self._recovery.waited(world.nanos - self._opened_nanos)

@@ -95,15 +95,19 @@ def _drain(cluster: Cluster) -> None:
 
 
 def _deploy(cluster: Cluster) -> None:
-    """Drain every pod, one after the other, as a rolling update does."""
-    for index, pod in enumerate(cluster.pods):
+    """Replace every pod, the next one when the last one is ready again, as a rolling update does."""
+    left = list(cluster.pods)
 
-        def replace(pod: Pod = pod) -> None:
-            if pod.is_ready:
-                cluster.drain(pod)
-                _restart(cluster, pod)
+    def replace() -> None:
+        if not left:
+            return
+        if all(pod.is_ready for pod in cluster.pods):
+            pod = left.pop()
+            cluster.drain(pod)
+            _restart(cluster, pod)
+        cluster.world.later(3.0, replace)
 
-        cluster.world.later(index * 10.0, replace)
+    replace()
 
 
 def _crash(cluster: Cluster) -> None:
@@ -138,12 +142,17 @@ def _silence_stream(cluster: Cluster) -> None:
         stream.fall_silent()
 
 
-def _disturb_stream(cluster: Cluster) -> None:
-    if (stream := _a_stream(cluster)) is not None:
+def _disturb_streams(cluster: Cluster) -> None:
+    for stream in [stream for pod in cluster.pods for stream in pod.streams]:
         disturbance = cluster.world.random.choice(list(Disturbance))
         upwards = cluster.world.chance(0.5)
         cluster.world.note("disturb", stream.name, disturbance.value, upwards)
         stream.disturb(disturbance, upwards=upwards)
+
+
+def _cancel_granted(cluster: Cluster) -> None:
+    for pod in cluster.pods:
+        pod.cancels_next_grant = True
 
 
 def _rotate_token(cluster: Cluster) -> None:
@@ -217,7 +226,8 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "lose zone": _lose_zone,
     "break stream": _break_stream,
     "silence stream": _silence_stream,
-    "disturb stream": _disturb_stream,
+    "disturb streams": _disturb_streams,
+    "cancel granted": _cancel_granted,
     "rotate token": _rotate_token,
     "jump clock": _jump_clock,
     "crash writer": _crash_writer,

@@ -63,7 +63,7 @@ class FileTask:
         self._writer: Writer | None = None
         self._calls = 0
         self._opened_nanos = self._world.nanos
-        self._is_open = False
+        self._is_open = self._is_over = False
         self._sending_finished = False
         self._next_row = 0
         self._changed = asyncio.Event()
@@ -111,7 +111,7 @@ class FileTask:
             self._stream.cancel()
         self._calls += 1
         self.phase = Phase.RUNNING
-        self._is_open = False
+        self._is_open = self._is_over = False
         self._window.restart()
         writers = [writer for writer in self._cluster.writers if writer.is_up]
         if not writers:
@@ -138,7 +138,7 @@ class FileTask:
 
     def _advance(self) -> None:
         window = self._window
-        if self.phase is not Phase.RUNNING or not self._is_open or self.has_finished:
+        if self.phase is not Phase.RUNNING or not self._is_open or self._is_over:
             return
         while True:
             if (size := window.next_ask()) is not None:
@@ -152,7 +152,7 @@ class FileTask:
             else:
                 break
         if self._sending_finished and window.is_empty:
-            self.has_finished = True
+            self.has_finished = self._is_over = True
             self._send(WriteRequestMetadata(finish=Finish(batches=window.sent, rows=window.sent_rows)))
             self._half_close()
         self._changed.set()
@@ -162,7 +162,7 @@ class FileTask:
             self._stream.send(None)
 
     def _keep_alive(self) -> None:
-        if not self.has_finished:
+        if not self._is_over:
             self._send(WriteRequestMetadata(keep_alive=KeepAlive()))
         self._world.later(_KEEPALIVE_SECONDS, self._unless_replaced(self._keep_alive))
 
@@ -191,7 +191,7 @@ class FileTask:
 
     def _take_receipt(self, receipt: Receipt) -> None:
         window = self._window
-        if not self.has_finished or (receipt.batches, receipt.rows) != (window.sent, window.sent_rows):
+        if not self._is_over or (receipt.batches, receipt.rows) != (window.sent, window.sent_rows):
             self._fail(_MALFORMED)
             return
         self.phase = Phase.FINISHED

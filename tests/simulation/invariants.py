@@ -118,10 +118,12 @@ class Checker:
         if overtakes or command.binding.owner is not None:
             return
         own = record.held_by_tenants[command.tenant]
+        # Admission counts the extra workers that are being started for exchanges that may overtake.
+        coming = Counter(each.command.tenant for each in record.waiting.values() if each.command.task in record.tasks)
         for waiting in record.waiting.values():
             tenant = waiting.command.tenant
             most = pod._caps.of(tenant).max_workers
-            count = record.held_by_tenants[tenant]
+            count = record.held_by_tenants[tenant] + coming[tenant]
             # An exchange that may overtake may be waiting for the start of an extra worker of its own.
             is_first = waiting.command.task not in record.tasks and not waiting.place.granted.done()
             is_alike = is_first and waiting.command.binding == command.binding
@@ -138,6 +140,8 @@ class Checker:
 
     def assigned(self, pod: Pod, process: WorkerProcess, command: Open) -> None:
         owner = command.binding.owner
+        if process.has_work_left:
+            self.fail(f"{pod.name} reuses worker {process.name}, whose last exchange did not end well")
         if process.owner is None:
             process.owner = (owner,)
         elif process.owner != (owner,):

@@ -112,6 +112,8 @@ class Pod:
         self.settings = settings
         self.state = PodState.DOWN
         self.address = 0
+        self.cancels_next_grant = False
+        """Whether the next exchange that is granted a worker is cancelled at the same moment."""
         self.slowness = 1.0
         """Factor on the time of everything that its workers do."""
         self.valid_tokens: Callable[[], frozenset[int]] = frozenset
@@ -246,6 +248,7 @@ class Pod:
                 await place.unless_lost(asyncio.sleep(command.artifact_seconds))
             self._hold_back.check(owner, request)
             self._checker.waits(self, stream, command, place)
+            place.granted.add_done_callback(lambda _granted: self._is_granted(stream))
             try:
                 grant = await self.admission.worker(place, command.binding)
             finally:
@@ -272,9 +275,17 @@ class Pod:
             if outcome is LeaseOutcome.CLEAN:
                 self._hold_back.succeeded(owner, request)
 
+    def _is_granted(self, stream: Stream) -> None:
+        if self.cancels_next_grant:
+            self.cancels_next_grant = False
+            stream.break_now()
+            if stream.server is not None:
+                stream.server.cancel()
+
     async def _relay(self, stream: Stream, command: Open, grant: Grant) -> LeaseOutcome:
         process: WorkerProcess = cast(Any, grant.lease.socket).process
         self._checker.assigned(self, process, command)
+        process.has_work_left = True
         process.on_gone = lambda: stream.deliver(_Gone())
         batches = rows = 0
         try:
@@ -294,6 +305,7 @@ class Pod:
                         if finish != (batches, rows):
                             raise ProtocolError("the totals disagree")
                         stream.reply(finish)
+                        process.has_work_left = False
                         return LeaseOutcome.CLEAN
                     case _Gone():
                         raise WorkerGone

@@ -48,11 +48,11 @@ def simulate(seed: int, *, keeps_lines: bool = False) -> Outcome:
         except Exception as error:
             violation = f"at {world.now:.3f} s: {type(error).__name__}: {error}"
         finally:
-            _close(world)
+            close(world)
     return Outcome(seed, world.digest, violation, world.events, world.lines)
 
 
-def _close(world: World) -> None:
+def close(world: World) -> None:
     """End what still runs, so that nothing of this run is left in the process."""
     loop = world.loop
     for task in asyncio.all_tasks(loop):

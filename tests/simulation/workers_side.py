@@ -43,6 +43,8 @@ class WorkerProcess:
         self.incoming = b""
         self.is_alive = True
         self.is_stuck = False
+        self.has_work_left = False
+        """Whether an exchange has begun and not ended well."""
         self.owner: object = None
         """Owner of the first session that this process served."""
         self.on_gone: Callable[[], None] = lambda: None

@@ -29,7 +29,7 @@ class _Stay:
 
     pod: _Pod | None = None
     calls: int = 0
-    refused: bool = False
+    is_over: bool = False
 
 
 class Replicas:
@@ -47,12 +47,12 @@ class Replicas:
         for address in [address for address, pod in self._pods.items() if not pod.calls and address not in addresses]:
             del self._pods[address]
         stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
-        if stay.pod is None or stay.refused or stay.pod.address not in addresses:
+        if stay.pod is None or stay.is_over or stay.pod.address not in addresses:
             for address in addresses:
                 if address not in self._pods:
                     self._pods[address] = _Pod(address, self._first_use())
             stay.pod = min((self._pods[address] for address in addresses), key=lambda pod: pod.rank(now_nanos))
-            stay.refused = False
+            stay.is_over = False
         stay.calls += 1
         stay.pod.calls += 1
         self._uses += 1
@@ -74,12 +74,12 @@ class Place:
         self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
 
     def avoid(self, now_nanos: int) -> None:
-        """Record that the pod refused the call or could not be reached."""
+        """Record that the pod takes no calls: it drains, or could not be reached."""
         self.lost(now_nanos)
-        self._stay.refused |= self._stay.pod is self._pod
+        self._stay.is_over |= self._stay.pod is self._pod
 
     def lost(self, now_nanos: int) -> None:
-        """Record that the call had a worker and was lost."""
+        """Record that the call was lost, or refused because the pod was full."""
         self._pod.failed_nanos = now_nanos
 
     def release(self) -> None:
