@@ -67,6 +67,30 @@ final class ExchangeCoreTest {
   }
 
   @Test
+  void a_call_may_return_to_a_pod_that_was_full_or_lost_its_worker() throws Exception {
+    ExchangeCore full = opened(Replay.REPLAY);
+    on(full, failed(ErrorKind.ERROR_KIND_POOL_FULL));
+    full.onClosed(full.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
+    assertTrue(full.mayReturn());
+    ExchangeCore lost = opened(Replay.REPLAY);
+    on(lost, failed(ErrorKind.ERROR_KIND_WORKER));
+    assertTrue(lost.mayReturn());
+    ExchangeCore broken = opened(Replay.REPLAY);
+    broken.onClosed(CALL, Status.CANCELLED, new Metadata(), 0);
+    assertTrue(broken.mayReturn());
+  }
+
+  @Test
+  void a_call_does_not_return_to_a_pod_that_drains_or_was_not_reached() throws Exception {
+    ExchangeCore drained = opened(Replay.REPLAY);
+    on(drained, failed(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE));
+    assertFalse(drained.mayReturn());
+    ExchangeCore unreached = begun(Replay.REPLAY, new TestCall(false));
+    unreached.expire(0, 2_000);
+    assertFalse(unreached.mayReturn());
+  }
+
+  @Test
   void a_large_batch_waits_for_admission_and_a_small_one_goes_ahead() throws Exception {
     ExchangeCore core = opened(Replay.REPLAY);
     admit(core, ROWS);
