@@ -186,7 +186,7 @@ class Admission:
 
     @staticmethod
     def _unless_lost(place: Place, grant: Grant) -> Grant:
-        """Return the grant. If the place was lost while its worker started, give the worker back and raise the reason."""
+        """Return the grant; if the place was lost while its worker started, give the worker back and raise why."""
         if place.granted.done():
             grant.release(LeaseOutcome.CLEAN)
             place.granted.result()
