@@ -36,7 +36,7 @@ class Replicas:
     """Pods behind one name, as one executor sees them."""
 
     def __init__(self, first_use: Callable[[], int]) -> None:
-        """Create an empty choice; `first_use` returns the negative rank of a pod that was never used."""
+        """Create an empty choice; `first_use` returns a random negative number."""
         self._first_use = first_use
         self._pods: dict[int, _Pod] = {}
         self._stays: dict[str, _Stay] = {}
@@ -48,16 +48,22 @@ class Replicas:
             del self._pods[address]
         stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
         if stay.pod is None or stay.is_over or stay.pod.address not in addresses:
+            ranks = [pod.last_use for pod in self._pods.values()]
             for address in addresses:
                 if address not in self._pods:
-                    self._pods[address] = _Pod(address, self._first_use())
+                    self._pods[address] = _Pod(address, self._rank_among(ranks))
             stay.pod = min((self._pods[address] for address in addresses), key=lambda pod: pod.rank(now_nanos))
             stay.is_over = False
         stay.calls += 1
         stay.pod.calls += 1
-        self._uses += 1
+        self._uses += 2
         stay.pod.last_use = self._uses
         return Place(self, stay.pod, stay, task)
+
+    def _rank_among(self, ranks: Sequence[int]) -> int:
+        """Return the rank of a pod that was just found: a random place among the known pods."""
+        rank = self._first_use()
+        return ranks[rank % len(ranks)] - 1 if ranks else rank
 
     def _release(self, pod: _Pod, stay: _Stay, task: str | None) -> None:
         pod.calls -= 1

@@ -4,6 +4,7 @@ package io.updraft.client;
 import java.net.InetAddress;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
@@ -25,8 +26,12 @@ final class Replicas {
       Comparator.<Pod>comparingLong(pod -> pod.calls).thenComparingLong(pod -> pod.lastUse);
 
   private final LongSupplier firstUse;
-  private final Map<InetAddress, Pod> pods = new HashMap<>();
+  private final Map<InetAddress, Pod> pods = new LinkedHashMap<>();
   private final Map<String, Stay> stays = new HashMap<>();
+
+  /**
+   * Rank of the last use. Ranks of uses are even, which leaves places between them for new pods.
+   */
   private long uses;
 
   private static final class Pod {
@@ -56,15 +61,15 @@ final class Replicas {
   }
 
   Replicas() {
-    // Unused pods come first, in random order, so that JVMs do not all start with the same pod.
+    // The first pods come in random order, so that JVMs do not all start with the same pod.
     this(() -> -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE));
   }
 
   /**
    * Create an empty choice.
    *
-   * @param firstUse returns the rank of a pod that was never used: a negative number, the lowest of
-   *     which comes first
+   * @param firstUse returns a random negative number: the rank of one of the first pods, the lowest
+   *     of which comes first, or the choice of a place for a later pod
    */
   Replicas(LongSupplier firstUse) {
     this.firstUse = firstUse;
@@ -85,17 +90,29 @@ final class Replicas {
     }
     stay.calls++;
     stay.pod.calls++;
-    stay.pod.lastUse = ++uses;
+    uses += 2;
+    stay.pod.lastUse = uses;
     return new Place(stay.pod, stay, task);
   }
 
   private Pod best(List<InetAddress> addresses, long nowNanos) {
+    List<Long> ranks = pods.values().stream().map(pod -> pod.lastUse).toList();
     Comparator<Pod> order =
         Comparator.<Pod, Boolean>comparing(pod -> pod.isAvoided(nowNanos)).thenComparing(BEST);
     return addresses.stream()
-        .map(address -> pods.computeIfAbsent(address, a -> new Pod(a, firstUse.getAsLong())))
+        .map(address -> pods.computeIfAbsent(address, a -> new Pod(a, rankAmong(ranks))))
         .min(order)
         .orElseThrow();
+  }
+
+  /**
+   * Return the rank of a pod that was just found. If other pods are known, the new one takes a
+   * random place among them. If it came first, every JVM would send its next calls to new pods
+   * alone, which one call each does not fill, but the calls of all JVMs together do.
+   */
+  private long rankAmong(List<Long> ranks) {
+    long rank = firstUse.getAsLong();
+    return ranks.isEmpty() ? rank : ranks.get((int) Math.floorMod(rank, (long) ranks.size())) - 1;
   }
 
   /** Place of one call at a pod. */

@@ -3,6 +3,7 @@ package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.net.InetAddress;
 import java.net.UnknownHostException;
@@ -96,6 +97,21 @@ class ReplicasTest {
     choose(two, "other").avoid(nowNanos);
     choose(two, "another").avoid(nowNanos);
     assertEquals(first.address(), choose(two, "task").address());
+  }
+
+  @Test
+  @DisplayName("new pods get their share of the calls of many JVMs, not all of them")
+  void newPodsTakeTheirShare() {
+    int jvms = 1000;
+    int calls = 0;
+    for (int i = 0; i < jvms; i++) {
+      Replicas jvm = new Replicas();
+      for (int call = 0; call < 6; call++) {
+        jvm.choose(FOUR.subList(0, 3), null, 0).release();
+      }
+      calls += jvm.choose(FOUR, null, 0).address().equals(pod(4)) ? 1 : 0;
+    }
+    assertTrue(calls > jvms / 8 && calls < jvms / 2, calls + " of " + jvms);
   }
 
   @Test
