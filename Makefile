@@ -417,7 +417,7 @@ rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GP
 	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-writer-sink bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-check bench-writer-check bench-page bench-writer-page bench-writer-sink
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -451,6 +451,9 @@ bench-tenants: setup #+ What a quiet tenant waits for among 256 that always ask,
 
 bench-models: setup #+ What joining rows of many exchanges brings a model, and how much memory it takes
 	$(PYTHON) -m tests.programs.bench.models $(BENCH)
+
+bench-scale: setup #+ Ten thousand simulated executors, calibrated on a small measured pool: writes docs/scale.md (20 minutes)
+	$(PYTHON) -m tests.simulation.scale $(BENCH)
 
 bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)

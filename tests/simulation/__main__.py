@@ -9,6 +9,7 @@ import random
 import sys
 import time
 
+from tests.simulation.planted import BUGS, planted
 from tests.simulation.seeds import checked, explained, failures
 from tests.simulation.simulate import simulate
 
@@ -22,13 +23,21 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="run for this long at most")
     parser.add_argument("--first", type=int, help="run the seeds from this one on, instead of random ones")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="processes that share them")
+    parser.add_argument("--planted", choices=list(BUGS), help="plant this bug first (README.md); runs in one process")
     options = parser.parse_args()
+    if options.planted is not None:
+        with planted(options.planted):
+            return _run(parser, options, processes=1)
+    return _run(parser, options, processes=options.processes)
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace, *, processes: int) -> int:
     if options.seed is not None:
         return _replay(options.seed)
     if options.seeds is None and options.minutes is None:
         parser.error("name --seeds, --minutes or both")
     first = options.first if options.first is not None else random.SystemRandom().randrange(1 << 40)
-    return _search(first, options.seeds, options.minutes, options.processes)
+    return _search(first, options.seeds, options.minutes, processes)
 
 
 def _replay(seed: int) -> int:

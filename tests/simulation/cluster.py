@@ -15,7 +15,7 @@ from tests.simulation.file_task import FileTask
 from tests.simulation.invariants import Checker
 from tests.simulation.pod import Pod, PodSettings
 from tests.simulation.world import World
-from tests.simulation.writer import OpenWrite, Writer, WriterSettings, rows_of
+from tests.simulation.writer import OpenWrite, Writer, WriterSettings, content_of
 from updraft.service.tenants import Caps
 
 MOST_ATTEMPTS = 4
@@ -66,6 +66,7 @@ class Cluster:
         """Add a pod and start it."""
         pod = Pod(self.world, self.checker, f"pod{len(self.pods)}", zone, settings, caps)
         pod.valid_tokens = lambda: frozenset(self._valid_tokens)
+        pod.on_failed_start = lambda: self.world.later(1.0, lambda: self.boot(pod))
         self.pods.append(pod)
         self.boot(pod)
         return pod
@@ -148,7 +149,7 @@ class Cluster:
         """Fail if a published file is torn, or was given up, or if a file with a receipt is gone."""
         for path, content in self.disk.files.items():
             file = files[int(path.removeprefix("file").partition(".")[0])]
-            if rows_of(content) != list(range(sum(file.batches))):
+            if content != content_of(sum(file.batches)):
                 self.checker.fail(f"{path} is torn")
             if path not in self._may_be_published:
                 self.checker.fail(f"{path} is published, and its task never finished it")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from tests.simulation.client.retry_budget import RetryBudget
 from tests.simulation.exchange import Phase
 from tests.simulation.messages import Refused
 from tests.simulation.network import Stream
-from tests.simulation.writer import OpenWrite, Writer, batch_header, rows_of
+from tests.simulation.writer import OpenWrite, Writer, batch_header, content_of, rows_bytes
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Receipt, WriteReplyMetadata, WriteRequestMetadata
@@ -145,9 +144,8 @@ class FileTask:
                 self._send(WriteRequestMetadata(ask=Ask(body_bytes=size)))
             elif window.has_credit:
                 batch = window.send()
-                rows = range(self._next_row, self._next_row + batch.rows)
+                body = rows_bytes(self._next_row, self._next_row + batch.rows)
                 self._next_row += batch.rows
-                body = struct.pack(f"<{batch.rows}q", *rows)
                 self._send(WriteRequestMetadata(sequence=window.sent), batch_header(batch.rows), body)
             else:
                 break
@@ -195,8 +193,7 @@ class FileTask:
             self._fail(_MALFORMED)
             return
         self.phase = Phase.FINISHED
-        content = self._cluster.disk.files.get(self._command.path)
-        if content is None or rows_of(content) != list(range(sum(self._batches))):
+        if self._cluster.disk.files.get(self._command.path) != content_of(sum(self._batches)):
             self._cluster.disk.fail(f"{self._command.path} has a receipt, and its rows are not all there")
 
     def _lose(self, failure: Failure, hint: int | None = None) -> None:

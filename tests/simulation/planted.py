@@ -31,6 +31,7 @@ from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.sinks import stored
+from updraft_writer.sinks.sink import Step
 from updraft_writer.sinks.stored import StoredSink
 
 MOST_SEEDS = 1000
@@ -187,7 +188,7 @@ async def _credits_twice(self: Replies) -> None:
 
 
 async def _completes_only(self: StoredSink) -> None:
-    await self._run(stored.Step.COMPLETE, self.storage.complete)
+    await self._run(Step.COMPLETE, self.storage.complete)
 
 
 def _eager(original: Any) -> Any:

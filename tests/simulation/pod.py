@@ -118,6 +118,8 @@ class Pod:
         """Factor on the time of everything that its workers do."""
         self.valid_tokens: Callable[[], frozenset[int]] = frozenset
         """Reads the credential file."""
+        self.on_failed_start: Callable[[], None] = lambda: None
+        """Starts the pod again, as Kubernetes does."""
         self.side: WorkersSide | None = None
         self.admission: Admission
         self.pool: Pool
@@ -201,6 +203,7 @@ class Pod:
         except PoolError as error:
             self.world.note(self.name, "does not start:", error)
             self.crash()
+            self.on_failed_start()
             return
         self.state = PodState.READY
         self._checker.pod_started(self)

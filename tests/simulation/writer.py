@@ -109,11 +109,14 @@ class _RowEncoder:
         return Footer(self._groups, self._rows)
 
 
-def rows_of(content: bytes) -> list[int] | None:
-    """Return the rows of a file; None if it is torn."""
-    if not content.endswith(_FOOTER) or (len(content) - 1) % 8:
-        return None
-    return cast(list[int], np.frombuffer(content[:-1], dtype=np.int64).tolist())
+def rows_bytes(begin: int, end: int) -> bytes:
+    """Return these rows, as batches and files have them."""
+    return np.arange(begin, end, dtype=np.int64).tobytes()
+
+
+def content_of(rows: int) -> bytes:
+    """Return a whole file of so many rows. Any other content is torn."""
+    return rows_bytes(0, rows) + _FOOTER
 
 
 @cache

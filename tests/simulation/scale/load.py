@@ -41,6 +41,7 @@ class Size:
     """Time over which the executors begin."""
     zones: int = 3
     tenants: tuple[str, ...] = ("default",)
+    queue_limit: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Load:
 
     def add_pod(self, zone: int) -> None:
         """Add a pod."""
-        settings = PodSettings(workers=self.size.workers, queue_limit=1024, queue_bytes=512 << 20)
+        settings = PodSettings(workers=self.size.workers, queue_limit=self.size.queue_limit, queue_bytes=512 << 20)
         self.cluster.add_pod(settings, zone, Caps())
 
     def add_executor(self, tenant: str, within_seconds: float = 0.0) -> asyncio.Task[None]:

@@ -6,17 +6,19 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.pod import Pod
 from tests.simulation.scale.load import Load, Result, Size, quantile
 
 EXECUTORS, PODS, WORKERS = 10_000, 200, 8
+QUEUE_LIMIT = 256
+"""Default of --queue-limit."""
 BATCHES, LEAST_SECONDS, MOST_SECONDS = 3, 1.0, 5.66
 THINK_SECONDS = 63.0
 """Mean time between two exchanges of an executor: they keep 85 % of the workers busy."""
 EVENT_SECONDS = 180.0
-SECONDS = 420.0
+SECONDS = 360.0
 BIN_SECONDS = 10.0
 _QUIET_TENANT, _FLOODING_TENANT = "quiet", "flood"
 _TARGET_WAITING = 8
@@ -62,6 +64,8 @@ class Outcome:
     calls_per_exchange: float
     recovered_seconds: float | None
     """Time from the event until the 99th percentile of waits is again what it was; None if it never rose or fell."""
+    executors: int = EXECUTORS
+    pods: int = PODS
 
     def before(self) -> Bin:
         """Return the last figures before the event."""
@@ -147,8 +151,8 @@ SCENARIOS = (
     Scenario(
         "flood",
         "One tenant floods",
-        "Half of the executors belong to one tenant, and from 180 s on they ask without a pause. The waits are those of "
-        "the other tenant",
+        "Half of the executors belong to one tenant, and from 180 s on they ask without a pause. The waits are those "
+        "of the other tenant",
         _flood,
         (_QUIET_TENANT, _FLOODING_TENANT),
         _QUIET_TENANT,
@@ -156,14 +160,14 @@ SCENARIOS = (
     Scenario(
         "step",
         "Twice the load, with an autoscaler",
-        f"At 180 s the executors begin to ask twice as often. Every 30 s an autoscaler adds a pod for each "
-        f"{_TARGET_WAITING} waiting exchanges beyond those that the pods' number allows, up to 400; a pod starts in 30 s",
+        f"At 180 s the executors begin to ask twice as often. Every 30 s an autoscaler compares the waiting exchanges "
+        f"with {_TARGET_WAITING} for each pod, and adds the missing pods, up to 400 in all; a pod starts in 30 s",
         _step,
     ),
 )
 
 
-def simulate(scenario: Scenario, seed: int = 1, scale: float = 1.0) -> Outcome:
+def simulate(scenario: Scenario, *, seed: int = 1, scale: float = 1.0, queue_limit: int = QUEUE_LIMIT) -> Outcome:
     """Simulate a scenario; `scale` makes a smaller cluster of it."""
     size = Size(
         executors=round(EXECUTORS * scale),
@@ -175,10 +179,11 @@ def simulate(scenario: Scenario, seed: int = 1, scale: float = 1.0) -> Outcome:
         batches=BATCHES,
         arrival_seconds=73.0,
         tenants=scenario.tenants,
+        queue_limit=queue_limit,
     )
     load = Load(size, seed)
     result = load.run([(EVENT_SECONDS, scenario.event)])
-    return _outcome(scenario, result)
+    return replace(_outcome(scenario, result), executors=size.executors, pods=size.pods)
 
 
 def _batch_seconds(dice: random.Random) -> float:
