@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulation.virtual_loop import VirtualLoop, run_step
 from tests.simulation.world import ViolationError, World
+from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import InDoubtError, is_published
 
 
@@ -68,7 +69,7 @@ class SimulatedStorage:
         self._maybe_transient()
         self._hidden = bytearray()
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Piece) -> None:
         assert self._hidden is not None
         if len(piece) > self._disk.room_bytes:
             self._has_failed = True

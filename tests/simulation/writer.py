@@ -39,6 +39,7 @@ from updraft_writer.encoders.encoder import Footer
 from updraft_writer.exchange import GivenUpError, WriteExchange
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles
+from updraft_writer.pieces import Piece
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.replies import Replies
 from updraft_writer.request import WriteRequest, with_schema
@@ -95,13 +96,13 @@ class _RowEncoder:
     def retained_bytes(self) -> int:
         return 100 * self._groups
 
-    def write(self, table: pa.Table) -> list[bytes]:
+    def write(self, table: pa.Table) -> list[Piece]:
         self._groups += 1
         self._rows += table.num_rows
         rows = table.column("row").to_numpy().tobytes()
         return [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
 
-    def close(self) -> list[bytes]:
+    def close(self) -> list[Piece]:
         return [_FOOTER]
 
     @property
