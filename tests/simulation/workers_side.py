@@ -208,6 +208,7 @@ class SimulatedZygote:
         _on_model: object,
         _on_retirement: object,
         _on_refusal: object,
+        _on_going_on: object,
     ) -> None:
         self.hello: packets.Hello | None = None
         self.functions: Sequence[Any] = ()
