@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants of pods and tasks, checked at each step from counts of the checker's own.
+"""Invariants of pods and tasks, checked at each step against the checker's own counts.
 
 The checker never reads a count of the product's to judge the product, except at the end, when all counts must be zero.
 """
@@ -114,7 +114,7 @@ class Checker:
         record.held_by_tenants[command.tenant] += 1
 
     def _check_turn(self, pod: Pod, record: _PodRecord, command: Open, *, overtakes: bool) -> None:
-        """A worker goes to the tenant that has fewest, if any worker can serve any exchange."""
+        """Check that the worker went to the tenant with the fewest, if any worker can serve any exchange."""
         if overtakes or command.binding.owner is not None:
             return
         own = record.held_by_tenants[command.tenant]
@@ -176,7 +176,7 @@ class Checker:
     # Executors.
 
     def retries(self, executor: str, begins_nanos: int) -> None:
-        """An executor has decided to ask the pool again, at this time, from its retry budget."""
+        """Check that a retry that an executor begins at this time is within its budget."""
         decisions = self._retries.setdefault(executor, [])
         decisions.append((self.world.nanos, begins_nanos))
         del decisions[: -4 * BURST]
@@ -190,7 +190,7 @@ class Checker:
                     self.fail(f"{executor} begins {BURST + count} retries within {(each - decided) / 1e9:.3f} s")
 
     def delivered(self, task: str, expected: str, content: str) -> None:
-        """A task takes a result."""
+        """Check a result that a task takes."""
         if expected != content:
             self.fail(f"{task} was given {content or 'nothing'} where {expected or 'the end'} was due")
 

@@ -100,7 +100,7 @@ class _Run:
         finally:
             jobs.cancel()
         if scenario.is_gentle and not all(are_done):
-            raise ViolationError("a task was lost, though nothing that ran was")
+            raise ViolationError("a task failed, but nothing that ran was lost")
         await self._settled()
         look.cancel()
         for pod in cluster.pods:

@@ -143,7 +143,10 @@ class Zygote:
 
 
 def _is_readable(source: socket.socket | int) -> bool:
-    return bool(select.select([source], [], [], 0)[0])
+    # Unlike select, poll takes descriptors above 1023.
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def is_connected(channel: socket.socket) -> bool:

@@ -36,7 +36,7 @@ from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 # threads keep a fast object store busy. A thread that hangs is lost until its storage answers, so this has to be far
 # more than the number of files that are usually open.
 STORE_THREADS = 64
-# Row groups that a GPU encodes at once, each on a stream of its own. Fewer leave the GPU idle during copies and codecs.
+# Fewest row groups that a GPU encodes at once, each on its own CUDA stream. With fewer, it idles during copies.
 _LEAST_GPU_THREADS = 4
 _MAX_ROW_GROUP_ROWS = 1 << 31
 _UNASKED_FILTER_BYTES = 1 << 20

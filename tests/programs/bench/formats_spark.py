@@ -19,7 +19,7 @@ _EXTENSIONS = (
 
 
 def main() -> None:
-    """Arguments: variant, directory of the jars, directory of the tables, endpoint of the writer."""
+    """Run SQL; arguments: variant, directories of jars and tables, endpoint of the writer."""
     name, jars, directory, endpoint = sys.argv[1:]
     variant = VARIANTS[name]
     paths = [path for path in sorted(Path(jars).glob("*.jar")) if name == "comet" or not path.match("comet-*")]

@@ -14,7 +14,7 @@ from tests.programs.bench.formats_session import Run, Session
 
 
 class OtherWriterError(Exception):
-    """Raised when another writer than the variant's made the files: their seconds would be a lie in a table."""
+    """Raised when a writer other than the variant's made the files: their seconds would be misleading."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TableRun(Run):
 
 
 class Table:
-    """A table that is made when a case needs it, and is as before after each run."""
+    """Table that is made when a case needs it, and is restored after each run."""
 
     def __init__(self, session: Session, table_format: str, case: Case, source: Path, rows: int):
         self._session, self._format, self._case = session, table_format, case

@@ -29,7 +29,7 @@ from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
 
 _STREAMS = (1, 4, 8)
-# Other tables than the mixed one are written by as many streams only.
+# Only this many clients write tables other than the mixed one.
 _MIXES = ("other", "integers", "floats", "texts")
 _BATCH_BYTES = 8 << 20
 _START_SECONDS = 60.0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer-sink`: what a row group's way through the writer costs besides the encoding itself.
 
-The device is a stand-in that copies: a row group into memory that stands for the GPU's, and back as many bytes as an
-encoded row group has, a column of pages at a time, out of one buffer that it uses again, as libcudf does. So this runs
+The device is a stand-in that copies a row group into memory that stands for the GPU's, and copies back as many bytes
+as an encoded row group has, one column of pages at a time, from one reused buffer, as libcudf does. So this runs
 without a GPU. The CPU's encoder is measured beside it. Seconds are CPU seconds of all threads.
 """
 
@@ -43,7 +43,7 @@ _PAGE_ROWS = 20_000
 
 
 def _page_header(size: int) -> bytes:
-    """Header of a data page (version 1, plain) of `size` bytes, in Thrift's compact protocol."""
+    """Return the header of a data page (version 1, plain) of `size` bytes, in compact Thrift."""
     number = varint(2 * size)
     values = b"\x15" + varint(2 * _PAGE_ROWS) + b"\x15\x00\x15\x06\x15\x06\x00"
     return b"\x15\x00\x15" + number + b"\x15" + number + b"\x2c" + values + b"\x00"
@@ -68,7 +68,7 @@ class CopyingDevice:
         return _CopyingFile(self, output)
 
     def check(self) -> None:
-        """Return: memory does not fail."""
+        """Do nothing: memory cannot fail."""
 
 
 class _CopyingFile:

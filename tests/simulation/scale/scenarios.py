@@ -63,7 +63,7 @@ class Outcome:
     """Exchanges that failed."""
     calls_per_exchange: float
     recovered_seconds: float | None
-    """Time from the event until the 99th percentile of waits is again what it was; None if it never rose or fell."""
+    """Time from the event until the 99th percentile of waits is normal again; None if it never rose, or never fell."""
     executors: int = EXECUTORS
     pods: int = PODS
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK keeps a pipe in the place of the file from blocking the call.
+# O_NONBLOCK keeps the call from blocking if the file is really a pipe.
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 

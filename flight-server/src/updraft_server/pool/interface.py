@@ -49,7 +49,7 @@ class WorkerPool(Protocol):
 
     @property
     def computing(self) -> int:
-        """Number of workers that use CPU: those of exchanges, and those that go on after their exchange."""
+        """Number of workers that use CPU, during an exchange or after it."""
 
     @property
     def reload_fault(self) -> str:

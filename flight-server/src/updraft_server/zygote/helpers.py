@@ -67,7 +67,7 @@ class Helper:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
             # The next call tries again.
-            sys.stderr.write(f"updraft-server: {self._name} does not start: {error.strerror}\n")
+            sys.stderr.write(f"updraft-server: cannot start {self._name}: {error.strerror}\n")
             return
         self._process = pid, pidfd
         self._watch(pidfd, self._ended)

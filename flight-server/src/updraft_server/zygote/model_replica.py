@@ -94,7 +94,7 @@ class Replica:
         return True
 
     def run_alone(self, until_seconds: float) -> None:
-        """Tell the process to join no rows until then. A process that has too much unread is not told."""
+        """Tell the process to join no rows until then, unless it has too much unread."""
         with suppress(OSError):
             self.process.control.send(encode(RunAlone(until_seconds)))
 

@@ -20,12 +20,12 @@ _LOOP_SECONDS = 0.01
 # at most this long: otherwise a function that leaves many files would keep all other owners waiting.
 _MOST_SECONDS = 1.0
 _HELPER_SECONDS = 600.0
-# At its end, the zygote has no helper and nobody waits for it.
+# At shutdown, the zygote has no helper and nothing waits for it.
 _LAST_SECONDS = 5.0
 
 
 class SharedMemory:
-    """Shared /dev/shm, and exits of workers that wait for the sweep behind them."""
+    """Shared /dev/shm, and worker exits that wait for its sweep."""
 
     def __init__(
         self, directory: Path, watch: Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]

@@ -151,7 +151,7 @@ class Zygote:
 
     @property
     def _sweep_seconds(self) -> float:
-        """Time until exits are reported that wait for a sweep; infinite if none wait."""
+        """Time until exits that wait for a sweep are reported; infinite if none wait."""
         return math.inf if self._shared_memory is None else self._shared_memory.wait_seconds
 
     def _lose_supervisor(self) -> None:

@@ -152,6 +152,23 @@ def test_rows_that_must_not_be_repeated_are_known_while_they_are_alone(connectio
     assert announced(Piece(other, 0, 1), is_deterministic=False) == [(other, MessageKind.STARTED)]
 
 
+def test_a_request_whose_other_rows_wait_is_not_alone_any_more(connection: Connection) -> None:
+    request, other = request_of(connection, 1, 2, 3, is_suspect=True), request_of(connection, 1, is_suspect=True)
+    pieces = Piece(request, 0, 2), Piece(other, 0, 1), Piece(request, 2, 1)
+    told = []
+    for piece in pieces:
+        batch = ModelBatch([piece], Model(), 0.0, Watchdog())
+        told += [(kind, request) for request, kind in batch.announced(is_deterministic=True)]
+        list(batch.run())
+        told += [(MessageKind.JOINED, request) for request in batch.interrupted()]
+    assert told == [
+        (MessageKind.STARTED, request),
+        (MessageKind.JOINED, request),
+        (MessageKind.STARTED, other),
+        (MessageKind.STARTED, request),
+    ]
+
+
 def test_what_is_no_batch_of_the_functions_columns_is_refused(connection: Connection) -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([1], pa.int64())], schema=NUMBERS).serialize()
     two_columns = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])}).serialize()

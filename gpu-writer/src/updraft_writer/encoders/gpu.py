@@ -48,7 +48,7 @@ class DeviceOutput(EncodedBytes):
         return [data] if self._checksums is None or self._has_all_pages else self._checksums.add(data)
 
     def expect_end(self) -> None:
-        """Take the bytes from now on as the end of the file, in which there are no pages."""
+        """Treat all further bytes as the end of the file, which has no pages."""
         self._has_all_pages = True
 
     def take_end(self) -> list[Piece]:

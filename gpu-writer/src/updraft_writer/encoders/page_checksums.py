@@ -2,7 +2,7 @@
 """Checksums of Parquet pages, for a library that writes none.
 
 A page's header has an optional field for the CRC32 of the page's bytes. Adding it makes the header longer, so
-everything behind it moves. The pages pass through while a row group is encoded. Once the file is closed, its end (page
+everything after it moves. The pages pass through while a row group is encoded. Once the file is closed, its end (page
 indexes and footer) gets the new offsets and sizes. Everything else stays the same: the file is the one that a library
 with checksums would have written.
 """
@@ -41,7 +41,7 @@ class PageChecksums:
         # and including each of them.
         self._starts: list[int] = []
         self._growths: list[int] = []
-        # Begin of a page whose rest has not been written yet.
+        # Start of a page whose rest has not been written yet.
         self._begun = b""
 
     def add(self, data: memoryview) -> Iterator[memoryview | bytes]:
@@ -69,12 +69,12 @@ class PageChecksums:
         self._at += done
 
     def end(self, end: bytes) -> bytes:
-        """Return the end of the file, which begins behind the last page, with new offsets and sizes.
+        """Return the end of the file, which begins after the last page, with new offsets and sizes.
 
         Raises EncodeError if the pages are not those of the footer.
         """
         if self._begun:
-            raise EncodeError(f"the library ended the file within a page, {len(self._begun)} bytes after its begin")
+            raise EncodeError(f"the library ended the file within a page, {len(self._begun)} bytes after its start")
         return _End(end, self._at, self._starts, self._growths).moved()
 
     @staticmethod
@@ -173,7 +173,7 @@ class _End:
         for at, field, chunk in sorted(places, key=lambda place: place[0]):
             start, size = at - self._at, chunk[field + 1][1]
             if start < 0 or start + size > self._footer_at:
-                raise EncodeError(f"the footer has an index of {size} bytes at {at}, which is not behind the pages")
+                raise EncodeError(f"the footer has an index of {size} bytes at {at}, which is not after the pages")
             index = self._end[start : start + size]
             if field == _OFFSET_INDEX_AT:
                 index = self._moved_index(index)

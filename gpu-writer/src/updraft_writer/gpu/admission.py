@@ -60,7 +60,7 @@ class DeviceAdmission:
 
     @property
     def load(self) -> Load:
-        """Row groups in turn on the device, and those of the same writer on the CPU."""
+        """Row groups that run or wait on the device, and those on this writer's CPU."""
         return Load(on_cpu=self._on_cpu, on_gpu=self._on_gpu)
 
     def place(self, *, hold: bool) -> "DevicePlace":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost model: whether the GPU or a thread of the CPU encodes a row group sooner. Pure policy, without a device.
 
-`make bench-gpu` measures the constants and writes them in the format of `costs.json`. Both encoders share what they
-have: with more row groups at once than run side by side, each takes longer in proportion.
+`make bench-gpu` measures the constants and writes them in the format of `costs.json`. Row groups share an encoder:
+if there are more than it can run in parallel, each takes proportionally longer.
 """
 
 import json
@@ -57,9 +57,9 @@ class Costs:
     gpu_seconds_per_write: Mapping[str, float]
     """Seconds that a row group takes on the GPU whatever its size: the codec's kernel."""
     cpu_threads: float
-    """How many times the bytes of one thread all threads of a writer encode at once."""
+    """Speed of all threads of a writer together, as a multiple of one thread's."""
     gpu_files: float
-    """How many times the bytes of one file several files at once encode on the GPU."""
+    """Speed of several files at once on the GPU, as a multiple of one file's."""
 
     @classmethod
     def measured(cls) -> Self:

@@ -57,7 +57,7 @@ def check_tables(confs: Mapping[str, str], driver: Driver, findings: Findings) -
         )
     if "spark.updraft.write.endpoint" not in confs:
         findings.error(
-            _CHECK, f"{_TABLES} is set, but no writer: every write fails", "set spark.updraft.write.endpoint"
+            _CHECK, f"{_TABLES} is set without a writer: every write fails", "set spark.updraft.write.endpoint"
         )
     for name in chosen:
         if name not in FORMATS:
@@ -73,7 +73,7 @@ def _check_format(
         findings.warning(
             _CHECK,
             f"spark.sql.extensions lacks {table.extension}",
-            f"add it after {EXTENSIONS}, unless the job uses no command of {table.name} alone",
+            f"add it after {EXTENSIONS} if the job uses {table.name}'s own commands",
         )
     spark, release = minor(driver.pyspark), table.releases[-1]
     advice = f"use {table.coordinates.format(spark=spark or 'X.Y', release=release)}"

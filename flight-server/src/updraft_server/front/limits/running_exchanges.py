@@ -334,8 +334,8 @@ def _without_its_clock_seconds(relay: Relay) -> float:
 
 def _worker_is_needed() -> PoolUnavailableError:
     return PoolUnavailableError(
-        f"the client used its worker for less than a tenth of {_UNUSED_WORKER_SECONDS:g} seconds or more, its tenant "
-        "has more than its share of the workers, and the pool gave the worker to another tenant that waited: replies "
+        f"the client used its worker less than a tenth of the time for {_UNUSED_WORKER_SECONDS:g} seconds, its tenant "
+        "has at least its share of the workers, and the pool gave the worker to another tenant that waited: replies "
         "that were sent remain valid, and another worker can take the rest"
     )
 

@@ -16,7 +16,7 @@ from updraft_server.ipc.worker_usage import Excess, ProcessLimits, WorkerUsage
 # that workers share, and for growth between two checks.
 _SHARE_OF_ONE = 0.75
 _SHARE_OF_ALL = 0.85
-# The volume of scratch directories counts as full if it has less free space than this, or less than 15 % of what one
+# The volume of scratch directories counts as full if its free space is below this and below 15 % of what one
 # worker may store.
 _FULL_BYTES = 256 << 20
 
@@ -77,7 +77,7 @@ class WorkerLimits(ProcessLimits):
         Args:
             measured: Current usage of all workers that have an exchange, and of some other workers.
             resting: Last known usage of the workers between exchanges.
-            sessions: Those of them that serve a session, in the order of their last exchanges.
+            sessions: Resting workers of sessions, in the order of their last exchanges.
         """
         # Drop the container's and the volume's values from these older measurements, because they are out of date.
         before = {
@@ -87,8 +87,8 @@ class WorkerLimits(ProcessLimits):
         stored = {worker: used.scratch_bytes for worker, used in resting.items()}
         held = {worker: used.own_bytes for worker, used in resting.items()}
         if sessions and self._is_full_of_unnamed_files(usage):
-            # Such files do not tell their worker. A function that has just made some had an exchange for that.
-            return {sessions[-1]: "the volume of scratch directories is full, and files with a name do not explain it"}
+            # Unnamed files cannot be traced to a worker, so blame the worker that had the last exchange.
+            return {sessions[-1]: "the volume of scratch directories is full, and named files do not explain it"}
         return {
             **{
                 worker: f"it has {stored[worker]} bytes in its scratch directory, and others need room"

@@ -173,7 +173,7 @@ class Admission:
         # From here on, and not before, the dispatcher may grant the place a worker.
         self._is_ready(place, binding)
         self._workers_changed()
-        # By then the place may be served without any change of the pool's workers.
+        # By then the place may get an extra worker, even if no worker changes.
         starved = asyncio.get_running_loop().call_later(_STARVED_SECONDS, self._workers_changed)
         try:
             return await place.granted

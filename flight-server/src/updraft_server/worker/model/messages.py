@@ -24,7 +24,7 @@ class MessageKind(enum.IntEnum):
     RESULT = 4  # model process: a batch of results, as an encapsulated IPC message.
     FAILED = 5  # model process: updraft.v1.Error; only this request has failed.
     GOODBYE = 6  # model process: it has answered every request that it read, and ends; no payload.
-    JOINED = 7  # model process, after STARTED: the function now gets rows of other requests too; no payload.
+    JOINED = 7  # model process, after STARTED: the function may now get rows of other requests; no payload.
 
 
 class Message(NamedTuple):

@@ -72,7 +72,7 @@ class ModelBatch:
     def announced(self, *, is_deterministic: bool) -> Iterator[tuple[ModelRequest, MessageKind]]:
         """Yield the messages to send before the call, so that workers know whether a crash is their rows' fault.
 
-        Rows of a deterministic function need this only as suspects: other rows are called again after a crash.
+        For a deterministic function, only suspect rows need this: the others are retried after a crash.
         """
         requests = {id(piece.request): piece.request for piece in self._pieces}.values()
         for request in requests:
@@ -80,6 +80,13 @@ class ModelBatch:
             if runs_alone is not request.runs_alone:
                 request.runs_alone = runs_alone
                 yield request, MessageKind.STARTED if runs_alone else MessageKind.JOINED
+
+    def interrupted(self) -> Iterator[ModelRequest]:
+        """Yield the requests whose worker to tell JOINED after the call, because rows of others may come next."""
+        request = self._pieces[0].request
+        if request.runs_alone and not request.is_complete and request.error is None:
+            request.runs_alone = False
+            yield request
 
     @property
     def is_of_a_suspect(self) -> bool:

@@ -213,6 +213,9 @@ class ModelProcess:
                 self._send(request, MessageKind.FAILED, request.error.to_message().SerializeToString())
             elif request.is_complete:
                 self._send(request, MessageKind.RESULT, request.result())
+        for request in batch.interrupted():
+            if not request.connection.is_closed:
+                self._send(request, MessageKind.JOINED)
         if batch.is_of_a_suspect:
             self._tell(packets.Suspect(is_running=False))
         self._queue.done()

@@ -108,7 +108,7 @@ final class Replicas {
   /**
    * Return the rank of a pod that was just found. If other pods are known, the new one takes a
    * random place among them. If it came first, every JVM would send its next calls to new pods
-   * alone, which one call each does not fill, but the calls of all JVMs together do.
+   * alone, and the calls of all JVMs together would overload those pods.
    */
   private long rankAmong(List<Long> ranks) {
     long rank = firstUse.getAsLong();

@@ -23,6 +23,7 @@ import io.updraft.spark.UpdraftExtensions
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.functions.{FunctionBinding, PoolAggregate, PoolScalar}
 import io.updraft.spark.task.groups.RowShape
+import io.updraft.spark.write.delta.FilesByDeltaExec
 import io.updraft.spark.write.{Replacement, UpdraftParquetFormat, WriterCheckExec, WriterInputExec}
 
 /** Spark may take any node of a plan, any expression in it and any function in that to a task. */
@@ -80,6 +81,7 @@ class SerializationSuite extends AnyFunSuite {
     FlightMapInBatchExec(ofRows, Seq(result), child, settings),
     FlightMergeExec(Seq(id), registeredAggregate, result, result, child, settings),
     FlightWindowExec(windows, Seq(id), Nil, child, settings),
+    FilesByDeltaExec("a reason", child),
     StockPythonExec("a reason", child),
     PlacedRows(Seq(id), UnknownPartitioning(1), Nil, null),
     child,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write.delta
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
@@ -49,8 +51,17 @@ object TableWrites {
       log.warn(s"delta: Delta's own writer makes data files, because of $reason")
     }
 
+  /** Return why Delta makes the files of a command; None if it does not, or if that is unknown. */
   private def reason(command: Command): Option[String] =
-    if (knowsDelta) FilesByDelta.reason(command) else None
+    if (knowsDelta)
+      try FilesByDelta.reason(command)
+      catch {
+        // An explanation must not fail a command, whatever its build of Delta lacks.
+        case error @ (_: LinkageError | NonFatal(_)) =>
+          log.debug("delta: cannot tell who makes the data files", error)
+          None
+      }
+    else None
 
   private def observe(): Option[String] =
     try {
