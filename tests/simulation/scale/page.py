@@ -92,10 +92,9 @@ def _section(number: int, outcomes: Mapping[str, Outcome]) -> str:
     return "\n".join(
         (
             f"\n### {scenario.title}\n",
-            f"{scenario.what}. {_size(outcome)}Before, {before.throughput:.0f} exchanges end in a second; the fewest",
-            "after it are",
-            f"{least.throughput:.0f}, and the most calls are {most_calls:.0f} a second. At the end,",
-            f"{end.throughput:.0f} exchanges end in a second, with a median wait of {end.median_wait:.1f} s.\n",
+            f"{scenario.what}. {_size(outcome)}Before the event, {before.throughput:.0f} exchanges ended each second.",
+            f"After it, at least {least.throughput:.0f} ended, with up to {most_calls:.0f} calls, each second.",
+            f"At the end, {end.throughput:.0f} ended each second, with a median wait of {end.median_wait:.1f} s.\n",
             f"![{scenario.title}: exchanges, waits and calls over time](images/scale-{scenario.name}.svg)\n",
         )
     )
