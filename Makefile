@@ -397,7 +397,7 @@ test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORT
 	@$(MAKE) --no-print-directory bench-gpu
 	@$(MAKE) --no-print-directory bench-gpu-service BENCH=
 
-bench-gpu-service: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes that a writer service takes in a second, by streams and encoder
+bench-gpu-service: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes that a writer service takes in a second, by clients and encoder
 	$(GPU_PYTHON) -m tests.programs.bench.writer_service $(BENCH)
 
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes encoded in a second on a GPU, beside the CPU and what copies allow

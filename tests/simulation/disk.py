@@ -16,7 +16,7 @@ from updraft_writer.sinks.sink import InDoubtError, is_published
 
 
 class DiskFault(enum.Enum):
-    """What the disk does to the next step of any file."""
+    """Faults of the disk at the next step of any file."""
 
     TRANSIENT = "transient"
     LOSS = "loss"

@@ -42,7 +42,7 @@ class Task:
     tenant: str
     number: int
     works: Sequence[Sequence[Work]]
-    """What each batch does to the worker, for each function."""
+    """Effect of each batch on its worker, for each function."""
     replay: Replay = Replay.REPLAY
     session: bool = False
     """Whether the functions are session functions, whose workers serve one owner only."""

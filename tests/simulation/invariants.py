@@ -180,7 +180,7 @@ class Checker:
         decisions = self._retries.setdefault(executor, [])
         decisions.append((self.world.nanos, begins_nanos))
         del decisions[: -4 * BURST]
-        # Of the decisions since any moment, a burst may begin at once, and one more after each interval.
+        # From any moment on, a burst of retries may begin at once, and one more after each interval.
         begins: list[int] = []
         for decided, begin in reversed(decisions):
             insort(begins, begin)

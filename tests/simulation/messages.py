@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a batch does to its worker."""
+    """Effect of a batch on its worker."""
 
     seconds: float
     kills: bool = False

@@ -29,7 +29,7 @@ class StreamState(enum.Enum):
 
 
 class Disturbance(enum.Enum):
-    """What a faulty proxy does to one message."""
+    """Ways in which a faulty proxy disturbs one message."""
 
     REPEAT = "repeat"
     SWAP = "swap"

@@ -245,7 +245,7 @@ BUGS: dict[str, Bug] = {
     "quota-leak": Bug(
         "A waiter that gives up keeps its turn and its bytes", Quota, "acquire", _instead(_acquire_without_cleanup)
     ),
-    "quota-wake-up": Bug("Released bytes wake nobody", Quota, "_change", _instead(Quota._count)),
+    "quota-wake-up": Bug("Released bytes wake no waiter", Quota, "_change", _instead(Quota._count)),
     "quota-ignored": Bug(
         "A batch is admitted whether it fits or not", Quota, "_fits", _instead(lambda self, _waiter: True)
     ),

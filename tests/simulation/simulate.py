@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     seed: int
     digest: str
     violation: str
-    """What did not hold; empty if everything did."""
+    """The invariant that did not hold; empty if all did."""
     events: int
     lines: list[str]
     """The trace, if the run kept it."""

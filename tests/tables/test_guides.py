@@ -25,7 +25,7 @@ def test_duckdb_reads_the_delta_table_of_the_notebook_guide(tmp_path: Path) -> N
     jars = sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("delta-*.jar"))
     code = "\n".join(_CODE.findall((REPOSITORY / "docs/guides/notebook.md").read_text()))
     assert code.count(_PACKAGES) == 1
-    # The same jars, without a network.
+    # Use the jars that are already here, because tests may have no network.
     code = code.replace(_PACKAGES, f'"spark.driver.extraClassPath": "{":".join(map(str, jars))}"')
     ran = subprocess.run(
         [PYTHON, "-c", code],

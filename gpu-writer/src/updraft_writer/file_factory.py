@@ -159,7 +159,7 @@ class FileFactory:
 
 
 def blocks_within(quota: Quota) -> Blocks:
-    """Return a pool whose free blocks take only memory of the quota that nobody holds."""
+    """Return a pool of blocks whose free blocks fit into the unused quota."""
     blocks = Blocks(lambda: quota.limits.quota_bytes - quota.held_bytes)
     quota.on_growth = blocks.trim
     return blocks

@@ -41,7 +41,7 @@ TABLE = pa.table({"n": pa.array(range(10_000), pa.int64())})
         ({"times": 128 * MB}, "snappy", IDLE, 8, "gpu"),
         ({"integers": 128 * MB}, "lz4", IDLE, 8, "cpu"),
         ({"other": 128 * MB}, "none", IDLE, 8, "cpu"),
-        # What the one has to do already makes the other the sooner.
+        # An encoder that is busy finishes later than the other one.
         ({"other": 128 * MB}, "snappy", Load(on_gpu=4), 8, "gpu"),
         ({"other": 128 * MB}, "snappy", Load(on_gpu=8), 8, "cpu"),
         ({"other": 128 * MB}, "snappy", Load(on_gpu=8, on_cpu=12), 8, "gpu"),
@@ -128,5 +128,5 @@ async def test_the_load_is_what_has_begun_or_waits() -> None:
     async with place.step(1000):
         with other.step_on_cpu():
             assert admission.load == Load(on_cpu=1, on_gpu=1)
-    # A file that only holds its memory is no load.
+    # A file that holds memory and encodes nothing does not count as load.
     assert (admission.load, admission.held_bytes > 0) == (IDLE, True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written to a table of each format, as SQL."""
+"""Statements that write a table of each format."""
 
 from __future__ import annotations
 

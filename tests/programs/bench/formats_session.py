@@ -26,7 +26,7 @@ _WATCH_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a statement took.
+    """Time and memory of one run of a statement.
 
     Attributes:
         wall_s: seconds as the session's Python measures them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark with Delta and Iceberg that runs SQL as it is told: a line of JSON in, a line of JSON out."""
+"""A Spark with Delta and Iceberg that runs the SQL it reads: a line of JSON in, a line of JSON out."""
 
 from __future__ import annotations
 

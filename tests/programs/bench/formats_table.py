@@ -19,7 +19,7 @@ class OtherWriterError(Exception):
 
 @dataclass(frozen=True)
 class TableRun(Run):
-    """What one run took.
+    """Time and memory of one run, and the size of the table after it.
 
     Attributes:
         file_bytes: bytes of the table's data files after it, replaced ones included.

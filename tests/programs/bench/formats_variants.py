@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who writes the data files of a table: the format's own writer, Updraft's or Comet's."""
+"""Writers of a table's data files: the format's own, Updraft's and Comet's."""
 
 from __future__ import annotations
 

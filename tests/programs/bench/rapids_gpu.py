@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,8 +167,16 @@ def _crossings(spark: SparkSession, folder: Path, options: argparse.Namespace) -
             for on_pool in ("true", "false"):
                 where = f"{'RAPIDS' if on_gpu == 'true' else 'Spark'}, {'pool' if on_pool == 'true' else 'own workers'}"
                 with runtime_confs(spark, {_RAPIDS: on_gpu, ENABLED: on_pool}):
-                    run = lambda name=name: QUERIES[name](spark, str(folder / "rows")).collect()  # noqa: E731
-                    yield f"{name}: {where}", _shown(f"{name}: {where}", _measured(run, options.repeat))
+                    entry = _measured(partial(_collect, spark, name, folder / "rows"), options.repeat)
+                    yield f"{name}: {where}", _shown(f"{name}: {where}", entry)
+
+
+def _collect(spark: SparkSession, name: str, rows: Path) -> None:
+    QUERIES[name](spark, str(rows)).collect()
+
+
+def _write(spark: SparkSession, data_format: str, target: Path) -> None:
+    spark.sql(_QUERY).write.mode("overwrite").format(data_format).save(str(target))
 
 
 def _writing(
@@ -190,8 +199,7 @@ def _writing(
     for way, (data_format, confs) in ways.items():
         target = folder / "written"
         with runtime_confs(spark, confs):
-            write = lambda: spark.sql(_QUERY).write.mode("overwrite").format(data_format).save(str(target))  # noqa: B023, E731
-            entry = _measured(write, options.repeat)
+            entry = _measured(partial(_write, spark, data_format, target), options.repeat)
         with runtime_confs(spark, {_RAPIDS: "false"}):
             entry["rows"] = spark.read.parquet(str(target)).count()
         entry["bytes"] = sum(file.stat().st_size for file in target.glob("*.parquet"))

@@ -77,7 +77,7 @@ def _measure_costs(gpu: Gpu, device: str, options: argparse.Namespace) -> None:
 
 
 def _try_costs(options: argparse.Namespace) -> None:
-    # Of the writer's tests: its folder has to be on PYTHONPATH.
+    # This module is in gpu-writer/tests, which must be on PYTHONPATH.
     from device_for_tests import DeviceForTests, gpu_of
 
     codecs = tuple(codec.lower() for codec in writer_costs.CODECS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-gpu-service`: raw bytes that a writer service takes in a second, for 1, 4 and 8 streams and each encoder.
+"""`make bench-gpu-service`: raw bytes that a writer service takes in a second, for 1, 4 and 8 clients and each encoder.
 
-Each stream is a process that writes one file after the other into memory (/dev/shm), with what Spark asks for by
+Each client is a process that writes one file after the other into memory (/dev/shm), with what Spark asks for by
 default. The service's own CPU time and memory are measured with it. `--encoders cpu` runs without a GPU.
 """
 
@@ -11,8 +11,6 @@ import argparse
 import json
 import multiprocessing
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,14 +23,15 @@ import psutil
 import pyarrow as pa
 
 from tests.programs.bench.writer_costs import tables
+from tests.support.cpu import cpu_seconds
+from tests.support.writer import LocalWriter
 from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
 
-_STREAMS = (1, 4, 8)
+_CLIENTS = (1, 4, 8)
 # Only this many clients write tables other than the mixed one.
 _MIXES = ("other", "integers", "floats", "texts")
 _BATCH_BYTES = 8 << 20
-_START_SECONDS = 60.0
 
 
 def main() -> None:
@@ -58,20 +57,21 @@ def main() -> None:
 
 
 def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: float) -> Iterator[dict[str, Any]]:
-    with _service(encoder, folder) as (process, address):
+    with LocalWriter(folder, arguments=["--encoder", encoder, "--log-level", "warning"]) as writer:
+        process, address = psutil.Process(writer.pid), writer.tcp_address
         for mix in _MIXES:
-            for streams in _STREAMS if mix == _MIXES[0] else _STREAMS[-1:]:
+            for number in _CLIENTS if mix == _MIXES[0] else _CLIENTS[-1:]:
                 # The first run loads kernels and fills pools.
-                _run(clients[:streams], address, mix, min(seconds, 1.0))
-                before, started = _cpu_seconds(process), time.monotonic()
-                answers = _run(clients[:streams], address, mix, seconds)
+                _run(clients[:number], address, mix, min(seconds, 1.0))
+                before, started = cpu_seconds([process.pid]), time.monotonic()
+                answers = _run(clients[:number], address, mix, seconds)
                 wall = time.monotonic() - started
                 entry = {
                     "encoder": encoder,
                     "table": mix,
-                    "streams": streams,
+                    "clients": number,
                     "gb_per_s": round(sum(answer["raw_bytes"] for answer in answers) / 1e9 / wall, 3),
-                    "cores": round((_cpu_seconds(process) - before) / wall, 2),
+                    "cores": round((cpu_seconds([process.pid]) - before) / wall, 2),
                     "memory_mb": round(_resident_bytes(process) / 1e6),
                     "file_mb": round(answers[0]["file_bytes"] / 1e6, 1),
                     "encoded_by": sorted({answer["encoder"] for answer in answers}),
@@ -82,26 +82,9 @@ def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: fl
 
 
 @contextmanager
-def _service(encoder: str, folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    ready = folder / f"{encoder}.ready"
-    listen = [part for name in ("listen", "admin-listen", "metrics-listen") for part in (f"--{name}", "127.0.0.1:0")]
-    command = [sys.executable, "-m", "updraft_writer", "serve", *listen, "--ready-file", str(ready)]
-    with subprocess.Popen([*command, "--root", str(folder), "--encoder", encoder, "--log-level", "warning"]) as process:
-        try:
-            deadline = time.monotonic() + _START_SECONDS
-            while not ready.exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the writer with --encoder {encoder} did not start")
-                time.sleep(0.02)
-            yield psutil.Process(process.pid), json.loads(ready.read_text())["listen"]
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def _clients(folder: Path, codec: str) -> Iterator[list[Connection]]:
     context = multiprocessing.get_context("spawn")
-    pairs = [context.Pipe() for _ in range(max(_STREAMS))]
+    pairs = [context.Pipe() for _ in range(max(_CLIENTS))]
     processes = [
         context.Process(target=_write_files, args=(theirs, folder, f"{codec}-{number}"), daemon=True)
         for number, (_, theirs) in enumerate(pairs)
@@ -120,7 +103,7 @@ def _run(clients: list[Connection], address: str, mix: str, seconds: float) -> l
         client.send((address, mix, seconds))
     answers = [client.recv() for client in clients]
     if errors := [answer["error"] for answer in answers if "error" in answer]:
-        raise RuntimeError(f"{len(errors)} of {len(answers)} streams failed: {errors[0]}")
+        raise RuntimeError(f"{len(errors)} of {len(answers)} clients failed: {errors[0]}")
     return answers
 
 
@@ -155,17 +138,8 @@ def _store(table: pa.Table, path: Path) -> None:
         file.write_table(table, max_chunksize=rows)
 
 
-def _everyone(process: psutil.Process) -> list[psutil.Process]:
-    return [process, *process.children(recursive=True)]
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = [each.cpu_times() for each in _everyone(process)]
-    return sum(each.user + each.system for each in times)
-
-
 def _resident_bytes(process: psutil.Process) -> int:
-    return sum(each.memory_info().rss for each in _everyone(process))
+    return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
 
 if __name__ == "__main__":

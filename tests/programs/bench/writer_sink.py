@@ -95,6 +95,7 @@ class _CopyingFile:
             self._output.write(memoryview(self._device.bounce.data)[:at])
 
     def close(self) -> None:
+        # The benchmark measures row groups and closes no file.
         raise NotImplementedError("a stand-in writes no footer")
 
 

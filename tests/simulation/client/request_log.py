@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Replay(enum.Enum):
-    """What an exchange may do after a loss."""
+    """Ways in which an exchange may continue after a loss."""
 
     REPLAY = "REPLAY"
     FROM_THE_START = "FROM_THE_START"

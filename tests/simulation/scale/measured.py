@@ -51,7 +51,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured and what was simulated with it."""
+    """Figures of the measured system, and of its simulation."""
 
     overhead_seconds: float
     """Time of an exchange beyond its function, with one client and nothing to wait for."""

@@ -18,7 +18,7 @@ from tests.support.paths import REPOSITORY
 _PAGE = REPOSITORY / "docs/scale.md"
 _TEMPLATE = Path(__file__).with_name("page.md.in")
 _IMAGES = REPOSITORY / "docs/images"
-# Of the Okabe-Ito palette, which stays distinct for the colour-blind.
+# Colours from the Okabe-Ito palette, which colour-blind readers can tell apart.
 _MEDIAN, _P99, _OTHER = "#0072B2", "#E69F00", "#009E73"
 
 
