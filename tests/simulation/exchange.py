@@ -267,6 +267,8 @@ class Exchange:
     def _lose(self, failure: Failure, hint: int | None = None) -> None:
         """Schedule a call to replace the lost one, or fail."""
         world, log = self._world, self.log
+        if self._place is not None:
+            self._place.ended()
         is_lost = failure.origin is Origin.CONNECTION
         self._may_return = self._is_connected if is_lost else failure.kind is not Kind.POOL_UNAVAILABLE
         lost_on_the_wire = failure.origin is Origin.CONNECTION and self._is_connected and self._has_handed_over

@@ -47,7 +47,7 @@ class Replicas:
         for address in [address for address, pod in self._pods.items() if not pod.calls and address not in addresses]:
             del self._pods[address]
         stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
-        if stay.pod is None or stay.is_over or stay.pod.address not in addresses:
+        if stay.pod is None or not stay.calls or stay.is_over or stay.pod.address not in addresses:
             ranks = [pod.last_use for pod in self._pods.values()]
             for address in addresses:
                 if address not in self._pods:
@@ -67,8 +67,7 @@ class Replicas:
 
     def _release(self, pod: _Pod, stay: _Stay, task: str | None) -> None:
         pod.calls -= 1
-        stay.calls -= 1
-        if not stay.calls and task is not None:
+        if not stay.calls and task is not None and self._stays.get(task) is stay:
             del self._stays[task]
 
 
@@ -78,6 +77,7 @@ class Place:
     def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None) -> None:
         self.address = pod.address
         self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
+        self._has_ended = False
 
     def avoid(self, now_nanos: int) -> None:
         """Record that the pod takes no calls: it drains, or could not be reached."""
@@ -88,6 +88,13 @@ class Place:
         """Record that the call was lost, or refused because the pod was full."""
         self._pod.failed_nanos = now_nanos
 
+    def ended(self) -> None:
+        """Record that the call is over, before another one may replace it."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._stay.calls -= 1
+
     def release(self) -> None:
         """Release the place; call this once."""
+        self.ended()
         self._replicas._release(self._pod, self._stay, self._task)

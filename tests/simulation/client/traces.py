@@ -78,10 +78,13 @@ def _replicas(dice: random.Random) -> Iterator[str]:
         now += dice.choice([0, dice.randrange(15_000 * _MILLISECOND)])
         if places and dice.random() < 0.4:
             index = dice.randrange(len(places))
-            match dice.choice(["release", "release", "avoid", "lost"]):
+            match dice.choice(["release", "release", "ended", "avoid", "lost"]):
                 case "release":
                     places.pop(index).release()
                     yield f"release {index}\t"
+                case "ended":
+                    places[index].ended()
+                    yield f"ended {index}\t"
                 case "avoid":
                     places[index].avoid(now)
                     yield f"avoid {index} {now}\t"

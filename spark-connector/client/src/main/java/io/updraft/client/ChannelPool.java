@@ -269,6 +269,13 @@ final class ChannelPool {
       }
     }
 
+    /** Record that the call is over, before another one may replace it. */
+    void ended() {
+      if (place != null) {
+        place.ended();
+      }
+    }
+
     /** Release the connection; once for each {@link #acquire}. */
     void release() {
       shared.release();

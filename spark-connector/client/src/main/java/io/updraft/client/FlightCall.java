@@ -383,6 +383,7 @@ abstract class FlightCall implements CallCore.Call {
     @Override
     public void onClose(Status status, Metadata trailers) {
       move(Stage.Event.CLOSED);
+      connection.ended();
       onClosed(status, trailers);
     }
   }

@@ -84,7 +84,7 @@ final class Replicas {
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
     Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
-    if (stay.pod == null || stay.over || !addresses.contains(stay.pod.address)) {
+    if (stay.calls == 0 || stay.over || !addresses.contains(stay.pod.address)) {
       stay.pod = best(addresses, nowNanos);
       stay.over = false;
     }
@@ -120,6 +120,7 @@ final class Replicas {
     private final Pod pod;
     private final Stay stay;
     private final String task;
+    private boolean ended;
 
     private Place(Pod pod, Stay stay, String task) {
       this.pod = pod;
@@ -154,12 +155,27 @@ final class Replicas {
       }
     }
 
+    /**
+     * Record that the call is over, so that it no longer keeps other calls of its task at the pod.
+     * A lost call has its place until another one replaces it. If it kept the others, calls that a
+     * full pod has refused would keep each other there.
+     */
+    void ended() {
+      synchronized (Replicas.this) {
+        if (!ended) {
+          ended = true;
+          stay.calls--;
+        }
+      }
+    }
+
     /** Release the place when the call is over; call this once. */
     void release() {
       synchronized (Replicas.this) {
+        ended();
         pod.calls--;
-        if (--stay.calls == 0 && task != null) {
-          stays.remove(task);
+        if (stay.calls == 0 && task != null) {
+          stays.remove(task, stay);
         }
       }
     }

@@ -118,6 +118,7 @@ class PolicyTracesTest {
     return (event, decided) -> {
       switch (event[0]) {
         case "release" -> places.remove(Integer.parseInt(event[1])).release();
+        case "ended" -> places.get(Integer.parseInt(event[1])).ended();
         case "avoid" -> places.get(Integer.parseInt(event[1])).avoid(Long.parseLong(event[2]));
         case "lost" -> places.get(Integer.parseInt(event[1])).lost(Long.parseLong(event[2]));
         default -> {

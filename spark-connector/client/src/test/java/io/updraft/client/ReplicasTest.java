@@ -89,6 +89,23 @@ class ReplicasTest {
   }
 
   @Test
+  @DisplayName("calls that a full pod has refused do not keep each other there")
+  void leavesWithItsOtherLostCalls() {
+    Replicas.Place first = choose(FOUR, "task");
+    Replicas.Place second = choose(FOUR, "task");
+    assertEquals(first.address(), second.address());
+    first.ended();
+    second.ended();
+    first.lost(nowNanos);
+    first.release();
+    Replicas.Place again = choose(FOUR, "task");
+    assertNotEquals(first.address(), again.address());
+    second.lost(nowNanos);
+    second.release();
+    assertEquals(again.address(), choose(FOUR, "task").address());
+  }
+
+  @Test
   @DisplayName("the failed call of another task does not part a task's calls")
   void staysWhenAnotherTaskFails() {
     List<InetAddress> two = FOUR.subList(0, 2);
