@@ -9,9 +9,13 @@ import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from updraft_writer.pieces import Piece
 from updraft_writer.process import use_little_memory
+
+if TYPE_CHECKING:
+    # At run time this would import pyarrow, before its memory is configured.
+    from updraft_writer.pieces import Piece
 
 _SHARED_BYTES_PER_SECOND = 80 << 20
 
@@ -25,7 +29,7 @@ async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_sec
     bytes_per_second = int(own_bytes_per_second or _SHARED_BYTES_PER_SECOND)
 
     class SlowStorage(LocalStorage):
-        def write(self, piece: Piece) -> None:
+        def write(self, piece: "Piece") -> None:
             with line:
                 time.sleep(len(piece) / bytes_per_second)
             super().write(piece)

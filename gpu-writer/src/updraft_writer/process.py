@@ -5,6 +5,7 @@
 """
 
 import os
+import sys
 
 from updraft.service.allocator import return_freed_memory
 from updraft.service.parent import follow_parent
@@ -12,7 +13,12 @@ from updraft.service.privileges import keep_few_capabilities
 
 
 def use_little_memory() -> None:
-    """Make freed memory return to the system at once. Call this before pyarrow is imported or any thread starts."""
+    """Make freed memory return to the system at once. Call this before any thread starts.
+
+    Raises RuntimeError if pyarrow has been imported: Arrow chooses its allocator then, and this would change nothing.
+    """
+    if "pyarrow" in sys.modules:
+        raise RuntimeError("pyarrow was imported before its memory was configured")
     # Arrow's other allocators keep freed pages for each thread. Arrow chooses its allocator when it is loaded.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()

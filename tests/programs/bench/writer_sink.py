@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from tests.programs.bench.writer_tables import mixed
 from updraft.flight_data import varint
+from updraft.service.allocator import return_freed_memory
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType, WriteCommand
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.engine import DeviceFile, Plan
 from updraft_writer.gpu.gpu import Gpu
-from updraft_writer.process import use_little_memory
 from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.sinks.local import LocalStorage
 
@@ -139,7 +139,7 @@ def _store(table: pa.Table, path: Path) -> None:
 
 
 def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, Any]:
-    use_little_memory()
+    return_freed_memory()
     table = pa.ipc.open_file(pa.memory_map(f"{folder}/{name}")).read_all()
     # Random integers stay as large as they are, in a codec that does not try them.
     fraction, codec = (1 / 7, "SNAPPY") if name == "mixed" else (1.0, "NONE")
