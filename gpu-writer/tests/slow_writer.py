@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from updraft_writer.process import use_little_memory
 
 if TYPE_CHECKING:
-    # At run time this would import pyarrow, before its memory is configured.
+    # At run time this module would import pyarrow before `use_little_memory`.
     from updraft_writer.pieces import Piece
 
 _SHARED_BYTES_PER_SECOND = 80 << 20

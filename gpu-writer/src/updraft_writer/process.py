@@ -15,11 +15,11 @@ from updraft.service.privileges import keep_few_capabilities
 def use_little_memory() -> None:
     """Make freed memory return to the system at once. Call this before any thread starts.
 
-    Raises RuntimeError if pyarrow has been imported: Arrow chooses its allocator then, and this would change nothing.
+    Raises RuntimeError if pyarrow is already imported: Arrow chose its allocator when it was loaded.
     """
     if "pyarrow" in sys.modules:
-        raise RuntimeError("pyarrow was imported before its memory was configured")
-    # Arrow's other allocators keep freed pages for each thread. Arrow chooses its allocator when it is loaded.
+        raise RuntimeError("pyarrow is already imported; use_little_memory has to come first")
+    # Arrow's other allocators keep freed pages for each thread.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
 
