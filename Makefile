@@ -417,7 +417,7 @@ rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GP
 	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-check bench-writer-check bench-page bench-writer-page bench-writer-sink
+.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -472,6 +472,9 @@ bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
 
 bench-functions-page: setup #+ Write docs/benchmarks-functions.md from what bench-functions measured
 	@$(PYTHON) -m tests.programs.bench.functions_page
+
+bench-formats-page: .venv/.synced #+ Write docs/benchmarks-tables.md from what bench-formats measured
+	@.venv/bin/python -m tests.programs.bench.formats_page
 
 bench-writer-sink: setup #+ What a row group's way to the storage costs besides encoding, with a stand-in for the GPU
 	@$(PYTHON) -m tests.programs.bench.writer_sink $(BENCH)

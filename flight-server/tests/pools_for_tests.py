@@ -111,7 +111,9 @@ class Zygote:
         self.living[name] = worker_end, writing
         worker_end.send(encode_header(FrameKind.READY))
         with front_end:
-            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading, reading])
+            # Not a pidfd, so that the front asks the zygote to continue workers.
+            descriptors = [front_end.fileno(), reading, reading, reading]
+            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], descriptors)
         os.close(reading)
 
     def end(self, worker: str, status: int) -> None:

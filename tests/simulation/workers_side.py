@@ -248,7 +248,7 @@ class SimulatedZygote:
             answer.set_exception(ZygoteError("cannot fork: no memory"))
             return
         process = self._side.fork()
-        answer.set_result(ForkedWorker(process.name, 1, process.descriptor, 0, 0))
+        answer.set_result(ForkedWorker(process.name, 1, process.descriptor, 0, 0, -1))
 
     def claim(self, workers: Sequence[str]) -> None:
         self.send(packets.Claim(workers))

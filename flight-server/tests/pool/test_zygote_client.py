@@ -79,10 +79,10 @@ async def test_a_fork_gives_the_worker_under_its_id_with_its_descriptors(zygote:
     asked = await zygote.receive()
     assert isinstance(asked, Fork)
     reading, writing = os.pipe()
-    zygote.send(Forked(asked.request, "a-1", 4711), reading, writing, reading)
+    zygote.send(Forked(asked.request, "a-1", 4711), reading, writing, reading, writing)
     forked = await asyncio.wait_for(forking, 60)
     assert forked.id == "a-1"
-    for descriptor in (reading, writing, forked.socket_fd, forked.output_fd, forked.stack_fd):
+    for descriptor in (reading, writing, forked.socket_fd, forked.output_fd, forked.stack_fd, forked.pidfd):
         os.close(descriptor)
 
 
@@ -103,7 +103,7 @@ async def test_a_worker_that_comes_after_nobody_waits_is_let_go(zygote: Zygote) 
     await asyncio.wait([forking])
     front_end, worker_end = socket.socketpair()
     with worker_end, os.fdopen(os.open(os.devnull, os.O_RDONLY)) as output:
-        zygote.send(Forked(asked.request, "a-1", 4711), front_end.fileno(), output.fileno(), output.fileno())
+        zygote.send(Forked(asked.request, "a-1", 4711), front_end.fileno(), *[output.fileno()] * 3)
         front_end.close()
         worker_end.setblocking(False)
         assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(worker_end, 1), 60) == b""

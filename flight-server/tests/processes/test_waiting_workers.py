@@ -2,9 +2,13 @@
 """Real workers between exchanges: stopped, continued, and ended for what an exchange has left behind in them."""
 
 import asyncio
+import errno
+import os
+import signal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pool_driver import (
     Zygotes,
     batches_of,
@@ -83,6 +87,50 @@ async def test_threads_that_go_on_computing_get_no_further_in_any_of_several_wor
         # A busy machine may have kept a thread from computing.
         await until(pool, lambda: all(info.state == "stopped" for info in pool.workers if info.worker in used))
         assert (await exchange(pool, batches_of([1]))).error is None
+
+
+async def test_an_exchange_continues_its_worker_without_waiting_for_the_zygote(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        for _ in range(2):
+            await exchange(pool, batches_of([1]))
+            await at_rest(pool)
+        [worker] = pool.workers
+        os.kill(pool.zygote_pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                assert (await exchange(pool, batches_of([1]))).error is None
+        finally:
+            os.kill(pool.zygote_pid, signal.SIGCONT)
+        # The zygote hears of it, and does not stop the worker again on its own account.
+        await asyncio.sleep(2.5)
+        assert not is_stopped(worker.pid)
+
+
+async def test_a_front_in_another_pid_namespace_lets_the_zygote_continue_workers(
+    zygotes: Zygotes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_pidfd: int, _number: int) -> None:
+        raise OSError(errno.EINVAL, "the process is in another PID namespace")
+
+    async with running_pool(zygotes) as pool:
+        await exchange(pool, batches_of([1]))
+        await at_rest(pool)
+        monkeypatch.setattr(signal, "pidfd_send_signal", refused)
+        async with asyncio.timeout(HANG_SECONDS):
+            assert (await exchange(pool, batches_of([1]))).error is None
+
+
+async def test_a_worker_that_is_stopped_right_after_a_short_exchange_stays_stopped(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        await exchange(pool, batches_of([1]))
+        await at_rest(pool)
+        [worker] = pool.workers
+        held = pool._workers.by_id[worker.worker]
+        held.computes_at_rest = True
+        # The notice to the zygote that this exchange continues the worker would come after the order to stop it.
+        assert (await exchange(pool, batches_of([1]))).error is None
+        await asyncio.sleep(0.2)
+        assert is_stopped(worker.pid)
 
 
 async def test_a_stopped_worker_shows_its_stack(zygotes: Zygotes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tests.faults.table.fault import DEADLINE, OK, Fault
 from tests.faults.table.functions import computing, well
 from tests.faults.table.processes import archive
 from tests.faults.table.scene import Scene
+from tests.support.disks import small_disk, why_no_mount
 from tests.support.pool import LocalPool
 
 _SMALL_DISK = "16m"
@@ -159,19 +159,10 @@ def _pauses(scene: Scene) -> grpc.StatusCode:
     return call.finish()
 
 
-def why_no_mount() -> str:
-    """Why this machine mounts no small disk; empty where it does."""
-    return "" if os.getuid() == 0 else "a small disk is a mount, which needs root"
-
-
 @contextlib.contextmanager
 def _small_disk(directory: Path) -> Iterator[Place]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SMALL_DISK}", "tmpfs", str(directory)], check=True)
-    try:
+    with small_disk(directory, _SMALL_DISK):
         yield Place()
-    finally:
-        # A process that has just ended may hold it for a moment more.
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +13,8 @@ from pathlib import Path
 import psutil
 from writer_process import Fault as FailingCall
 
-from tests.faults.table.places import why_no_mount
 from tests.faults.table.writer_scene import TABLE, WriterFault, WriterScene
+from tests.support.disks import small_disk, why_no_mount
 from updraft.errors import PoolUnavailableError, SinkError
 
 _LOST = {"EIO": errno.EIO, "ESTALE": errno.ESTALE, "ENOSPC": errno.ENOSPC}
@@ -126,10 +125,5 @@ def _signalled(process: psutil.Process, number: signal.Signals) -> None:
         process.resume()
 
 
-@contextlib.contextmanager
-def _small_disk(root: Path) -> Iterator[None]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SMALL_DISK}", "tmpfs", str(root)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(root)], check=True)
+def _small_disk(root: Path) -> contextlib.AbstractContextManager[None]:
+    return small_disk(root, _SMALL_DISK)

@@ -70,12 +70,16 @@ class Session:
     @contextlib.contextmanager
     def _peak(self) -> Iterator[list[int]]:
         """Watch how much memory the writer takes beyond what it had, for the block."""
-        writer, done = psutil.Process(self._writer.pid), threading.Event()
-        base, peaks = writer.memory_info().rss, [0]
+        done = threading.Event()
+
+        def held() -> int:
+            return sum(process.memory_info().rss for process in self._writer.members())
+
+        base, peaks = held(), [0]
 
         def watch() -> None:
             while not done.wait(_WATCH_SECONDS):
-                peaks.append(writer.memory_info().rss - base)
+                peaks.append(held() - base)
 
         watching = threading.Thread(target=watch)
         watching.start()

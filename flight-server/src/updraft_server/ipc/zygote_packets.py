@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets between the front and the zygote, over a Unix socket that keeps packets whole.
 
-The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over three
-descriptors (the front's end of the worker's socketpair, and the read ends of its output and its stacks) and reports
-exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces.
+The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over four
+descriptors (the front's end of the worker's socketpair, the read ends of its output and its stacks, and a pidfd) and
+reports exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces. Then the
+pidfd has no effect either, and the front asks the zygote.
 
 When a front's connection closes, its workers end. When a zygote dies, its workers live on: the next zygote takes them
 over, and the front claims those that it still holds. The successor of a dead zygote continues all stopped workers
@@ -35,7 +36,7 @@ MAX_STACK_BYTES = 256 * 1024
 MAX_PACKET_BYTES = 64 * 1024
 MAX_WORKERS_PER_PACKET = 256
 """Most workers that one packet may name, so that the packet and its answer stay within MAX_PACKET_BYTES."""
-FORKED_DESCRIPTORS = 3
+FORKED_DESCRIPTORS = 4
 
 ZYGOTE_SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
 SUPERVISOR_VARIABLE = "UPDRAFT_ZYGOTE_SUPERVISOR"
@@ -165,7 +166,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continue:
-    """Request of the front to continue a worker that it may have stopped; has no answer."""
+    """Notice of the front that it has continued a worker that it may have stopped, or cannot; has no answer."""
 
     worker: str
 

@@ -4,6 +4,7 @@
 import asyncio
 import dataclasses
 import enum
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -80,6 +81,7 @@ class PooledWorker:
         self._on_end = on_end
         self._send = send
         self._stack = StackReader(forked.stack_fd)
+        self._pidfd = forked.pidfd
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
 
@@ -134,6 +136,15 @@ class PooledWorker:
         self.was_killed = True
         self._send(Kill(self.id))
 
+    def go_on(self) -> bool:
+        """Continue it, if it has been stopped. Return False if only the zygote can do that."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+        except OSError:
+            # The zygote is in another PID namespace, or the worker has ended.
+            return False
+        return True
+
     async def stack(self) -> str:
         """Return the Python stacks of all its threads; empty if it does not answer, for example while stopped."""
         return await self._stack.read(lambda: self._send(ShowStack(self.id)))
@@ -152,6 +163,9 @@ class PooledWorker:
             self._status_timer.cancel()
         self._output.close()
         self._stack.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
         if not self._ready.done():
             self._ready.set_exception(PoolError(f"the worker {death} before it was ready"))
             self._ready.exception()  # retrieved, because there may be no waiter

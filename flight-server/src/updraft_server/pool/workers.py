@@ -20,6 +20,10 @@ from updraft_server.pool.worker import PooledWorker, WorkerState
 from updraft_server.pool.worker_events import LogContext, WorkerDeath
 from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
+# The front itself continues a worker, because an exchange waits for it. The zygote learns of that a little later: not
+# at once, so as not to compete with the exchange for a core, but before it would stop the worker again.
+_NOTICE_SECONDS = 0.05
+
 _log = structlog.get_logger(__name__)
 
 
@@ -68,8 +72,8 @@ class PooledWorkers:
         self.by_id: dict[str, PooledWorker] = {}
         self.leases: set[WorkerLease] = set()
         self.resting: RestingWorkers[PooledWorker] = RestingWorkers(
-            stop=lambda worker: send(Stop(worker.id)),
-            go_on=lambda worker: send(Continue(worker.id)),
+            stop=self._stop,
+            go_on=self._go_on,
             replace=self._replace,
             expire=self._expire,
             is_kept=lambda worker: worker.is_the_operators,
@@ -78,8 +82,25 @@ class PooledWorkers:
         )
         """Workers between two exchanges."""
         self._settings = settings
+        self._send = send
+        self._notices: dict[str, asyncio.TimerHandle] = {}
+        """Timers of Continue packets that have not been sent yet, by worker."""
         self._heal = heal
         self._uses = itertools.count(1)
+
+    def _stop(self, worker: PooledWorker) -> None:
+        if (notice := self._notices.pop(worker.id, None)) is not None:
+            # For the zygote, the worker has been stopped all the time.
+            notice.cancel()
+        self._send(Stop(worker.id))
+
+    def _go_on(self, worker: PooledWorker) -> None:
+        delay_seconds = _NOTICE_SECONDS if worker.go_on() else 0.0
+        self._notices[worker.id] = asyncio.get_running_loop().call_later(delay_seconds, self._notify, worker)
+
+    def _notify(self, worker: PooledWorker) -> None:
+        del self._notices[worker.id]
+        self._send(Continue(worker.id))
 
     def infos(self) -> Sequence[WorkerInfo]:
         """Return what the status shows of each worker. May be called from any thread."""

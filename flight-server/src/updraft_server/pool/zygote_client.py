@@ -54,6 +54,8 @@ class ForkedWorker(NamedTuple):
     socket_fd: int
     output_fd: int
     stack_fd: int
+    pidfd: int
+    """For signals, which the kernel refuses if the front is in another PID namespace; -1 if there is none."""
 
 
 class ZygoteClient:

@@ -48,6 +48,8 @@ class HeldWorker:
     """Whether this zygote forked and reaps the worker; False for a worker of an earlier zygote."""
     stopped_seconds: float = math.inf
     """Monotonic time at which the front has stopped the worker; infinite while it may run."""
+    was_running: bool = False
+    """Whether the last look found the stopped worker running."""
     shared_memory: int | None = None
     """Descriptor of the worker's own /dev/shm; None if it has none, or if an earlier zygote forked the worker."""
 
@@ -57,12 +59,12 @@ class HeldWorker:
 
     def stop(self) -> None:
         """Stop the worker until `go_on`."""
-        self.stopped_seconds = time.monotonic()
+        self.stopped_seconds, self.was_running = time.monotonic(), False
         self.signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Continue the worker."""
-        self.stopped_seconds = math.inf
+        self.stopped_seconds, self.was_running = math.inf, False
         self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:
@@ -212,17 +214,25 @@ class HeldWorkers:
             worker.kill()
 
     def stop_again(self) -> Sequence[HeldWorker]:
-        """Stop and return the workers that run although their front has stopped them. Looks once a second."""
+        """Stop and return the workers that two looks found running although their front has stopped them.
+
+        Looks once a second. After the first look, the front's notice that it has continued the worker may still come.
+        """
         now = time.monotonic()
         if now < self._next_look_seconds:
             return ()
         self._next_look_seconds = now + _LOOK_SECONDS
         # A worker may need a moment to stop.
         stopped = [worker for worker in self._held.values() if worker.stopped_seconds < now - _LOOK_SECONDS]
-        running = [worker for worker in stopped if not is_stopped(worker.pid)]
-        for worker in running:
+        again = list[HeldWorker]()
+        for worker in stopped:
+            is_running = not is_stopped(worker.pid)
+            if is_running and worker.was_running:
+                again.append(worker)
+            worker.was_running = is_running
+        for worker in again:
             worker.stop()
-        return running
+        return again
 
     def measured(self, front: socket.socket, names: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return the usage of the named workers that belong to this front."""

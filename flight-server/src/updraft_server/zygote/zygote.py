@@ -107,6 +107,10 @@ class Zygote:
         """Last reload that the supervisor refused."""
         self._is_ending = False
         self._is_retired = False
+        self._next_end_seconds = 0.0
+        """Monotonic time until which turns that only stop or continue workers leave strays alone."""
+        self._pauses = 0
+        """Number of events of this turn that stopped or continued a worker."""
 
     def end_with_fronts(self) -> None:
         """Let `run` return as soon as no front is connected."""
@@ -126,8 +130,12 @@ class Zygote:
             self._workers.take_over()
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
-            self._turn()
-            # End strays on every turn, not only after a worker has died: functions may disown processes at any time.
+            if self._turn() and time.monotonic() < self._next_end_seconds:
+                # An exchange waits for the worker that was just continued. Do not compete with it for a core.
+                continue
+            # End strays on every other turn, not only after a worker has died: functions may disown processes at any
+            # time.
+            self._next_end_seconds = time.monotonic() + INTERVAL_SECONDS
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()
 
@@ -136,11 +144,14 @@ class Zygote:
             return not self._fronts
         return self._is_retired and not self._workers and not self._workers.ends and math.isinf(self._sweep_seconds)
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
+        """Wait for events and handle them. Return whether all of them stopped or continued workers."""
         self._heartbeat.beat()
-        for key, _ in self._selector.select(
+        events = self._selector.select(
             min(INTERVAL_SECONDS, self._models.wait_seconds, self._workers.ends.wait_seconds, self._sweep_seconds)
-        ):
+        )
+        self._pauses = 0
+        for key, _ in events:
             handle: Callable[[], None] = key.data
             handle()
         self._models.turn()
@@ -148,6 +159,7 @@ class Zygote:
         for worker in self._workers.stop_again():
             if worker.front in self._fronts:
                 self._send(worker.front, packets.WentOn(worker.id))
+        return 0 < len(events) == self._pauses
 
     @property
     def _sweep_seconds(self) -> float:
@@ -261,6 +273,7 @@ class Zygote:
             case packets.Fork():
                 self._fork(front, packet)
             case packets.Kill() | packets.Stop() | packets.Continue():
+                self._pauses += not isinstance(packet, packets.Kill)
                 if (worker := self._workers.of(front, packet.worker)) is not None:
                     _ORDERS[type(packet)](worker)
             case packets.ShowStack():
@@ -311,7 +324,7 @@ class Zygote:
             except OSError as error:
                 self._send(front, packets.ForkFailed(packet.request, f"cannot note the worker: {error}"))
             else:
-                ends = [front_end.fileno(), forked.output, forked.stack]
+                ends = [front_end.fileno(), forked.output, forked.stack, forked.pidfd]
                 self._send(front, packets.Forked(packet.request, name, forked.pid), ends)
 
     def _close_all(self) -> None:
