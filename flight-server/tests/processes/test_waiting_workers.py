@@ -102,7 +102,7 @@ async def test_an_exchange_continues_its_worker_without_waiting_for_the_zygote(z
         finally:
             os.kill(pool.zygote_pid, signal.SIGCONT)
         # The zygote hears of it, and does not stop the worker again on its own account.
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(1.5)
         assert not is_stopped(worker.pid)
 
 

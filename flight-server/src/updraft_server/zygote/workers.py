@@ -33,6 +33,9 @@ _CLAIM_SECONDS = 10.0
 _MOST_SECONDS = 0.5
 # A function can have the kernel continue its stopped worker, so the zygote looks at stopped workers this often.
 _LOOK_SECONDS = 1.0
+# A stopped worker that runs is looked at again after this time. The front, which continues workers itself, has then
+# sent its notice (`updraft_server.pool.workers`).
+_SECOND_LOOK_SECONDS = 0.2
 
 
 @dataclass(eq=False, slots=True)
@@ -216,7 +219,7 @@ class HeldWorkers:
     def stop_again(self) -> Sequence[HeldWorker]:
         """Stop and return the workers that two looks found running although their front has stopped them.
 
-        Looks once a second. After the first look, the front's notice that it has continued the worker may still come.
+        Looks once a second, and soon again if that look found such a worker.
         """
         now = time.monotonic()
         if now < self._next_look_seconds:
@@ -232,7 +235,14 @@ class HeldWorkers:
             worker.was_running = is_running
         for worker in again:
             worker.stop()
+        if any(worker.was_running for worker in stopped):
+            self._next_look_seconds = now + _SECOND_LOOK_SECONDS
         return again
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time until `stop_again` looks again."""
+        return max(0.0, self._next_look_seconds - time.monotonic())
 
     def measured(self, front: socket.socket, names: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """Return the usage of the named workers that belong to this front."""

@@ -148,7 +148,13 @@ class Zygote:
         """Wait for events and handle them. Return whether all of them stopped or continued workers."""
         self._heartbeat.beat()
         events = self._selector.select(
-            min(INTERVAL_SECONDS, self._models.wait_seconds, self._workers.ends.wait_seconds, self._sweep_seconds)
+            min(
+                INTERVAL_SECONDS,
+                self._models.wait_seconds,
+                self._workers.wait_seconds,
+                self._workers.ends.wait_seconds,
+                self._sweep_seconds,
+            )
         )
         self._pauses = 0
         for key, _ in events:
