@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of either format after a fault, read and cleaned by a Spark that has not written it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from tests.support.spark import runtime_confs
+
+TEXT = "sha2(cast(id AS string), 512)"
+"""Third column of the table, from the second one."""
+_TWO_DAYS_SECONDS = 2 * 24 * 3600
+
+
+def catalog(warehouse: str) -> dict[str, str]:
+    """Return the settings of the Iceberg catalog `killed`."""
+    name = "spark.sql.catalog.killed"
+    return {name: "org.apache.iceberg.spark.SparkCatalog", f"{name}.type": "hadoop", f"{name}.warehouse": warehouse}
+
+
+class KeptTable:
+    """Table of either format, read and cleaned by a Spark that has not written it."""
+
+    def __init__(self, spark: SparkSession, table_format: str, root: Path) -> None:
+        self._spark = spark
+        self.format = table_format
+        self.warehouse = root / "warehouse"
+        self.directory = self.warehouse / "db" / "t"
+        self.name = f"delta.`{self.directory}`" if table_format == "delta" else "killed.db.t"
+        self._log = "_delta_log" if table_format == "delta" else "metadata"
+
+    def create(self) -> None:
+        self._spark.sql(f"CREATE TABLE {self.name} (batch BIGINT, id BIGINT, text STRING) USING {self.format}")
+
+    def batches(self) -> dict[int, int]:
+        """Return the rows of each batch, which are all different and as they were written."""
+        self._spark.catalog.clearCache()
+        read = self._spark.sql(
+            f"SELECT batch, count(*), count(DISTINCT id), count_if(text != {TEXT}) FROM {self.name} GROUP BY batch"
+        )
+        found = read.collect()
+        assert all(rows == different and not wrong for _, rows, different, wrong in found), found
+        return {batch: rows for batch, rows, _, _ in found}
+
+    def data(self) -> set[Path]:
+        """Return all files that are not of the log."""
+        return {file for file in self._everything() if self._log not in file.relative_to(self.directory).parts}
+
+    def log(self) -> set[Path]:
+        """Return the files of the log, or of Iceberg's metadata."""
+        return self._everything() - self.data()
+
+    def _everything(self) -> set[Path]:
+        files = {file for file in self.directory.rglob("*") if file.suffix != ".crc"}
+        return {file for file in files if file.is_file()}
+
+    def clean(self) -> None:
+        """Delete what no version of the table uses, by the format's own command."""
+        if self.format == "delta":
+            with runtime_confs(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+                self._spark.sql(f"VACUUM {self.name} RETAIN 0 HOURS")
+            return
+        # The command keeps what is younger than a day.
+        for file in self._everything():
+            os.utime(file, (time.time() - _TWO_DAYS_SECONDS,) * 2)
+        self._spark.sql("CALL killed.system.remove_orphan_files(table => 'db.t')")
+
+    def in_use(self) -> set[Path]:
+        """Return the data files that a version of the table uses after `clean`."""
+        if self.format == "delta":
+            files = self._spark.table(self.name).inputFiles()
+        else:
+            files = [row.file_path for row in self._spark.sql(f"SELECT file_path FROM {self.name}.all_files").collect()]
+        return {Path(urlsplit(file).path) for file in files}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills of executors, writers and drivers at each stage of a write: what is committed is whole, and nothing else stays.
+
+An application appends to a table and deletes from it. One process after another is killed at one stage after another,
+the driver last. Then another Spark reads the table, and cleans it with the table format's own command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.paths import REPOSITORY
+from tests.support.spark import runtime_confs
+from tests.support.waiting import until
+from tests.support.writer import LocalWriter
+from tests.tables.kept_table import KeptTable, catalog
+from tests.tables.kills_application import batches_after
+
+pytestmark = pytest.mark.campaign
+
+# Three steps take a few seconds, or half a minute where other work has the processors.
+_STEPS_SECONDS = 180
+_TAIL = 4000
+
+
+class Application:
+    """Application that writes a table, in processes of its own."""
+
+    def __init__(self, table: KeptTable, writer: LocalWriter, log: Path) -> None:
+        jars = os.environ["UPDRAFT_TABLE_JARS"]
+        arguments = [table.format, table.name, writer.tcp_endpoint, jars, str(table.warehouse)]
+        self.committed = 0
+        """Number of steps that the application knows to have committed."""
+        self._log = log.open("w")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.tables.kills_application", *arguments],
+            cwd=REPOSITORY,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.committed = int(line)
+
+    def goes_on(self, steps: int) -> None:
+        """Wait until this many more steps have committed."""
+        wanted = self.committed + steps
+
+        def has() -> bool:
+            assert self._process.poll() is None, "the application has ended"
+            return self.committed >= wanted
+
+        until(f"{steps} more steps", has, timeout_seconds=_STEPS_SECONDS)
+
+    def kill_executor(self) -> None:
+        """Kill one of the executors."""
+        family = psutil.Process(self._process.pid).children(recursive=True)
+        executors = [
+            process
+            for process in family
+            if process.status() != psutil.STATUS_ZOMBIE
+            and "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+        ]
+        executors[0].kill()
+
+    def kill(self) -> None:
+        """Kill the driver and whatever else is left."""
+        family = psutil.Process(self._process.pid).children(recursive=True)
+        os.killpg(self._process.pid, signal.SIGKILL)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._log.close()
+
+
+def _kill_writer(writer: LocalWriter) -> None:
+    processes = [process for process in writer.members() if "updraft_writer.process" in process.cmdline()]
+    processes[0].kill()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[LocalWriter]:
+    with LocalWriter(tmp_path, arguments=["--quota-bytes", str(64 << 20)]) as writer:
+        yield writer
+        # pytest shows it when the test failed.
+        print(writer.log())
+
+
+def _reaches(stage: str, table: KeptTable, writer: LocalWriter) -> None:
+    """Wait until a step that begins now or later is at a stage."""
+    data, log = table.data(), table.log()
+    stages: dict[str, Callable[[], bool]] = {
+        "writes": lambda: writer.status()["held_bytes"] > 0,
+        "publishes": lambda: any(file.suffix == ".parquet" for file in table.data() - data),
+        "commits": lambda: bool(table.log() - log),
+    }
+    until(f"a step {stage}", stages[stage], timeout_seconds=_STEPS_SECONDS)
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+@pytest.mark.parametrize("last", ["writes", "publishes", "commits"])
+def test_kills_leave_whole_steps_and_no_stray_file(
+    spark: SparkSession, writer: LocalWriter, tmp_path: Path, table_format: str, last: str
+) -> None:
+    table = KeptTable(spark, table_format, tmp_path)
+    with runtime_confs(spark, catalog(str(table.warehouse))):
+        table.create()
+        application = Application(table, writer, tmp_path / "application.log")
+        try:
+            application.goes_on(2)
+            for stage in ("writes", "publishes"):
+                for kill in (application.kill_executor, lambda: _kill_writer(writer)):
+                    _reaches(stage, table, writer)
+                    kill()
+                    application.goes_on(1)
+            _reaches(last, table, writer)
+        finally:
+            application.kill()
+            print((tmp_path / "application.log").read_text()[-_TAIL:])
+        writer.becomes_empty()
+        assert all(pq.read_metadata(file).num_rows for file in table.data() if file.suffix == ".parquet")
+        # The driver may have been killed between its last commit and its last line.
+        found = table.batches()
+        assert found in (batches_after(application.committed), batches_after(application.committed + 1))
+        table.clean()
+        assert table.data() == table.in_use()
+        assert table.batches() == found
