@@ -203,7 +203,7 @@ class Checker:
             "waiting": admission.waiting,
             "queue_bytes": admission.queue_bytes,
             "busy": pool.busy,
-            "tasks that hold workers": len(admission._holding),
+            "tasks that hold workers": len(admission._overtaking.tasks),
             "workers at work": admission._turns._at_work.total(),
         }
         if any(left.values()):

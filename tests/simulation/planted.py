@@ -21,6 +21,7 @@ from tests.simulation.client.request_log import RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
 from tests.simulation.simulate import simulate
 from updraft_server.front.queue.admission import Admission
+from updraft_server.front.queue.overtaking import Overtaking
 from updraft_server.front.queue.turns import Turns
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome
@@ -53,7 +54,7 @@ def _instead(replacement: Any) -> Callable[[Any], Any]:
 
 
 def _wakes_once(self: Admission) -> None:
-    if self._queues and self._dispatching is None:
+    if self._places and self._dispatching is None:
         self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
 
@@ -75,9 +76,9 @@ def _keeps_places(original: Any) -> Any:
 
 
 def _holds_for_ever(original: Any) -> Any:
-    def hold(self: Admission, place: Any, change: int) -> None:
+    def hold(self: Overtaking, task: Any, change: int) -> None:
         if change > 0:
-            original(self, place, change)
+            original(self, task, change)
 
     return hold
 
@@ -213,7 +214,7 @@ BUGS: dict[str, Bug] = {
     "turn-leak": Bug(
         "A worker given back still counts for its tenant", Turns, "ended", _instead(lambda self, _turn: None)
     ),
-    "hold-leak": Bug("A task holds a worker for ever once it had one", Admission, "_hold", _holds_for_ever),
+    "hold-leak": Bug("A task holds a worker for ever once it had one", Overtaking, "hold", _holds_for_ever),
     "fairness": Bug("The tenant with the most workers comes first", Turns, "candidates", _worst_first),
     "caps": Bug("Caps on workers are ignored", Turns, "__init__", _uncapped),
     "owners": Bug("A worker serves any owner", Binding, "can_serve", _instead(lambda self, _wanted: True)),

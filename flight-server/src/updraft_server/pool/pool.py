@@ -23,11 +23,10 @@ from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, LogContext, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import Outputs
 from updraft_server.pool.worker_starts import WorkerStarts
-from updraft_server.pool.workers import PooledWorkers, WorkerLease, share_memory
+from updraft_server.pool.workers import LAST_DEATHS_SECONDS, PooledWorkers, WorkerLease, share_memory
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError, ZygoteLostError
 from updraft_server.sandbox_layers import SandboxLayer
 
-_LAST_DEATHS_SECONDS = 2.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
 
 
@@ -168,7 +167,7 @@ class Pool:
             other = None if known is not None else self._workers.victim()
             lease = self._lease(known or self._in_place_of(other, leave_fresh), task, binding)
             if share_memory(self.sandbox):
-                await self._gone([other] if other else self._workers.leaving(lease, binding), lease)
+                await lease.wait_for_deaths([other] if other else self._workers.leaving(lease, binding))
             return lease
         if held >= self._settings.workers_per_task:
             raise leases.NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
@@ -191,7 +190,7 @@ class Pool:
             # Drop zero counts, which would pile up as tasks come and go.
             self._extra_of_tasks += Counter()
         if share_memory(self.sandbox):
-            await self._gone(self._workers.leaving(lease, binding), lease)
+            await lease.wait_for_deaths(self._workers.leaving(lease, binding))
         return lease
 
     def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
@@ -212,19 +211,6 @@ class Pool:
             self._heal()
         raise leases.NoIdleWorker("no idle worker can serve the owner")
 
-    async def _gone(self, workers: Sequence[PooledWorker], lease: WorkerLease) -> None:
-        """Wait until workers have ended and the shared memory is swept; raises NoIdleWorker."""
-        if not workers:
-            return
-        try:
-            async with asyncio.timeout(_LAST_DEATHS_SECONDS):
-                await asyncio.gather(*(asyncio.shield(worker.death) for worker in workers))
-        except BaseException as error:
-            lease.release(leases.LeaseOutcome.CANCELLED)
-            if isinstance(error, TimeoutError):
-                raise leases.NoIdleWorker("the worker of another owner does not end") from None
-            raise
-
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting; the returned function ends that."""
         self._subscribers.append(callback)
@@ -242,7 +228,7 @@ class Pool:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await self._starts.stop()
         if deaths := self._workers.end_all():
-            await asyncio.wait(deaths, timeout=_LAST_DEATHS_SECONDS)
+            await asyncio.wait(deaths, timeout=LAST_DEATHS_SECONDS)
         self._zygote.close()
         self._models.close()
 

@@ -14,7 +14,7 @@ import structlog
 
 from updraft_server.ipc.zygote_packets import Continue, Stop
 from updraft_server.pool.bindings import Binding, Bound, best, victim
-from updraft_server.pool.leases import LeaseOutcome, PoolSettings, TaskKey, WorkerInfo
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolSettings, TaskKey, WorkerInfo
 from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import PooledWorker, WorkerState
 from updraft_server.pool.worker_events import LogContext, WorkerDeath
@@ -23,6 +23,8 @@ from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 # The front itself continues a worker, because an exchange waits for it. The zygote learns of that a little later: not
 # at once, so as not to compete with the exchange for a core, but before it would stop the worker again.
 _NOTICE_SECONDS = 0.05
+LAST_DEATHS_SECONDS = 2.0
+"""Longest wait for killed workers to end."""
 
 _log = structlog.get_logger(__name__)
 
@@ -52,6 +54,19 @@ class WorkerLease:
         if not self._is_released:
             self._is_released = True
             self._on_release(self, outcome)
+
+    async def wait_for_deaths(self, workers: Sequence[PooledWorker]) -> None:
+        """Wait until workers of other owners have ended; if they do not, release the lease and raise NoIdleWorker."""
+        if not workers:
+            return
+        try:
+            async with asyncio.timeout(LAST_DEATHS_SECONDS):
+                await asyncio.gather(*(asyncio.shield(worker.death) for worker in workers))
+        except BaseException as error:
+            self.release(LeaseOutcome.CANCELLED)
+            if isinstance(error, TimeoutError):
+                raise NoIdleWorker("the worker of another owner does not end") from None
+            raise
 
 
 class PooledWorkers:

@@ -20,7 +20,7 @@ from front_harness import Running, RunningFront
 from updraft.errors import LimitError, PoolFullError
 from updraft.service.tenants import Caps, TenantCaps
 from updraft.v1.exchange_pb2 import ErrorKind, Owner, TaskIdentity
-from updraft_server.front.queue.admission import _MOST_OVERTAKING
+from updraft_server.front.queue.overtaking import MOST_OVERTAKING
 from updraft_server.pool import leases
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome
@@ -139,7 +139,7 @@ async def test_a_task_does_not_overtake_for_ever(pool_of: PoolOf) -> None:
     held = await acquire(queue, "a", TASK)
     waiting = asyncio.create_task(acquire(queue, "b", None))
     await settled()
-    for _ in range(_MOST_OVERTAKING):
+    for _ in range(MOST_OVERTAKING):
         (await acquire(queue, "a", TASK)).release(LeaseOutcome.CLEAN)
     late = asyncio.create_task(acquire(queue, "a", TASK))
     await settled()

@@ -6,23 +6,23 @@ This is policy only, without gRPC or sockets; `updraft_server.pool.pool` has the
 for a worker, and gives the worker back at the end.
 
 `updraft_server.front.queue.turns` decides which exchange is next. Only an exchange of a task that already holds a
-worker may overtake, because the task's running exchange may be waiting for the results of the new one ("Several
-exchanges of one task" in proto/README.md).
+worker may overtake (`updraft_server.front.queue.overtaking`).
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
+from updraft_server.front.queue.overtaking import Overtaking
 from updraft_server.front.queue.place import Grant, Place
-from updraft_server.front.queue.turns import Turn, Turns, add
+from updraft_server.front.queue.turns import Turn, Turns
+from updraft_server.front.queue.waiting_places import WaitingPlaces
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 from updraft_server.pool.resting import RestingWorkers
@@ -30,12 +30,6 @@ from updraft_server.pool.resting import RestingWorkers
 # Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue lets them
 # in because exchanges of a task may be waiting for each other.
 _MOST_SIBLINGS = 8
-# Most overtakings by one task until it has given all its workers back. Without a limit, a client that always names the
-# same task would keep workers for ever.
-_MOST_OVERTAKING = 64
-# Most overtakings in a row, by any tasks, that take a worker from an exchange whose turn it is. Without a limit, a
-# tenant that has many tasks with many exchanges each would keep all workers.
-_MOST_PASSING = 8
 # Most exchanges that one dispatch skips because the pool has no worker for them. Skipped exchanges do not hold up other
 # exchanges. They are tried again when the pool's workers change.
 _MOST_REFUSED = 32
@@ -90,14 +84,6 @@ class AdmissionLimits:
     tenants, because a client could then state many."""
 
 
-@dataclass(slots=True)
-class _Queue:
-    """Places of one tenant."""
-
-    places: dict[Place, None] = field(default_factory=dict)
-    held_bytes: int = 0
-
-
 class Admission:
     """Queue in front of a pool."""
 
@@ -107,12 +93,7 @@ class Admission:
         self.queue_limit = limits.queue_limit
         """Maximum number of exchanges in the queue."""
         self._caps = caps or Caps()
-        self._queues: dict[str, _Queue] = {}
-        self.waiting = 0
-        """Number of exchanges in the queue."""
-        self._waiting_of_tasks: Counter[TaskKey] = Counter()
-        self.queue_bytes = 0
-        """Memory of the exchanges in the queue."""
+        self._places = WaitingPlaces()
         self._turns: Turns[Place] = Turns(
             idle=lambda: pool.idle,
             most_workers=lambda tenant: self._caps.of(tenant).max_workers,
@@ -120,15 +101,20 @@ class Admission:
         )
         """Places that are ready for a worker."""
         self.giving_way = self._turns.giving_way
-        self._ready_of_tasks: dict[TaskKey, dict[Place, None]] = {}
-        self._holding: Counter[TaskKey] = Counter()
-        self._overtaken: Counter[TaskKey] = Counter()
-        """Number of overtakings by each task, since it began to hold workers."""
-        self._passing = 0
-        """Overtakings that took a worker from an exchange whose turn it was, since the last worker given in turn."""
+        self._overtaking = Overtaking()
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
+
+    @property
+    def waiting(self) -> int:
+        """Number of exchanges in the queue."""
+        return self._places.count
+
+    @property
+    def queue_bytes(self) -> int:
+        """Memory of the exchanges in the queue."""
+        return self._places.held_bytes
 
     def show_in(self, metrics: Metrics) -> None:
         """Add gauges of the queue."""
@@ -146,12 +132,11 @@ class Admission:
         if self._draining:
             raise _draining_error()
         place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
-        siblings = self._waiting_of_tasks[place.task] if place.task is not None else 0
-        if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
+        if not self._may_overtake(place) or self._places.count_of(place.task) >= _MOST_SIBLINGS:
             self._check_caps(place)
             self._make_memory(place)
             self._make_room(tenant)
-        self._remember(place)
+        self._places.add(place)
         try:
             yield place
         finally:
@@ -196,7 +181,7 @@ class Admission:
         """Refuse waiting and new exchanges: none of their work has begun, so another pool can take them."""
         self._draining = True
         self._unsubscribe()
-        for place in [place for queue in self._queues.values() for place in queue.places]:
+        for place in list(self._places):
             self._fail(place, _draining_error())
             self._forget(place)
 
@@ -204,7 +189,7 @@ class Admission:
         overtakes, waits = self._may_overtake(place), place.binding is not None
         passes = overtakes and self._is_passed_over()
         # Count the task's worker before waiting for it, so that another exchange of the task may overtake meanwhile.
-        self._hold(place, +1)
+        self._overtaking.hold(place.task, +1)
         # Several newcomers may ask at the same time, so count a newcomer's worker at once. Waiters are served one at a
         # time and keep their turn if no worker is free, so count a waiter's worker only once the waiter has it.
         self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
@@ -217,16 +202,15 @@ class Admission:
             else:
                 lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
-            self._hold(place, -1)
+            self._overtaking.hold(place.task, -1)
             self._turns.count(place.tenant, binding.owner, 0 if waits else -1)
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
                 raise PoolUnavailableError(f"the pool cannot give a worker: {error}") from error
             raise
-        if overtakes and place.task is not None:
-            self._overtaken[place.task] += 1
-            self._passing += int(passes)
+        if overtakes:
+            self._overtaking.overtook(place.task, passes=passes)
         else:
-            self._passing = 0
+            self._overtaking.served_in_turn()
         self._turns.count(place.tenant, binding.owner, +1 if waits else 0)
         if binding.owner is not None:
             self._count_for_cap(place.tenant, lease)
@@ -241,23 +225,15 @@ class Admission:
             self._pool.resting.stop_all_but(most - self._turns.at_work(tenant), tenant)
 
     def _released(self, place: Place, turn: Turn) -> None:
-        self._hold(place, -1)
+        self._overtaking.hold(place.task, -1)
         self._turns.ended(turn)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    def _hold(self, place: Place, change: int) -> None:
-        if place.task is not None:
-            add(self._holding, place.task, change)
-            if place.task not in self._holding:
-                self._overtaken.pop(place.task, None)
-
     def _may_overtake(self, place: Place) -> bool:
-        return (
-            place.task is not None and self._holding[place.task] > 0 and self._overtaken[place.task] < _MOST_OVERTAKING
-        )
+        return self._overtaking.may_overtake(place.task)
 
     def _is_starved(self, place: Place) -> bool:
         """Return whether a place gets an extra worker, because its tenant has waited for long and has no worker."""
@@ -276,14 +252,14 @@ class Admission:
     def _is_next(self, place: Place) -> bool:
         """Return whether a newcomer can have a worker at once, because no waiting exchange may take it."""
         if self._may_overtake(place):
-            return not self._is_passed_over() or self._passing < _MOST_PASSING
+            return not self._is_passed_over() or self._overtaking.may_pass
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
         return not is_capped and not self._turns and not any(True for _ in self._overtakers())
 
     def _check_caps(self, newcomer: Place) -> None:
         """Raise PoolFullError or LimitError if the newcomer exceeds what its tenant may have in the queue."""
         tenant, caps, more_bytes = newcomer.tenant, self._caps, newcomer.held_bytes
-        queue = self._queues.get(tenant) or _Queue()
+        queue = self._places.of(tenant)
         # As in `_make_room`, exchanges that idle workers can take do not count as waiting.
         waiting = max(0, len(queue.places) - self._pool.idle)
         if caps.exceeded("max_waiting", tenant, waiting, 1):
@@ -300,14 +276,14 @@ class Admission:
         missing_bytes = self.queue_bytes + newcomer.held_bytes - self._limits.queue_bytes
         if missing_bytes <= 0 or not self.queue_bytes:
             return
-        held = {tenant: queue.held_bytes for tenant, queue in self._queues.items()}
+        held = {tenant: queue.held_bytes for tenant, queue in self._places.tenants.items()}
         left: dict[str, list[Place]] = {}
         losers: list[Place] = []
         while missing_bytes > 0 and len(losers) < self.waiting:
             largest = max(held, key=lambda tenant: held[tenant])
             if largest not in left:
                 # Keep exchanges that may overtake: an exchange that has a worker may be waiting for them.
-                left[largest] = [place for place in self._queues[largest].places if not self._may_overtake(place)]
+                left[largest] = [place for place in self._places.of(largest).places if not self._may_overtake(place)]
             if not left[largest] or held[largest] <= held.get(newcomer.tenant, 0) + newcomer.held_bytes:
                 raise self._refusal()
             loser = max(left[largest], key=lambda place: place.held_bytes)
@@ -332,16 +308,16 @@ class Admission:
         if self.waiting < self.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
-        own = self._queues.get(tenant)
-        largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
-        if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
+        own, tenants = len(self._places.of(tenant).places), self._places.tenants
+        largest = max(tenants, key=lambda name: len(tenants[name].places), default=tenant)
+        if largest == tenant or len(tenants[largest].places) <= own + 1:
             # The tenants have about equally many places. Even so, a tenant that has no place and has used little worker
             # time takes a place from a tenant that has used much.
             other = self._turns.last_that_has_used_a_turn()
-            if own is not None or other is None or self._turns.has_used_a_turn(tenant):
+            if own or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
             largest = other
-        newest = next(reversed(self._queues[largest].places))
+        newest = next(reversed(tenants[largest].places))
         self._fail(newest, refusal)
         self._forget(newest)
 
@@ -351,45 +327,20 @@ class Admission:
             # Retrieve the exception, so that asyncio does not log it if the exchange never awaits its worker.
             place.granted.exception()
 
-    def _remember(self, place: Place) -> None:
-        queue = self._queues.setdefault(place.tenant, _Queue())
-        queue.places[place] = None
-        queue.held_bytes += place.held_bytes
-        self.queue_bytes += place.held_bytes
-        self.waiting += 1
-        if place.task is not None:
-            self._waiting_of_tasks[place.task] += 1
-
     def _is_ready(self, place: Place, binding: Binding) -> None:
-        queue = self._queues.get(place.tenant)
-        if queue is None or place not in queue.places:
-            return
-        place.binding, place.ready_seconds = binding, self._now()
-        self._turns.add(place.tenant, binding.owner, place)
-        if place.task is not None:
-            self._ready_of_tasks.setdefault(place.task, {})[place] = None
+        if place in self._places:
+            place.binding, place.ready_seconds = binding, self._now()
+            self._turns.add(place.tenant, binding.owner, place)
+            self._places.is_ready(place)
 
     def _forget(self, place: Place) -> None:
-        queue = self._queues.get(place.tenant)
-        if queue is None or place not in queue.places:
-            return
-        del queue.places[place]
-        queue.held_bytes -= place.held_bytes
-        self.queue_bytes -= place.held_bytes
-        self.waiting -= 1
-        if not queue.places:
-            del self._queues[place.tenant]
-        if place.binding is not None:
-            self._turns.discard(place.tenant, place.binding.owner, place)
-        if place.task is not None:
-            add(self._waiting_of_tasks, place.task, -1)
-            ready = self._ready_of_tasks.get(place.task, {})
-            ready.pop(place, None)
-            if not ready:
-                self._ready_of_tasks.pop(place.task, None)
+        if place in self._places:
+            self._places.remove(place)
+            if place.binding is not None:
+                self._turns.discard(place.tenant, place.binding.owner, place)
 
     def _workers_changed(self) -> None:
-        if self._queues and (self._dispatching is None or self._dispatching.done()):
+        if self._places and (self._dispatching is None or self._dispatching.done()):
             self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
     async def _dispatch(self) -> None:
@@ -418,13 +369,13 @@ class Admission:
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
         """Return the place to serve next: overtakers first, then by turns; None if no place can be served.
 
-        After `_MOST_PASSING` overtakings in a row, turns come first. A place is skipped if `refused` has its task and
+        After too many overtakings in a row, turns come first. A place is skipped if `refused` has its task and
         binding.
         """
         # Extra workers may be few, so tenants with the fewest workers come first here too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
         candidates = self._turns.candidates() if self._pool.idle else self._starved()
-        places = chain(overtakers, candidates) if self._passing < _MOST_PASSING else chain(candidates, overtakers)
+        places = chain(overtakers, candidates) if self._overtaking.may_pass else chain(candidates, overtakers)
         return next((place for place in places if (place.task, place.binding) not in refused), None)
 
     def _starved(self) -> Iterator[Place]:
@@ -434,8 +385,8 @@ class Admission:
     def _overtakers(self) -> Iterator[Place]:
         """Yield the places that are ready and whose task already holds a worker."""
         # Go through the tasks that hold workers, because they are fewer than the tasks that may be waiting.
-        for task in self._holding:
-            yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
+        for task in self._overtaking.tasks:
+            yield from (place for place in self._places.ready_of(task) if self._may_overtake(place))
 
 
 def _draining_error() -> PoolUnavailableError:
