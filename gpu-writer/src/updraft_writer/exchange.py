@@ -32,7 +32,7 @@ from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import batch_limit, reserved_bytes, unbacked_allowance_bytes
+from updraft_writer.row_groups import batch_limit, check_unbacked, reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
@@ -272,12 +272,7 @@ class WriteExchange:
         else:
             message = parts.completed(fields.data_header, fields.data_body)
         claims = decoder.claims(message, sequence=sequence)
-        if claims.unbacked_bytes > allowance_bytes:
-            raise LimitError(
-                f"batch {sequence} needs {claims.unbacked_bytes} bytes of memory for values that take none in Arrow "
-                f"(null, structs without fields), the limit is {allowance_bytes}: send fewer rows at once, or shorter "
-                "lists"
-            )
+        check_unbacked(sequence, claims.unbacked_bytes, allowance_bytes)
         check = partial(refuse_shared_views, body_bytes=body_bytes) if self.request.has_views else None
         return decoder.decode_batch(message, sequence=sequence, check=check), claims
 
@@ -330,19 +325,18 @@ class WriteExchange:
 
     async def _watch_credit(self) -> None:
         """End an exchange whose client has credit for a batch and does not send it."""
-        timeout_seconds = STALL_TIMEOUT_SECONDS
         while True:
             while not self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
             oldest, come_bytes = self._credit[0], self._come_bytes
-            await asyncio.sleep(timeout_seconds)
+            await asyncio.sleep(STALL_TIMEOUT_SECONDS)
             is_same = bool(self._credit) and self._credit[0] is oldest and not self._batch_is_here
             if is_same and self._come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
                 raise DeadlineError(
-                    f"the client did not use its credit for a batch within {timeout_seconds:g} seconds: in that time a "
-                    f"batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts: ask for "
-                    "credit only for a batch that can be sent at once"
+                    f"the client did not use its credit for a batch within {STALL_TIMEOUT_SECONDS:g} seconds: in that "
+                    f"time a batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts: ask "
+                    "for credit only for a batch that can be sent at once"
                 )
 
     async def _watch_unused_credit(self) -> None:

@@ -69,6 +69,15 @@ def unbacked_allowance_bytes(quota_bytes: int) -> int:
     return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
 
 
+def check_unbacked(sequence: int, unbacked_bytes: int, allowance_bytes: int) -> None:
+    """Raise LimitError if a batch needs more memory for values without bytes than its credit covers."""
+    if unbacked_bytes > allowance_bytes:
+        raise LimitError(
+            f"batch {sequence} needs {unbacked_bytes} bytes of memory for values that take none in Arrow (null, "
+            f"structs without fields), the limit is {allowance_bytes}: send fewer rows at once, or shorter lists"
+        )
+
+
 @dataclass(slots=True)
 class RowGroup:
     """Batches that are encoded together, and their reservation, which the owner of the row group releases."""
