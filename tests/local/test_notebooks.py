@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local pool in a real Jupyter kernel, in a classic session and over Spark Connect."""
+"""A local pool in a real Jupyter kernel: one for a classic session, and one for Spark Connect."""
 
 from __future__ import annotations
 
@@ -8,35 +8,20 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.local.kernel import Kernel, running_kernel
+from tests.support.carried_jar import carry_jar
 from tests.support.waiting import until
 
 _SESSION = """
-import time
-import updraft.spark
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import udf
-
-pool = updraft.spark.local_pool(workers=1)
-builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
-spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
-
-@udf("long")
-def sleepy(x):
-    print("asleep", flush=True)
-    time.sleep(600)
-
-one = udf(lambda x: 1, "long")
-print(spark.range(1).select(one("id").alias("one")).first()[0])
-print(pool.log_file)
-"""
-
-_COLD = """
 import os
+import signal
+import time
+import updraft.client
 import updraft.spark
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
@@ -44,6 +29,11 @@ from pyspark.sql.functions import udf
 pool = updraft.spark.local_pool(workers=1, functions="rates")
 builder = SparkSession.builder.config(map=pool.spark_conf()).config("spark.ui.enabled", "false")
 spark = builder.config("spark.api.mode", "{mode}").master("local[2]").getOrCreate()
+
+@udf("long")
+def sleepy(x):
+    print("asleep", flush=True)
+    time.sleep(600)
 
 @udf("string")
 def rate(x):
@@ -53,26 +43,44 @@ def rate(x):
 def shown():
     return spark.range(1).select(rate("id").alias("r")).first()[0].split()
 
-print(shown()[0])
+one = udf(lambda x: 1, "long")
+print(spark.range(1).select(one("id").alias("one")).first()[0])
+print(pool.log_file)
 """
 
+_MODULE = "from updraft import function\nRATE = {rate}\n@function\ndef rated(x: int) -> int:\n    return x * RATE\n"
 
-@pytest.fixture(params=["classic", "connect"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+
+@dataclass
+class Notebook:
+    """A kernel whose first cell has made a local pool and a session, for all tests of a mode."""
+
+    kernel: Kernel
+    directory: Path
+    log: Path
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    directory = tmp_path_factory.mktemp("notebook")
+    (directory / "rates.py").write_text(_MODULE.format(rate=1))
+    package = carry_jar(directory / "site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(package.parent))
+        with running_kernel(directory) as kernel:
+            started = kernel.run(_SESSION.format(mode=request.param))
+            assert not started.error, started.text
+            yield Notebook(kernel, directory, Path(started.text.split()[-1]))
 
 
 @pytest.fixture
-def kernel(carried: Path, tmp_path: Path) -> Iterator[Kernel]:
-    with running_kernel(tmp_path) as kernel:
-        yield kernel
+def kernel(notebook: Notebook) -> Kernel:
+    return notebook.kernel
 
 
-def test_the_stop_button_frees_the_worker_at_once(kernel: Kernel, mode: str) -> None:
-    started = kernel.run(_SESSION.format(mode=mode))
-    assert not started.error, started.text
-    log = Path(started.text.split()[-1])
-    before = kernel.run("import signal; print(signal.getsignal(signal.SIGINT))").text
+def test_the_stop_button_frees_the_worker_at_once(notebook: Notebook) -> None:
+    kernel, log = notebook.kernel, notebook.log
+    before = kernel.run("print(signal.getsignal(signal.SIGINT))").text
     # Twice: the first interrupt leaves everything as it was.
     for times in (1, 2):
         cell = kernel.start("spark.range(1).select(sleepy('id')).collect()")
@@ -82,46 +90,10 @@ def test_the_stop_button_frees_the_worker_at_once(kernel: Kernel, mode: str) -> 
         until("its worker is free", lambda times=times: log.read_text().count("outcome=cancelled") == times)  # type: ignore[misc]
         after = kernel.run("print(spark.range(1).select(one('id').alias('one')).first()[0])")
         assert after.text.strip().endswith("1"), after.text
-    assert kernel.run("import signal; print(signal.getsignal(signal.SIGINT))").text == before
+    assert kernel.run("print(signal.getsignal(signal.SIGINT))").text == before
 
 
-def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(
-    kernel: Kernel, tmp_path: Path, mode: str
-) -> None:
-    module = tmp_path / "rates.py"
-    code = "from updraft import function\nRATE = {rate}\n@function\ndef rated(x: int) -> int:\n    return x * RATE\n"
-    module.write_text(code.format(rate=1))
-    started = kernel.run(_COLD.format(mode=mode))
-    assert started.text.strip().endswith("1"), started.text
-
-    module.write_text(code.format(rate=22))
-    edited = kernel.run("print(shown()[0])")
-    assert "updraft: the pool has loaded rates.py again" in edited.text
-    assert edited.text.strip().endswith("22"), edited.text
-    called = "import updraft.client; print(updraft.client.call('rated', {'x': [2]}, endpoint=pool.endpoint)['result'])"
-    assert "44" in kernel.run(called).text
-
-    module.write_text("RATE =")
-    broken = kernel.run("print(shown()[0])")
-    assert "rates.py changed, and the pool still has the old code: see pool.log()" in broken.text
-    assert broken.text.strip().endswith("22"), broken.text
-    began_at = time.monotonic()
-    (tmp_path / "other.py").touch()
-    still_broken = kernel.run("print(shown()[0])")
-    assert "other.py changed, and the pool still has the old code: see pool.log()" in still_broken.text
-    assert time.monotonic() - began_at < 30, "a second refusal for the same reason is noticed too"
-
-    endpoint = kernel.run("print(pool.endpoint)").text
-    module.write_text(code.format(rate=333))
-    restarted = kernel.run("pool.restart(workers=2); print(shown()[0])")
-    assert restarted.text.strip().endswith("333"), restarted.text
-    assert kernel.run("print(pool.endpoint)").text == endpoint
-    until("it has two workers", lambda: " of 2 busy" in _shown_pool(kernel))
-
-
-def test_what_functions_print_appears_in_their_cell(kernel: Kernel, mode: str) -> None:
-    started = kernel.run(_SESSION.format(mode=mode))
-    assert not started.error, started.text
+def test_what_functions_print_appears_in_their_cell(kernel: Kernel) -> None:
     said = """
 @udf("long")
 def says(x):
@@ -138,24 +110,23 @@ spark.range(10, numPartitions=1).select(says("id")).collect()
     assert "[200 more lines: pool.log(None) has all]" in cell
     assert kernel.run("print(pool.log(None).count(' of 9'))").text == "30\n"
     assert "line 0" not in kernel.run("1").text
-    assert "line 0" not in kernel.run("pool.output_lines = 0\nprint('off')").text
+    assert "line 0" not in kernel.run("lines, pool.output_lines = pool.output_lines, 0\nprint('off')").text
     assert "line 0" not in kernel.run("spark.range(1).select(says('id')).collect()").text
+    kernel.run("pool.output_lines = lines")
 
 
-def test_a_cell_shows_the_progress_of_its_functions(kernel: Kernel, mode: str) -> None:
-    started = kernel.run(_SESSION.format(mode=mode))
-    assert not started.error, started.text
+def test_a_cell_shows_the_progress_of_its_functions(kernel: Kernel) -> None:
     slow = """
 @udf("long")
 def slow(x):
     time.sleep(0.02)
     return x
 
-counted = spark.range(500, numPartitions=4).select(slow("id").alias("x")).agg({"x": "count"}).first()[0]
+counted = spark.range(300, numPartitions=4).select(slow("id").alias("x")).agg({"x": "count"}).first()[0]
 print(counted)
 """
     output = kernel.run(slow)
-    assert "500" in output.text
+    assert "300" in output.text
     lines = [shown["text/plain"] for shown in output.shown]
     assert lines, output.text
     assert all(line.startswith("updraft: ") and " of 1 workers busy, " in line for line in lines)
@@ -165,27 +136,67 @@ print(counted)
     assert kernel.run("time.sleep(4)").shown == []
     assert kernel.run(f"pool.shows_progress = False\n{slow}").shown  # the cell itself had begun before
     assert kernel.run(slow).shown == []
+    kernel.run("pool.shows_progress = True")
 
 
-def test_a_cell_shows_the_pool(kernel: Kernel, tmp_path: Path) -> None:
+def test_edited_modules_are_loaded_again_and_a_restart_keeps_the_session(notebook: Notebook) -> None:
+    kernel, module = notebook.kernel, notebook.directory / "rates.py"
+    assert kernel.run("print(shown()[0])").text.strip().endswith("1")
+
+    module.write_text(_MODULE.format(rate=22))
+    edited = kernel.run("print(shown()[0])")
+    assert "updraft: the pool has loaded rates.py again" in edited.text
+    assert edited.text.strip().endswith("22"), edited.text
+    called = "print(updraft.client.call('rated', {'x': [2]}, endpoint=pool.endpoint)['result'])"
+    assert "44" in kernel.run(called).text
+
+    module.write_text("RATE =")
+    broken = kernel.run("print(shown()[0])")
+    assert "rates.py changed, and the pool still has the old code: see pool.log()" in broken.text
+    assert broken.text.strip().endswith("22"), broken.text
+    began_at = time.monotonic()
+    (notebook.directory / "other.py").touch()
+    still_broken = kernel.run("print(shown()[0])")
+    assert "other.py changed, and the pool still has the old code: see pool.log()" in still_broken.text
+    assert time.monotonic() - began_at < 30, "a second refusal for the same reason is noticed too"
+
+    endpoint = kernel.run("print(pool.endpoint)").text
+    module.write_text(_MODULE.format(rate=333))
+    restarted = kernel.run("pool.restart(workers=2); print(shown()[0])")
+    assert restarted.text.strip().endswith("333"), restarted.text
+    assert kernel.run("print(pool.endpoint)").text == endpoint
+    until("it has two workers", lambda: " of 2 busy" in _shown_pool(kernel))
+    kernel.run("pool.restart(workers=1)")
+
+
+def test_a_cell_shows_the_pool(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(
         "from updraft import function\n@function(version='7')\ndef fails(x: int) -> int:\n"
         "    raise ValueError('<b>why')\n"
     )
-    kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
-    kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
-    for part in ("ready, ", "0 of 1 busy, 0 calls waiting", "MiB in ", "fails 7", "fails: ValueError: &lt;b&gt;why"):
-        until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
-    link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
-    assert link is not None
-    login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
-    request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
-    with urllib.request.urlopen(request, timeout=60) as page:
-        assert b"Updraft" in page.read()
-    assert not kernel.run("import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()").error
-    assert "the pool has ended" in _shown_pool(kernel)
-    kernel.run("pool.restart()")
-    until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+    with running_kernel(tmp_path) as kernel:
+        kernel.run("import updraft.spark\npool = updraft.spark.local_pool(workers=1, functions='fails')")
+        kernel.run("import updraft.client; updraft.client.call('fails', {'x': [1]}, endpoint=pool.endpoint)")
+        for part in (
+            "ready, ",
+            "0 of 1 busy, 0 calls waiting",
+            "MiB in ",
+            "fails 7",
+            "fails: ValueError: &lt;b&gt;why",
+        ):
+            until(f"the cell shows {part}", lambda part=part: part in _shown_pool(kernel))  # type: ignore[misc]
+        link = re.search(r'<a href="http://([^:]+):([^@]+)@([^"]+)"', _shown_pool(kernel))
+        assert link is not None
+        login = base64.b64encode(f"{link[1]}:{link[2]}".encode()).decode()
+        request = urllib.request.Request(f"http://{link[3]}", headers={"Authorization": f"Basic {login}"})
+        with urllib.request.urlopen(request, timeout=60) as page:
+            assert b"Updraft" in page.read()
+        assert not kernel.run(
+            "import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()"
+        ).error
+        assert "the pool has ended" in _shown_pool(kernel)
+        kernel.run("pool.restart()")
+        until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
 
 
 def _shown_pool(kernel: Kernel) -> str:
@@ -214,7 +225,12 @@ import updraft.client
 import updraft.spark
 
 pool = updraft.spark.local_pool(workers=1, functions="busy")
-call = lambda: updraft.client.call("works", {"seconds": [20.0]}, endpoint=pool.endpoint)
+done = threading.Event()
+
+def call():
+    while not done.is_set():
+        updraft.client.call("works", {"seconds": [1.0]}, endpoint=pool.endpoint)
+
 calling = threading.Thread(target=call)
 calling.start()
 while not pool.status()["workers"]["busy"]:
@@ -235,4 +251,4 @@ def test_a_cell_shows_where_a_running_function_spends_its_time(tmp_path: Path) -
             assert any(title.startswith("computes (") for title in titles)
         *_, shown = kernel.run("pool.profile('other', seconds=0.1)").shown
         assert shown["text/html"] == "<b>no call ran while the pool sampled</b>"
-        assert not (ended := kernel.run("calling.join(); pool.stop()")).error, ended.text
+        assert not (ended := kernel.run("done.set(); calling.join(); pool.stop()")).error, ended.text
