@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
+
+from tests.support.spark import SHORT_LIVED_JVM
 
 _TIMEOUT_SECONDS = 120
 
@@ -19,9 +25,22 @@ def run_java(class_path: str, source: Path, *arguments: str, text: str = "") -> 
 
 
 def java_command(class_path: str, source: Path, *arguments: str) -> list[str]:
-    """What starts the program, with Arrow allowed to reach its memory."""
+    """Return the command that starts the program; Arrow may reach its memory."""
     opened = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-    return ["java", opened, "-Xmx256m", "-cp", class_path, str(source), *arguments]
+    classes = f"{_compiled(class_path, source)}:{class_path}"
+    return ["java", *SHORT_LIVED_JVM.split(), opened, "-Xmx256m", "-cp", classes, source.stem, *arguments]
+
+
+@functools.cache
+def _compiled(class_path: str, source: Path) -> Path:
+    """Return the folder with the program's classes, which are compiled once for all tests of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="updraft-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options = [f"-J{option}" for option in SHORT_LIVED_JVM.split()]
+    command = ["javac", *options, "-cp", class_path, "-d", str(folder), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def java_home() -> Path:
