@@ -68,9 +68,10 @@ class FrontSettings(ServiceSettings, CommonSettings):
     )
     fresh_workers: int = setting(
         "Number of unused workers kept ready, in addition to --workers. A worker serves one owner "
-        "(tenant, application and Spark Connect session) until it ends; if all idle workers belong to others, a new "
-        "owner gets a fresh one at once, and one of the idle ones ends for it. Raise it if many sessions start at the "
-        "same time. 0 lets a new owner wait until a worker has started. With --session-functions off there are none.",
+        "(tenant, application and Spark Connect session) until it ends. If all idle workers belong to others, a new "
+        "owner gets a fresh worker at once, and one of the idle workers ends. Raise this number if many sessions start "
+        "at the same time. With 0, a new owner waits until a worker has started. With --session-functions off, the "
+        "pool keeps no fresh workers.",
         default=2,
         unit="workers",
         ge=0,
@@ -192,9 +193,9 @@ class WorkersSettings(CommonSettings):
         common=True,
     )
     load_timeout_seconds: float = setting(
-        "Give up a module of --functions, or a registered function whose author has set no load_timeout_seconds, that "
-        "takes longer to load. The pool reports a fault and serves everything else. Raise it for models that take "
-        "long to load. 0 sets no limit.",
+        "Time limit for loading a module of --functions, and for a registered function whose author has set no "
+        "load_timeout_seconds. If loading takes longer, the pool reports a fault and serves everything else. Raise it "
+        "for models that take long to load. 0 sets no limit.",
         default=600.0,
         unit="seconds",
         ge=0,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.resting import _LOOKS_WHEN_STOPPED, _MOST_BUSY_LOOKS, RestingWorkers
+from updraft_server.pool.resting import _MEASUREMENTS_WHEN_STOPPED, _MOST_BUSY_MEASUREMENTS, RestingWorkers
 
 QUIET = WorkerUsage(0, "", processor_seconds=1.0)
 IDLE_SECONDS = 100.0
@@ -82,7 +82,7 @@ def test_back_to_back_exchanges_cost_nothing(pool: Pool, resting: RestingWorkers
 
 def test_a_worker_is_measured_until_it_is_at_rest(resting: RestingWorkers[Worker]) -> None:
     resting.begin(Worker("a"))
-    for _ in range(2 + _LOOKS_WHEN_STOPPED):
+    for _ in range(2 + _MEASUREMENTS_WHEN_STOPPED):
         assert resting.unsettled == ["a"]
         looked(resting, 1.0)
     assert resting.unsettled == []
@@ -90,7 +90,7 @@ def test_a_worker_is_measured_until_it_is_at_rest(resting: RestingWorkers[Worker
 
 def test_a_worker_that_goes_on_computing_is_replaced(pool: Pool, resting: RestingWorkers[Worker]) -> None:
     resting.begin(Worker("a"))
-    looked(resting, *(float(number) for number in range(1 + _MOST_BUSY_LOOKS)))
+    looked(resting, *(float(number) for number in range(1 + _MOST_BUSY_MEASUREMENTS)))
     assert (pool.happened, resting.computing, resting.state("a")) == ([], 1, "busy")
     looked(resting, 100.0)
     assert (pool.happened, resting.computing) == ([("a", "it computes")], 0)
@@ -128,7 +128,7 @@ def test_threads_that_spin_for_a_moment_are_waited_for(pool: Pool, resting: Rest
     assert pool.happened == [("a", "stop")]
 
 
-@pytest.mark.parametrize("looks", [2, 2 + _LOOKS_WHEN_STOPPED])
+@pytest.mark.parametrize("looks", [2, 2 + _MEASUREMENTS_WHEN_STOPPED])
 def test_a_stopped_worker_that_somebody_else_continues_is_replaced(
     pool: Pool, resting: RestingWorkers[Worker], looks: int
 ) -> None:

@@ -63,7 +63,7 @@ class ModuleFiles:
         self._seen = self._written()
 
     def changes(self) -> list[str]:
-        """Return the names of the files that were written, created or removed since the last look."""
+        """Return the names of the files that were written, created or removed since the last check."""
         now = self._written()
         return sorted(path.name for path in now.keys() | self._seen.keys() if now.get(path) != self._seen.get(path))
 

@@ -67,7 +67,7 @@ _LONGEST_FAULT = 400
 
 
 class LoadingNote:
-    """Note of one zygote; empty while it runs no code of an author."""
+    """Note about the load of one zygote; empty while the zygote runs no function author's code."""
 
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of the memory."""

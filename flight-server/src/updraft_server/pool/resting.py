@@ -16,14 +16,14 @@ from typing import Generic, Protocol, TypeVar
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-# A worker is quiet if it uses at most this much CPU time between two looks, or in total while it is stopped. Threads
-# that are ending, and timers, use less.
+# A worker is quiet if it uses at most this much CPU time between two measurements, or in total while it is stopped.
+# Threads that are ending, and timers, use less.
 _QUIET_SECONDS = 0.05
 # Libraries that compute with several threads let idle threads spin for some 0.2 seconds before they sleep.
-_MOST_BUSY_LOOKS = 4
-# Number of looks at a stopped worker before it counts as at rest. A single look is too few: a scratch directory is
-# measured only about once a second.
-_LOOKS_WHEN_STOPPED = 8
+_MOST_BUSY_MEASUREMENTS = 4
+# Number of measurements of a stopped worker before it counts as at rest. One is too few, because the pool measures a
+# scratch directory only about once a second.
+_MEASUREMENTS_WHEN_STOPPED = 8
 
 
 class _Worker(Protocol):
@@ -45,7 +45,7 @@ Worker = TypeVar("Worker", bound=_Worker)
 class Phase(enum.Enum):
     """Phases of a rest: AWAKE -> STOPPED -> AT_REST; AWAKE again whenever the worker is continued."""
 
-    AWAKE = "awake"  # may compute: measured at each look, and stopped once it is quiet
+    AWAKE = "awake"  # may compute: measured each time, and stopped once it is quiet
     STOPPED = "stopped"  # measured for a while longer
     AT_REST = "at rest"  # measured as rarely as the whole pool is
 
@@ -55,15 +55,15 @@ class _Rest(Generic[Worker]):
     worker: Worker
     since_seconds: float
     phase: Phase = Phase.AWAKE
-    looks: int = 0
-    """Looks in this phase."""
-    busy_looks: int = 0
-    """Number of consecutive looks that found use of CPU."""
+    measurements: int = 0
+    """Number of measurements in this phase."""
+    busy_measurements: int = 0
+    """Number of consecutive measurements that found use of CPU."""
     processor_seconds: float = 0.0
-    """CPU time at the previous look; for a stopped worker, at its first look in this phase."""
+    """CPU time at the previous measurement; for a stopped worker, at its first measurement in this phase."""
 
     def enter(self, phase: Phase) -> None:
-        self.phase, self.looks, self.busy_looks = phase, 0, 0
+        self.phase, self.measurements, self.busy_measurements = phase, 0, 0
 
 
 class RestingWorkers(Generic[Worker]):
@@ -102,7 +102,7 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def unsettled(self) -> Sequence[str]:
-        """Workers to measure at each look: those that are not at rest."""
+        """Workers that are not at rest, which the pool keeps measuring."""
         return [name for name, rest in self._rests.items() if rest.phase is not Phase.AT_REST]
 
     @property
@@ -122,20 +122,20 @@ class RestingWorkers(Generic[Worker]):
 
     @property
     def computing(self) -> int:
-        """Number of workers that used CPU at the last look."""
-        return sum(rest.busy_looks > 0 for rest in self._rests.values())
+        """Number of workers that used CPU at the last measurement."""
+        return sum(rest.busy_measurements > 0 for rest in self._rests.values())
 
     def is_computing(self, worker: str) -> bool:
-        """Return whether a worker between exchanges used CPU at the last look."""
+        """Return whether a worker between exchanges used CPU at the last measurement."""
         rest = self._rests.get(worker)
-        return rest is not None and rest.busy_looks > 0
+        return rest is not None and rest.busy_measurements > 0
 
     def state(self, worker: str) -> str | None:
         """Return `busy` or `stopped` for a worker between exchanges; None for a worker that only waits."""
         rest = self._rests.get(worker)
         if rest is None:
             return None
-        if rest.busy_looks:
+        if rest.busy_measurements:
             return "busy"
         return None if rest.phase is Phase.AWAKE else "stopped"
 
@@ -165,11 +165,11 @@ class RestingWorkers(Generic[Worker]):
             self._go_on(worker)
 
     def went_on(self, worker: str) -> None:
-        """Measure a worker again at each look, because something else has continued it while it was stopped."""
+        """Keep measuring a worker again, because something else has continued it while it was stopped."""
         rest = self._rests.get(worker)
         if rest is not None and rest.phase is Phase.AT_REST:
-            # Not the first look: the CPU time that it has used since it was stopped counts.
-            rest.phase, rest.looks = Phase.STOPPED, 1
+            # Keep the CPU time of the first measurement, so that all CPU time since the worker was stopped counts.
+            rest.phase, rest.measurements = Phase.STOPPED, 1
 
     def stop_all_but(self, most: int, tenant: str) -> None:
         """Stop the workers of a tenant that are not stopped yet, except for the `most` that were used last."""
@@ -198,17 +198,17 @@ class RestingWorkers(Generic[Worker]):
             if reason:
                 self.replace(name, reason)
             else:
-                self._looked(rest)
+                self._measured(rest)
 
     def replace(self, worker: str, reason: str) -> None:
         """End a worker between exchanges because of what it uses, which `reason` describes."""
         self._replace(self._rests.pop(worker).worker, reason)
 
-    def _looked(self, rest: _Rest[Worker]) -> None:
-        rest.looks += 1
-        if rest.phase is Phase.AWAKE and rest.looks > 1 and not rest.busy_looks:
+    def _measured(self, rest: _Rest[Worker]) -> None:
+        rest.measurements += 1
+        if rest.phase is Phase.AWAKE and rest.measurements > 1 and not rest.busy_measurements:
             self._stop_now(rest)
-        elif rest.phase is Phase.STOPPED and rest.looks >= _LOOKS_WHEN_STOPPED:
+        elif rest.phase is Phase.STOPPED and rest.measurements >= _MEASUREMENTS_WHEN_STOPPED:
             rest.enter(Phase.AT_REST)
 
     def _stop_now(self, rest: _Rest[Worker]) -> None:
@@ -222,11 +222,11 @@ def _unrest(rest: _Rest[Worker], used: WorkerUsage) -> str:
         return f"it runs {used.processes} processes"
     seconds = used.processor_seconds - rest.processor_seconds
     if rest.phase is Phase.AWAKE:
-        rest.busy_looks = rest.busy_looks + 1 if rest.looks and seconds > _QUIET_SECONDS else 0
+        rest.busy_measurements = rest.busy_measurements + 1 if rest.measurements and seconds > _QUIET_SECONDS else 0
         rest.processor_seconds = used.processor_seconds
-        rest.worker.computes_at_rest |= rest.busy_looks > 0
-        return "it computes" if rest.busy_looks > _MOST_BUSY_LOOKS else ""
-    if rest.phase is Phase.STOPPED and not rest.looks:
+        rest.worker.computes_at_rest |= rest.busy_measurements > 0
+        return "it computes" if rest.busy_measurements > _MOST_BUSY_MEASUREMENTS else ""
+    if rest.phase is Phase.STOPPED and not rest.measurements:
         rest.processor_seconds = used.processor_seconds
         return ""
     return f"it used {seconds:.2f} seconds of CPU time while it was stopped" if seconds > _QUIET_SECONDS else ""

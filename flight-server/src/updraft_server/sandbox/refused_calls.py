@@ -25,35 +25,35 @@ OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_p
 """Values that `updraft_server.linux.seccomp.Filter.filled` needs; the group is negative, as `kill` expects it."""
 
 _ALWAYS = {
-    # Memory and descriptors of other processes, whether or not those processes protect themselves.
+    # These calls reach memory and descriptors of other processes. Not all of those processes protect themselves.
     "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp": errno.EPERM,
-    # Files that a container's mount table hides. Handles open files by number, in any directory.
+    # These calls reach files that a container's mount table hides. A handle opens a file by number, in any directory.
     "mount umount2 pivot_root chroot open_by_handle_at quotactl quotactl_fd acct swapon swapoff": errno.EPERM,
     "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr": errno.EPERM,
-    # Namespaces of other processes. `_new_namespaces` refuses new ones.
+    # This call enters the namespace of another process. `_new_namespaces` refuses to make new namespaces.
     "setns": errno.EPERM,
-    # Parts of the kernel that functions do not need and that have a history of security holes: programs in the kernel,
+    # Functions do not need these parts of the kernel, which have a history of security holes: programs in the kernel,
     # page faults handled in user space, and calls made past this filter.
     "bpf perf_event_open userfaultfd": errno.EPERM,
     "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
     # Keys belong to the user, so the next function would have this function's Kerberos ticket.
     "add_key request_key keyctl": errno.EPERM,
-    # Files in memory without a name. Data written to them counts in no process until it is mapped. Shared memory is
-    # available as named files in /dev/shm.
+    # These calls make files in memory that have no name. Data in such a file counts in no process until it is mapped.
+    # Functions can share memory through named files in /dev/shm instead.
     "memfd_create memfd_secret": errno.ENOSYS,
     # These calls let pipes and sockets hold pages without a copy. Once the source is unmapped or truncated, such pages
     # count in no process, and one byte of a huge page keeps the whole page. Libraries copy instead when they get
     # EINVAL.
     "sendfile splice tee vmsplice": errno.EINVAL,
-    # Events of other users' files, including the files' names. Landlock does not cover these calls.
+    # These calls report events of other users' files, including the files' names. Landlock does not cover them.
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
-    # Extended attributes and rights of other users' files, which Landlock does not cover. Copying a file works without
-    # them.
+    # These calls change extended attributes and rights of other users' files. Landlock does not cover them, and
+    # copying a file works without them.
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.ENOTSUP,
     "file_setattr": errno.ENOTSUP,
-    # Objects with numbers that all containers of a pod can guess, and that outlive their maker.
+    # These objects have numbers that all containers of a pod can guess, and they outlive their maker.
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
-    # Machine-wide calls: modules, boot, clock, names, ports, terminal and log.
+    # These calls change the whole machine: modules, boot, clock, names, ports, terminal and log.
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
     # A filter cannot see whose process a pidfd is. Programs that know this call also know the older one.

@@ -16,7 +16,7 @@ _MOMENT_SECONDS = 2.0
 
 
 class News(enum.Enum):
-    """Change of the front since the last look."""
+    """Change of the front since the last check."""
 
     NONE = "nothing"
     TAKEN = "it has taken this side's connection"

@@ -54,13 +54,13 @@ class Excess(NamedTuple):
 
 
 class LoadWatch:
-    """Watch over the time and memory of a zygote's load; it looks every `heartbeat.INTERVAL_SECONDS`.
+    """Watch over the time and memory of a zygote's load, which it checks every `heartbeat.INTERVAL_SECONDS`.
 
-    The watch counts looks and reads no clock. So time in which the supervisor itself stood still does not count.
+    The watch counts its checks and reads no clock. So time in which the supervisor itself stood still does not count.
     """
 
     def __init__(self, note: LoadingNote, memory_bytes: Callable[[], int], all_bytes: int) -> None:
-        """Create a watch that has not looked yet.
+        """Create a watch before its first check.
 
         Args:
             note: Note in which the zygote records its load.
@@ -71,9 +71,9 @@ class LoadWatch:
         self._memory_bytes = memory_bytes
         self._all_bytes = all_bytes
         self.load: Load | None = None
-        """Load at the last look; None if no author's code was running."""
+        """Load at the last check; None if no author's code was running."""
         self.excess: Excess | None = None
-        """Why the zygote has to end, according to the last look; None if it may go on."""
+        """Why the zygote has to end, according to the last check; None if it may go on."""
         self._turns = 0
         self._held_bytes = 0
         self._grown_bytes: dict[Load, int] = {}
@@ -87,7 +87,7 @@ class LoadWatch:
 
     @property
     def patience(self) -> str:
-        """Message to print at this look for an operator who waits; usually empty."""
+        """Message to print at this check for an operator who waits; usually empty."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"

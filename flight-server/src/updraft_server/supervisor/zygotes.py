@@ -150,7 +150,7 @@ class Zygotes:
 
     @property
     def is_running_code(self) -> bool:
-        """Whether the serving zygote ran an author's code at the last look, or when it ended."""
+        """Whether the serving zygote ran an author's code at the last check, or when it ended."""
         return _load_of(self._children[ZYGOTE]) is not None
 
     def ended(self, code: int) -> str:
@@ -222,5 +222,5 @@ def _new_faults(successor: Child, serving: Child) -> list[str]:
 
 
 def _load_of(zygote: Child) -> Load | None:
-    """Return the load that ran at the last look, or when the zygote ended."""
+    """Return the load that ran at the last check, or when the zygote ended."""
     return zygote.watch.load if isinstance(zygote, ZygoteChild) else None

@@ -132,7 +132,7 @@ class _Counts:
                 raise _no_archive(f"{member.name!r} has a part outside of its {member.size} bytes")
         self._total_bytes += member.size
         if self._total_bytes > self._bounds.total_bytes:
-            raise RefusedArchiveError("unpacks to more bytes than it has")
+            raise RefusedArchiveError("unpacks to more bytes than the archive itself has")
 
 
 class _Room:

@@ -51,8 +51,8 @@ _ALWAYS = {
     "io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret": errno.ENOSYS,
     "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
     "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
-    # Attributes of files: owners, extended attributes and watches. The library sets owners to what they are anyway, so
-    # that call does nothing and reports success.
+    # These calls change owners and extended attributes of files, and watch files. The library sets each owner to the
+    # user who owns the file already, so changing an owner does nothing and reports success.
     "chown lchown fchown fchownat": _IGNORED,
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.EPERM,
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,

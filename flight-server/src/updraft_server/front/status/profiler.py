@@ -48,7 +48,7 @@ class Profile:
 
     seconds: float
     samples: int
-    """Number of times that a process was looked at."""
+    """Number of stacks that were taken."""
     stacks: Counter[str]
     """Number of samples by stack: the function's name, then its calls from the outermost, separated by semicolons."""
 

@@ -97,7 +97,7 @@ def _has_user_defined(described: Any) -> bool:
 
 
 def _names() -> Mapping[tuple[str, str], _Reducer]:
-    """Return the callables that Spark's pickler, and the JVM pickler that it extends, name for values."""
+    """Return the callables that a pickle of rows may name: those that Spark's pickler and its JVM base class write."""
     called: dict[tuple[str, str], Callable[..., Any]] = {
         ("decimal", "Decimal"): decimal.Decimal,
         ("datetime", "date"): datetime.date,

@@ -304,7 +304,7 @@ async def _answer(asked: Any) -> bytes:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
-    # Awaiting the task itself would confuse its cancellation with ours.
+    # Awaiting the task itself would confuse the task's cancellation with the caller's.
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error

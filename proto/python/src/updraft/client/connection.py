@@ -32,7 +32,7 @@ CHANNEL_OPTIONS = (
     # A call has no deadline by default, so pings have to detect that the pool's machine is gone.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Retries are ours: they wait, and know what is safe to repeat.
+    # The client retries by itself: it waits between attempts, and it knows which calls are safe to repeat.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     # Despite its name, this is how long one attempt to connect may take, the TLS handshake included.

@@ -174,7 +174,7 @@ class Issuer(Table):
         return found
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[Scope]:
-        """Return the scopes that the token grants; ignore words that are not scopes of ours, such as `openid`."""
+        """Return the scopes that the token grants; ignore the scopes of other applications, such as `openid`."""
         value = claims.get(self.scope_claim)
         if value is None and self.default_scopes:
             return self.default_scopes

@@ -16,7 +16,7 @@ class EditedModules:
         self._seen = self._written()
 
     def look(self) -> list[str]:
-        """Return the paths of files that were written, created or removed since the last look."""
+        """Return the paths of files that were written, created or removed since the last check."""
         before, self._seen = self._seen, self._written()
         paths = self._seen.keys() | before.keys()
         return sorted(path for path in paths if self._seen.get(path) != before.get(path))

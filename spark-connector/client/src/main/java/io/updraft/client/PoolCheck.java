@@ -230,7 +230,7 @@ public final class PoolCheck {
 
   /**
    * Return a message if the peer did not answer in time; otherwise empty. Netty's own timeout for a
-   * TLS handshake counts too, because it may fire before ours.
+   * TLS handshake counts too, because it may fire before the timeout of this check.
    */
   private static Optional<String> silenceOf(Status status, ClientOptions options) {
     String told = "the service at %s did not answer".formatted(options.endpoint());

@@ -94,8 +94,8 @@ enum PortProtocol {
         secure.startHandshake();
       }
     } catch (IOException | GeneralSecurityException e) {
-      // The other side may show its certificate and then fail the handshake because it requires one
-      // of ours.
+      // The other side may show its certificate and then fail the handshake because it requires a
+      // certificate of the client.
       return seen(server, client);
     }
     return seen(server, client);

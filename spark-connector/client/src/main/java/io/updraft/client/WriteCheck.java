@@ -32,7 +32,7 @@ public final class WriteCheck {
     private static Refusal of(Failure failure) {
       boolean temporary =
           switch (failure.kind()) {
-            // A TLS refusal has this kind, too, but is permanent.
+            // A TLS refusal has this kind too, but trying again does not help.
             case ERROR_KIND_POOL_UNAVAILABLE -> failure.origin() != Failure.Origin.CLIENT;
             case ERROR_KIND_DEADLINE, ERROR_KIND_POOL_FULL -> true;
             default -> failure.origin() == Failure.Origin.CONNECTION;

@@ -48,7 +48,7 @@ final class RepeatedColumn(
   override def getDecimal(rowId: Int, precision: Int, scale: Int): Decimal =
     source(rowId).getDecimal(row(rowId), precision, scale)
 
-  /** Return a field of the structs. Spark asks for it for each value, so it is made once. */
+  /** Return a field of the structs, made only once because Spark asks for it at each value. */
   override def getChild(ordinal: Int): ColumnVector = {
     if (ordinal >= children.length) children = children.padTo(ordinal + 1, null)
     if (children(ordinal) == null)

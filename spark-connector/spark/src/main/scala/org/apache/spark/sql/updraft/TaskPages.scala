@@ -13,7 +13,7 @@ import org.apache.spark.unsafe.memory.MemoryBlock
 final class TaskPages(manager: TaskMemoryManager)
     extends MemoryConsumer(manager, manager.pageSizeBytes, manager.getTungstenMemoryMode) {
   private[this] val pages = new ArrayBuffer[MemoryBlock]
-  // This is the quarter: Spark's own page size is a sixteenth of a task's share.
+  // Spark's page size is a sixteenth of a task's share, so four pages are the quarter.
   private[this] val mostBytes = 4 * manager.pageSizeBytes
   private[this] val pageBytes = math.min(manager.pageSizeBytes, TaskPages.MostBytesOfPage)
   private[this] var bytesOfPages = 0L
