@@ -99,6 +99,8 @@ FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_S
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
+# Cases that prove what others do too belong to `make check-all`.
+EVERYDAY := -m 'not campaign'
 PYTEST = $(1)/bin/python -m pytest -q $(if $(STRICT),-p tests.support.strict )--junitxml=$(REPORTS)/$(2).xml
 
 .PHONY: help help-all
@@ -148,13 +150,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
 SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer test-tables writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-formats docs-site test-notebooks test-notebooks-torch
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -190,11 +192,15 @@ test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and o
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
-	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
+	$(call PYTEST,.venv,writer) $(EVERYDAY) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
+
+test-variants: .venv/.synced | $(REPORTS) #+ Cases of workers and of the writer that `make check` leaves out, because others take the same way
+	@$(call BEGIN,variants)
+	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes --ignore=flight-server/tests/processes/on_torch
 
 test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
 	@$(call BEGIN,tables)
-	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) -m 'not campaign' tests/tables
+	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) $(EVERYDAY) tests/tables
 
 test-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ The other scenarios of Delta and Iceberg tables that a writer makes, beside stock
 	@$(call BEGIN,formats)
@@ -213,7 +219,7 @@ test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
 .SECONDEXPANSION:
 $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | $(REPORTS)
 	@$(call BEGIN,sessions-$*)
-	$(call PYTEST,$(call venv,$*),sessions-$*) flight-server/tests/processes flight-server/tests/worker --ignore=flight-server/tests/processes/on_torch
+	$(call PYTEST,$(call venv,$*),sessions-$*) $(if $(filter $(NEWEST),$*),$(EVERYDAY)) flight-server/tests/processes flight-server/tests/worker --ignore=flight-server/tests/processes/on_torch
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)

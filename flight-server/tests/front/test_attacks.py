@@ -196,7 +196,7 @@ async def test_giant_metadata_is_refused(running_front: Running) -> None:
 
 
 async def test_exchanges_that_say_nothing_are_ended(running_front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS", 5.0)
+    monkeypatch.setattr("updraft.service.exchange.FIRST_MESSAGE_TIMEOUT_SECONDS", 3.0)
     async with running_front(FakePool()) as front:
         calls = [front.exchange(timeout=ANSWER_SECONDS) for _ in range(500)]
         silent = [asyncio.ensure_future(call.read()) for call in calls]

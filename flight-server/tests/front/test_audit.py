@@ -175,7 +175,10 @@ async def test_strangers_do_not_fill_the_log(
     assert sum(record.get("unrecorded_before", 0) for record in strangers) + len(strangers) == 61
 
 
-async def test_nothing_runs_that_cannot_be_recorded(running_front: Running, settings: dict[str, Any]) -> None:
+async def test_nothing_runs_that_cannot_be_recorded(
+    running_front: Running, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.audit._WRITE_TIMEOUT_SECONDS", 1.0)
     pool = FakePool()
     async with running_front(pool, **{**settings, "audit_file": Path("/dev/full")}) as front:
         for _ in range(2):

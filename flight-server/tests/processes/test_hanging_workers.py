@@ -101,7 +101,7 @@ async def test_a_function_may_compute_longer_than_every_limit_of_silence(
     zygotes: Zygotes, tmp_path: Path, make: Callable[..., Any]
 ) -> None:
     async with impatient_front(zygotes, tmp_path) as front:
-        call = await opened(front, make(3))
+        call = await opened(front, make(2))
         await finish_with_one_batch(call)
         replies, error = await ended(call)
     assert error is None

@@ -210,11 +210,11 @@ async def test_a_process_that_takes_more_than_all_may_is_ended_and_its_exchange_
         ("many_threads", "threads in its processes together, the limit is 64, and was ended"),
         ("many_bytes", "bytes in its scratch directory, the limit is 1048576, and was ended"),
         ("many_files", "files in its scratch directory, the limit is 20, and was ended"),
-        ("much_time", "seconds of CPU time for one batch, the limit is 3, and was ended"),
+        ("much_time", "seconds of CPU time for one batch, the limit is 1, and was ended"),
     ],
 )
 async def test_a_process_has_the_limits_of_a_worker(zygotes: Zygotes, name: str, said: str) -> None:
-    limits = LimitModels(8, 64, scratch_bytes=1 << 20, scratch_files=20, batch_processor_seconds=3.0)
+    limits = LimitModels(8, 64, scratch_bytes=1 << 20, scratch_files=20, batch_processor_seconds=1.0)
     async with running_pool(zygotes, model_limits=limits) as pool:
         reply = await call(pool, name, numbers(1))
         assert values(await call(pool, "doubled", numbers(1, 21))) == [[42]]

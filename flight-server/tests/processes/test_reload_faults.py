@@ -95,9 +95,9 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 @pytest.mark.parametrize(
     ("code", "how"),
     [
-        ("import os\n\nos._exit(3)\n", "exited with code 3"),
+        pytest.param("import os\n\nos._exit(3)\n", "exited with code 3", marks=pytest.mark.campaign),
         ("import os\n\nos._exit(78)\n", "exited with code 78"),
-        ("import ctypes\n\nctypes.string_at(0)\n", "was killed by SIGSEGV"),
+        pytest.param("import ctypes\n\nctypes.string_at(0)\n", "was killed by SIGSEGV", marks=pytest.mark.campaign),
         ("import os\nimport subprocess\n\nsubprocess.Popen(['sleep', '600'])\nos.abort()\n", "was killed by SIGABRT"),
     ],
     ids=["exits", "exits_as_if_the_image_were_broken", "crashes", "leaves_a_process_behind"],
@@ -125,9 +125,17 @@ def test_a_module_that_ends_the_process_makes_only_itself_unhealthy(bad: Bad, co
 @pytest.mark.parametrize(
     ("code", "how"),
     [
-        ("os.abort()", "the process that ran its constructor was killed by SIGABRT"),
+        pytest.param(
+            "os.abort()",
+            "the process that ran its constructor was killed by SIGABRT",
+            marks=pytest.mark.campaign,
+        ),
         ("os._exit(0)", "the process that ran its constructor exited with code 0"),
-        ("time.sleep(600)", "it did not load within 1 seconds (load_timeout_seconds of the function, or"),
+        pytest.param(
+            "time.sleep(600)",
+            "it did not load within 1 seconds (load_timeout_seconds of the function, or",
+            marks=pytest.mark.campaign,
+        ),
         ("while True: pass", "it did not load within 1 seconds (load_timeout_seconds of the function, or"),
     ],
 )

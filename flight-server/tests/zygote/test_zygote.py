@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pool_driver import Zygotes
+from tests.support.constants import with_constants
 from zygote_fronts import HANG_SECONDS, Front, ends
 
 from updraft_server.ipc.function_list import decode_functions
@@ -28,8 +29,17 @@ from updraft_server.ipc.zygote_packets import (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_claims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let zygotes end unclaimed workers sooner; the fronts of these tests claim theirs at once."""
+    values = {"updraft_server.zygote.workers._CLAIM_SECONDS": 3.0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", with_constants(tmp_path_factory.mktemp("short"), values)["PYTHONPATH"])
+        yield
+
+
 @pytest.fixture(scope="module")
-def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
+def zygotes(tmp_path_factory: pytest.TempPathFactory, short_claims: None) -> Iterator[Zygotes]:
     started = Zygotes(tmp_path_factory.mktemp("zygote"), WorkerSettings())
     yield started
     started.stop()

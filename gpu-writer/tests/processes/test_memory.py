@@ -2,7 +2,6 @@
 """Resident memory of a writer with a slow storage, or slow readers, stays within what gpu-writer/README.md promises."""
 
 import io
-import itertools
 import json
 import subprocess
 import sys
@@ -66,7 +65,11 @@ class SlowWriter:
         return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
-@pytest.fixture(scope="module", params=itertools.product(["parquet", "orc"], ["storage", "reader"]), ids="-".join)
+_PAIRS = [("parquet", "storage"), ("orc", "reader")]
+_OTHER_PAIRS = [pytest.param(pair, marks=pytest.mark.campaign) for pair in (("parquet", "reader"), ("orc", "storage"))]
+
+
+@pytest.fixture(scope="module", params=[*_PAIRS, *_OTHER_PAIRS], ids="-".join)
 def slow_writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowWriter]:
     """A process, warm, for few and then for many files: what is left of the few counts against the many."""
     kind, slow = request.param

@@ -44,7 +44,8 @@ def test_files_are_recorded_with_what_they_hold(tmp_path: Path) -> None:
     assert others[-1]["outcome"] == "WriteRefusedError"
 
 
-def test_no_file_is_made_that_cannot_be_recorded(tmp_path: Path) -> None:
+def test_no_file_is_made_that_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.service.audit._WRITE_TIMEOUT_SECONDS", 1.0)
     (tmp_path / "root").mkdir()
     with running_writer(tmp_path / "root", audit_file=Path("/dev/full")) as writer:
         with pytest.raises(PoolUnavailableError, match="this writer refuses work that it cannot record"):

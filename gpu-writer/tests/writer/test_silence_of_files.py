@@ -43,7 +43,7 @@ from updraft_writer.sinks.sink import Storage
 
 LIMIT_SECONDS = 0.5
 # A busy disk may take a second to sync a file.
-STEP_LIMIT_SECONDS = 5.0
+STEP_LIMIT_SECONDS = 3.0
 
 
 def next_event(exchange: RawExchange) -> WriteReplyMetadata:
@@ -201,7 +201,7 @@ def test_a_storage_that_does_not_answer_fails_its_file_which_is_held_until_it_do
         writer.client() as client,
     ):
         file = client.create(str(tmp_path / "hangs"), SCHEMA)
-        with pytest.raises(SinkError, match=r"has not answered for 5 seconds") as failure:
+        with pytest.raises(SinkError, match=r"has not answered for 3 seconds") as failure:
             write_and_finish(file)
         assert "--storage-silence-seconds" in failure.value.message
         assert ("not known" if step == "publish" else "nothing was published") in failure.value.message

@@ -271,7 +271,7 @@ def test_a_client_that_does_not_read_its_file_is_ended(tmp_path: Path) -> None:
     )
     to_do = command("returned", delivery=Delivery.DELIVERY_RETURN, parquet=as_it_is)
     with (
-        running_writer(tmp_path, client_silence_seconds=5.0) as writer,
+        running_writer(tmp_path, client_silence_seconds=2.5) as writer,
         RawExchange(writer.address, SCHEMA, to_do) as exchange,
     ):
         exchange.ask(len(data))
