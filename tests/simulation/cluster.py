@@ -14,10 +14,13 @@ from tests.simulation.executor import ClientOptions, Executor, Task
 from tests.simulation.file_task import FileTask
 from tests.simulation.invariants import Checker
 from tests.simulation.pod import Pod, PodSettings
+from tests.simulation.token_file import TokenFile
 from tests.simulation.world import World
-from tests.simulation.writer import OpenWrite, Writer, WriterSettings, content_of
+from tests.simulation.writer import OpenWrite, Writer, WriterSettings, first_id
 from updraft.service.tenants import Caps
 
+LONGEST_ATTEMPT_SECONDS = 1000.0
+"""Every attempt ends in this time: ten minutes for a worker, and a few for everything that may hang meanwhile."""
 MOST_ATTEMPTS = 4
 """Attempts that Spark makes at a task (spark.task.maxFailures)."""
 
@@ -45,16 +48,13 @@ class Cluster:
         self.pods: list[Pod] = []
         self.executors: list[Executor] = []
         self.writers: list[Writer] = []
-        self.disk = Disk(world, lambda error: self.checker.on_failure(error))
+        self.disk = Disk(world, self.checker.invariants)
         self._writer_budget = RetryBudget()
-        self._receipts: set[str] = set()
-        self._may_be_published: set[str] = set()
         self.calls = 0
         """Calls of all executors at the pool."""
         self.lag_seconds = 0.5
         """Time after which resolvers see that a pod has become ready or has gone."""
-        self.token = 1
-        self._valid_tokens = {1}
+        self.token_file = TokenFile(world, self.checker.invariants)
         self._published: list[int] = []
         self._next_address = 1
         self._pods_by_address: dict[int, Pod] = {}
@@ -64,8 +64,7 @@ class Cluster:
 
     def add_pod(self, settings: PodSettings, zone: int, caps: Caps) -> Pod:
         """Add a pod and start it."""
-        pod = Pod(self.world, self.checker, f"pod{len(self.pods)}", zone, settings, caps)
-        pod.valid_tokens = lambda: frozenset(self._valid_tokens)
+        pod = Pod(self.world, self.checker, f"pod{len(self.pods)}", zone, settings, caps, self.token_file)
         pod.on_failed_start = lambda: self.world.later(1.0, lambda: self.boot(pod))
         self.pods.append(pod)
         self.boot(pod)
@@ -124,7 +123,7 @@ class Cluster:
     def add_writer(self, settings: WriterSettings) -> None:
         """Add a writer and start it."""
         name = f"writer{len(self.writers)}"
-        writer = Writer(self.world, self.disk, name, settings, lambda error: self.checker.on_failure(error))
+        writer = Writer(self.world, self.disk, name, settings, self.checker.invariants)
         self.writers.append(writer)
         writer.boot()
 
@@ -132,39 +131,17 @@ class Cluster:
         """Write a file as Spark does, with a path of its own for each attempt. Return the attempts; 0 if all failed."""
         for attempt in range(MOST_ATTEMPTS):
             path = f"file{file.number}.{attempt}"
-            command = OpenWrite(file.tenant, path, file.is_synchronous)
+            command = OpenWrite(file.tenant, path, file.is_synchronous, first_id(file.number, attempt))
             task = FileTask(self, command, file.batches, timeouts, self._writer_budget)
             gives_up = file.gives_up and attempt == 0
+            began = self.world.now
             failure = await task.run(file.pause_seconds, gives_up=gives_up)
+            self._check_wait(path, began)
             self.world.note(path, "ends", failure.kind.value if failure is not None else "well")
-            if task.has_finished:
-                self._may_be_published.add(path)
             if failure is None:
-                self._receipts.add(path)
                 return attempt + 1
             await asyncio.sleep(0.1)
         return 0
-
-    def check_files(self, files: Sequence[File]) -> None:
-        """Fail if a published file is torn, or was given up, or if a file with a receipt is gone."""
-        for path, content in self.disk.files.items():
-            file = files[int(path.removeprefix("file").partition(".")[0])]
-            if content != content_of(sum(file.batches)):
-                self.checker.fail(f"{path} is torn")
-            if path not in self._may_be_published:
-                self.checker.fail(f"{path} is published, and its task never finished it")
-        for path in sorted(self._receipts - self.disk.files.keys()):
-            self.checker.fail(f"{path} has a receipt and does not exist")
-
-    # Credentials.
-
-    def rotate_token(self) -> None:
-        """Revoke the current token; executors find another one in their token files."""
-        self.checker.revoked[self.token] = self.world.now
-        self._valid_tokens.discard(self.token)
-        self.token += 1
-        self._valid_tokens.add(self.token)
-        self.world.note("token", self.token)
 
     # Jobs.
 
@@ -178,10 +155,15 @@ class Cluster:
         """Run a task as Spark does, which tries again on a failure. Return the attempts; 0 if none succeeded."""
         for attempt in range(MOST_ATTEMPTS):
             executor = self.world.random.choice(self.executors)
+            began = self.world.now
             failure = await executor.run(task, attempt)
             name = f"{task.application}/{task.number}.{attempt}"
+            self._check_wait(name, began)
             self.world.note(name, "ends", failure.kind.value if failure is not None else "well")
             if failure is None:
                 return attempt + 1
             await asyncio.sleep(0.1)
         return 0
+
+    def _check_wait(self, attempt: str, began: float) -> None:
+        self.checker.invariants.waited(attempt, self.world.now - began, LONGEST_ATTEMPT_SECONDS)

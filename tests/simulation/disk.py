@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import enum
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.simulation.virtual_loop import VirtualLoop, run_step
-from tests.simulation.world import ViolationError, World
+from tests.simulation.world import World
+from tests.support.invariants import Invariants, Rows
 from updraft_writer.pieces import Piece
 from updraft_writer.sinks.sink import InDoubtError, is_published
 
@@ -32,13 +33,13 @@ class DiskFault(enum.Enum):
 class Disk:
     """Disk of all writers, which keeps what was published."""
 
-    def __init__(self, world: World, on_failure: Callable[[ViolationError], None]) -> None:
+    def __init__(self, world: World, invariants: Invariants) -> None:
         self.world = world
+        self.invariants = invariants
         self.room_bytes = 1 << 40
         self.files: dict[str, bytes] = {}
         """Published files."""
         self.faults: list[DiskFault] = []
-        self._on_failure = on_failure
 
     def takes(self, fault: DiskFault) -> bool:
         """Return whether this fault is due, and let it happen only once."""
@@ -48,18 +49,15 @@ class Disk:
             return True
         return False
 
-    def fail(self, message: str) -> None:
-        """Report a violation."""
-        self.world.note("VIOLATION", message)
-        self._on_failure(ViolationError(f"at {self.world.now:.3f} s: {message}"))
-
 
 class SimulatedStorage:
     """File on the disk, hidden until it is published."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, described: Callable[[bytes], Sequence[Rows]]) -> None:
+        """Create a file; `described` reads which rows a published file has."""
         self._disk = disk
         self._path = path
+        self._described = described
         self._hidden: bytearray | None = None
         self._has_failed = False
         self._is_complete = False
@@ -86,7 +84,7 @@ class SimulatedStorage:
     def publish(self) -> None:
         self._maybe_transient()
         if self._has_failed or not self._is_complete:
-            self._disk.fail(f"{self._path} is published after a failed write, or before it is complete")
+            self._disk.invariants.fail(f"{self._path} is published after a failed write, or before it is complete")
         if self._doubt is not None and is_published(self._look, self._doubt):
             return
         if self._disk.takes(DiskFault.RENAMED_IN_DOUBT):
@@ -105,11 +103,11 @@ class SimulatedStorage:
 
     def _rename(self) -> None:
         assert self._hidden is not None
+        content, self._hidden = bytes(self._hidden), None
         # A task may ask again for an empty file, which it did not see published.
-        if self._disk.files.get(self._path, bytes(self._hidden)) != bytes(self._hidden):
-            self._disk.fail(f"{self._path} is published twice")
-        self._disk.files[self._path] = bytes(self._hidden)
-        self._hidden = None
+        if self._disk.files.get(self._path) != content:
+            self._disk.files[self._path] = content
+            self._disk.invariants.published(self._path, self._described(content))
 
     def _look(self) -> tuple[bool, bool]:
         return self._path in self._disk.files, self._hidden is not None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tests.simulation.client.circuit import Circuit
 from tests.simulation.client.recovery import Failure, Reach, Recovery, Timeouts
@@ -17,6 +17,7 @@ from tests.simulation.exchange import Exchange, Phase
 from tests.simulation.invariants import Checker
 from tests.simulation.messages import Open, Work
 from tests.simulation.world import World
+from tests.support.invariants import Rows, Source
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Owner, TaskKey
 
@@ -70,7 +71,7 @@ class Executor:
         self.name = name
         self.options = options
         self.latency_seconds = 0.001
-        self.token = cluster.token
+        self.token = cluster.token_file.token
         self.replicas = Replicas(lambda: -world.between(1, 1 << 62))
         self._budget = RetryBudget()
         self._circuits: dict[int, Circuit] = {}
@@ -88,7 +89,7 @@ class Executor:
 
     def renew_token(self) -> bool:
         """Read the token file again; return whether the token has changed."""
-        before, self.token = self.token, self.cluster.token
+        before, self.token = self.token, self.cluster.token_file.token
         return self.token != before
 
     def may_connect(self, address: int) -> bool:
@@ -123,6 +124,10 @@ class Executor:
             Exchange(self, f"{name}/{index}", command, task.replay, changed.set) for index, _ in enumerate(task.works)
         ]
         added, delivered = [0] * len(functions), [0] * len(functions)
+        invariants = self.checker.invariants
+        sources = [Source(task.tenant, task.application, f"{task.number}/{index}") for index, _ in enumerate(functions)]
+        for source in sources:
+            invariants.begins(source, task.batches * task.rows, attempt)
         for function in functions:
             function.start_call()
         try:
@@ -132,14 +137,15 @@ class Executor:
                     available = task.batches if index == 0 else delivered[index - 1]
                     while added[index] < available and function.log.has_room and function.phase is not Phase.FAILED:
                         added[index] += 1
-                        content = f"{name}/{index}/{added[index]}"
+                        first = (added[index] - 1) * task.rows + 1
+                        content = Rows(sources[index], attempt, first, first + task.rows - 1)
                         batch = Batch(task.rows, task.body_bytes, content)
                         function.add(batch, task.works[index][added[index] - 1])
                     if added[index] == task.batches:
                         function.finish_sending()
                     while (answer := function.take()) is not None:
                         delivered[index] += 1
-                        self.checker.delivered(name, f"{name}/{index}/{delivered[index]}", answer.content)
+                        invariants.delivered(sources[index], cast(Rows, answer.content))
                     if function.failure is not None:
                         return function.failure
                 if all(function.phase is Phase.FINISHED for function in functions):
@@ -148,9 +154,8 @@ class Executor:
         finally:
             for function in functions:
                 function.close()
-        for index, count in enumerate(delivered):
-            if count != task.batches:
-                self.checker.fail(f"{name} has ended with {count} of {task.batches} results of function {index}")
+        for source in sources:
+            invariants.ends(source)
         return None
 
     def _command(self, task: Task, attempt: int) -> Open:

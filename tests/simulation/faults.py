@@ -156,7 +156,11 @@ def _cancel_granted(cluster: Cluster) -> None:
 
 
 def _rotate_token(cluster: Cluster) -> None:
-    cluster.rotate_token()
+    cluster.token_file.rotate()
+
+
+def _lose_tokens(cluster: Cluster) -> None:
+    cluster.token_file.vanish(cluster.world.seconds(4.0))
 
 
 def _jump_clock(cluster: Cluster) -> None:
@@ -229,6 +233,7 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "disturb streams": _disturb_streams,
     "cancel granted": _cancel_granted,
     "rotate token": _rotate_token,
+    "lose tokens": _lose_tokens,
     "jump clock": _jump_clock,
     "crash writer": _crash_writer,
     "drain writer": _drain_writer,

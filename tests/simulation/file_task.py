@@ -24,7 +24,7 @@ from tests.simulation.client.retry_budget import RetryBudget
 from tests.simulation.exchange import Phase
 from tests.simulation.messages import Refused
 from tests.simulation.network import Stream
-from tests.simulation.writer import OpenWrite, Writer, batch_header, content_of, rows_bytes
+from tests.simulation.writer import OpenWrite, Writer, batch_header, ids_bytes, source_of
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Receipt, WriteReplyMetadata, WriteRequestMetadata
@@ -48,8 +48,6 @@ class FileTask:
     ) -> None:
         self.phase = Phase.BACKING_OFF
         self.failure: Failure | None = None
-        self.has_finished = False
-        """Whether the writer was asked to publish the file."""
         self._cluster = cluster
         self._world = cluster.world
         self._command = command
@@ -64,7 +62,7 @@ class FileTask:
         self._opened_nanos = self._world.nanos
         self._is_open = self._is_over = False
         self._sending_finished = False
-        self._next_row = 0
+        self._next_id = command.first_id
         self._changed = asyncio.Event()
 
     async def run(self, pause_seconds: float, *, gives_up: bool) -> Failure | None:
@@ -144,13 +142,15 @@ class FileTask:
                 self._send(WriteRequestMetadata(ask=Ask(body_bytes=size)))
             elif window.has_credit:
                 batch = window.send()
-                body = rows_bytes(self._next_row, self._next_row + batch.rows)
-                self._next_row += batch.rows
+                body = ids_bytes(self._next_id, self._next_id + batch.rows)
+                self._next_id += batch.rows
                 self._send(WriteRequestMetadata(sequence=window.sent), batch_header(batch.rows), body)
             else:
                 break
         if self._sending_finished and window.is_empty:
-            self.has_finished = self._is_over = True
+            self._is_over = True
+            rows = sum(self._batches)
+            self._cluster.checker.invariants.finished(self._command.path, source_of(self._command.first_id), rows)
             self._send(WriteRequestMetadata(finish=Finish(batches=window.sent, rows=window.sent_rows)))
             self._half_close()
         self._changed.set()
@@ -193,8 +193,7 @@ class FileTask:
             self._fail(_MALFORMED)
             return
         self.phase = Phase.FINISHED
-        if self._cluster.disk.files.get(self._command.path) != content_of(sum(self._batches)):
-            self._cluster.disk.fail(f"{self._command.path} has a receipt, and its rows are not all there")
+        self._cluster.checker.invariants.confirmed(self._command.path)
 
     def _lose(self, failure: Failure, hint: int | None = None) -> None:
         now = self._world.nanos
@@ -207,6 +206,7 @@ class FileTask:
         match decision:
             case Again(pause, _):
                 self.phase = Phase.BACKING_OFF
+                self._cluster.checker.retries("the executor of files", now + pause * 1_000_000)
                 call = self._calls
                 self._world.later(pause / 1000, lambda: self._start_call() if self._calls == call else None)
             case GiveUp():

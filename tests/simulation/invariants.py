@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invariants of pods and tasks, checked at each step against the checker's own counts.
+"""Invariants of pods and executors, checked at each step against the checker's own counts.
+
+Those of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
 
 The checker never reads a count of the product's to judge the product, except at the end, when all counts must be zero.
 """
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.client.retry_budget import BURST, INTERVAL_NANOS
 from tests.simulation.messages import Open
 from tests.simulation.world import ViolationError, World
+from tests.support.invariants import Invariants
 from updraft_server.pool.leases import TaskKey
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 # Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A worker that has to
 # be replaced for another owner takes a start.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
+# No exchange waits longer for a worker, whatever breaks: the others have little work.
+LONGEST_WAIT_SECONDS = 600.0
 # A revoked credential may open exchanges for as long as a front may use what it last read.
 REVOCATION_SECONDS = 2.0
 
@@ -53,12 +58,11 @@ class Checker:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.longest_wait_seconds = LONGEST_WAIT_SECONDS
+        """Bound on the time for which an exchange waits for a worker."""
         self.on_failure: Callable[[ViolationError], None] = lambda _error: None
-        self.revoked: dict[int, float] = {}
-        """Time at which each token was revoked."""
-        self.longest_wait_seconds = 0.0
-        self.waits_seconds: list[tuple[str, float]] = []
-        """Tenant and wait of each grant."""
+        self.invariants = Invariants(self.fail)
+        """Checker of rows, files, memory and credentials, which the soak uses too."""
         self._pods: dict[str, _PodRecord] = {}
         self._retries: dict[str, list[tuple[int, int]]] = {}
 
@@ -89,9 +93,7 @@ class Checker:
             return
         waiting = record.waiting.pop(stream, None)
         if waiting is not None:
-            waited = self.world.now - waiting.since
-            self.longest_wait_seconds = max(self.longest_wait_seconds, waited)
-            self.waits_seconds.append((waiting.command.tenant, waited))
+            self.invariants.waited(stream.name, self.world.now - waiting.since, self.longest_wait_seconds)
 
     def granted(self, pod: Pod, stream: Stream, command: Open, lease: Any) -> None:
         self.world.note(pod.name, stream.name, "has", lease.worker)
@@ -134,9 +136,7 @@ class Checker:
                 )
 
     def runs(self, pod: Pod, command: Open) -> None:
-        revoked = self.revoked.get(command.token)
-        if revoked is not None and self.world.now > revoked + REVOCATION_SECONDS:
-            self.fail(f"{pod.name} runs an exchange of token {command.token}, revoked at {revoked:.3f}")
+        self.invariants.opens(f"an exchange at {pod.name}", command.token, self.world.now, REVOCATION_SECONDS)
 
     def assigned(self, pod: Pod, process: WorkerProcess, command: Open) -> None:
         owner = command.binding.owner
@@ -189,11 +189,6 @@ class Checker:
                 if each < decided + count * INTERVAL_NANOS - 1_000_000:
                     self.fail(f"{executor} begins {BURST + count} retries within {(each - decided) / 1e9:.3f} s")
 
-    def delivered(self, task: str, expected: str, content: str) -> None:
-        """Check a result that a task takes."""
-        if expected != content:
-            self.fail(f"{task} was given {content or 'nothing'} where {expected or 'the end'} was due")
-
     # The end.
 
     def settled(self, pod: Pod) -> None:
@@ -206,8 +201,7 @@ class Checker:
             "tasks that hold workers": len(admission._overtaking.tasks),
             "workers at work": admission._turns._at_work.total(),
         }
-        if any(left.values()):
-            self.fail(f"{pod.name} is idle and still counts {left}")
+        self.invariants.settles(pod.name, left)
         workers = pool.idle + pool.starting
         if workers < pod.settings.workers:
             self.fail(f"{pod.name} has {workers} workers at the end, not {pod.settings.workers}")

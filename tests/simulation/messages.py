@@ -20,7 +20,7 @@ class Open(NamedTuple):
     held_bytes: int
     artifact_seconds: float
     """Time that the upload of the function's artifacts takes; 0 if it has none."""
-    token: int
+    token: str
 
 
 class Sent(NamedTuple):
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
     sequence: int
     rows: int
     consumed: int
-    content: str
+    content: object
 
 
 class Refused(NamedTuple):

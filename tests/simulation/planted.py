@@ -20,6 +20,7 @@ from tests.simulation.client.reply_protocol import ReplyProtocol
 from tests.simulation.client.request_log import RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
 from tests.simulation.simulate import simulate
+from updraft.service.security import WatchedFiles
 from updraft_server.front.queue.admission import Admission
 from updraft_server.front.queue.overtaking import Overtaking
 from updraft_server.front.queue.turns import Turns
@@ -232,6 +233,13 @@ BUGS: dict[str, Bug] = {
     ),
     "replay-skips": Bug("A replay leaves out the batch that was in work", RequestLog, "restart", _instead(_skips)),
     "repeats": Bug("The client accepts a repeated result", ReplyProtocol, "accept", _accepts_all),
+    "lost-file": Bug(
+        "A token file that has vanished revokes nothing",
+        WatchedFiles,
+        "unconfirmed_seconds",
+        _instead(property(lambda self: 0.0)),
+    ),
+    "old-tokens": Bug("A token file is read only once", WatchedFiles, "refresh", _instead(lambda self: False)),
     "retry-load": Bug("The retry budget is ignored", RetryBudget, "take_nanos", _instead(lambda self, _now: 0)),
     "parted-calls": Bug(
         "A lost call of a task moves to another pod, away from the task's others",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated pod: the real admission, turns, pool, verdict and hold-back, between simulated streams and workers.
+"""Simulated pod: the real admission, turns, pool, tokens, verdict and hold-back, between simulated streams and workers.
 
 Only the relay is simulated (`_relay`); it takes the steps of `updraft_server.front.exchange` in the same order.
 """
@@ -18,6 +18,7 @@ from tests.simulation.client.recovery import Failure, Kind, Origin
 from tests.simulation.invariants import Checker
 from tests.simulation.messages import Admitted, Answer, Finish, Open, Refused, Schema, Sent
 from tests.simulation.network import Stream
+from tests.simulation.token_file import TokenFile
 from tests.simulation.virtual_loop import Process
 from tests.simulation.workers_side import WorkerGone, WorkerProcess, WorkersSide
 from tests.simulation.world import World
@@ -30,6 +31,7 @@ from updraft.errors import (
     UpdraftError,
     WorkerError,
 )
+from updraft.service.security import BearerTokens, SecurityError
 from updraft.service.tenants import Caps
 from updraft_server.front.limits.deaths import ALLOWED_DEATHS, HoldBack
 from updraft_server.front.limits.verdict import LastMemoryUse, verdict
@@ -43,8 +45,6 @@ from updraft_server.pool.pool import Pool
 
 # Time for a worker's exit status, as the real relay waits for it.
 _EXIT_STATUS_SECONDS = 2.0
-TOKEN_REFRESH_SECONDS = 2.0
-"""A front checks its credential files at least this often."""
 
 _KINDS: tuple[tuple[type[UpdraftError], Kind], ...] = (
     (PoolFullError, Kind.POOL_FULL),
@@ -105,7 +105,16 @@ class _Request:
 class Pod:
     """Pod of a pool, over all its restarts. Each restart has an address of its own."""
 
-    def __init__(self, world: World, checker: Checker, name: str, zone: int, settings: PodSettings, caps: Caps) -> None:
+    def __init__(
+        self,
+        world: World,
+        checker: Checker,
+        name: str,
+        zone: int,
+        settings: PodSettings,
+        caps: Caps,
+        token_file: TokenFile,
+    ) -> None:
         self.world = world
         self.name = name
         self.zone = zone
@@ -116,8 +125,6 @@ class Pod:
         """Whether the next exchange that is granted a worker is cancelled at the same moment."""
         self.slowness = 1.0
         """Factor on the time of everything that its workers do."""
-        self.valid_tokens: Callable[[], frozenset[int]] = frozenset
-        """Reads the credential file."""
         self.on_failed_start: Callable[[], None] = lambda: None
         """Starts the pod again, as Kubernetes does."""
         self.side: WorkersSide | None = None
@@ -126,6 +133,8 @@ class Pod:
         self._batch_timeout = BatchTimeout.effective(settings.batch_timeout_seconds)
         self._checker = checker
         self._caps = caps
+        self._token_file = token_file
+        self._tokens: BearerTokens
         self._process: Process
         self._running: dict[Stream, None] = {}
         self._draining: asyncio.Event
@@ -196,11 +205,10 @@ class Pod:
         )
         self._hold_back = HoldBack(ALLOWED_DEATHS, clock=self.world.loop.time)
         self._memory = LastMemoryUse()
-        self._tokens = self.valid_tokens()
-        self._tokens_read = self.world.now
         try:
+            self._tokens = BearerTokens(cast(Any, self._token_file), self.world.loop.time)
             await self.pool.start()
-        except PoolError as error:
+        except (PoolError, SecurityError) as error:
             self.world.note(self.name, "does not start:", error)
             self.crash()
             self.on_failed_start()
@@ -342,7 +350,4 @@ class Pod:
         return found.error
 
     def _check_token(self, command: Open) -> None:
-        if self.world.now - self._tokens_read >= TOKEN_REFRESH_SECONDS:
-            self._tokens, self._tokens_read = self.valid_tokens(), self.world.now
-        if command.token not in self._tokens:
-            raise UnauthenticatedError("the token was revoked")
+        self._tokens.check(f"Bearer {command.token}")

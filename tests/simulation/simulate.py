@@ -107,7 +107,6 @@ class _Run:
             cluster.checker.settled(pod)
         for writer in cluster.writers:
             writer.check_settled()
-        cluster.check_files([file for _, file in scenario.files])
         if self._violation.done():
             self._violation.result()
 

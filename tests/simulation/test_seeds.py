@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 
-from tests.simulation.seeds import explained, failures
-from tests.simulation.simulate import simulate
+import pytest
+
+from tests.simulation.seeds import checked, explained, failures
+from tests.simulation.simulate import Outcome, simulate
+from tests.simulation.world import World
 from tests.support.paths import REPOSITORY
 
 SEEDS = 1000
@@ -17,6 +21,22 @@ SEEDS = 1000
 def test_a_thousand_seeds_hold_every_invariant_twice_with_the_same_trace() -> None:
     found = [explained(outcome) for outcome in failures(range(SEEDS), processes=2)]
     assert not found, "\n".join(found)
+
+
+def test_chance_that_no_seed_decides_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked(3).violation == ""
+    seconds = World.seconds
+    monkeypatch.setattr(World, "seconds", lambda world, mean: seconds(world, mean) + random.random() * 1e-3)
+    assert checked(3).violation == "two runs of this seed differ"
+
+
+def test_a_failure_names_its_seed_its_commit_and_the_command_that_repeats_it() -> None:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    assert explained(Outcome(77, "", "a row is lost", 0, [])) == (
+        f"seed 77 at commit {commit or 'unknown'}: a row is lost\n  .venv/bin/python -m tests.simulation --seed 77"
+    )
 
 
 def test_a_seed_has_the_same_trace_in_another_process_with_another_hash_seed() -> None:

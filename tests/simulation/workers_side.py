@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
+from tests.simulation.token_file import TokenFile
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.simulation.world import World
+from updraft.service import security
 from updraft_server.ipc import zygote_packets as packets
 from updraft_server.ipc.frames import FrameKind, encode_header
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -278,13 +280,14 @@ class SimulatedZygote:
 
 @contextmanager
 def simulated_processes() -> Iterator[None]:
-    """Let the product's pool see simulated sockets and zygotes in this block."""
+    """Let the product see simulated sockets, zygotes and token files in this block."""
     replaced: Sequence[tuple[Any, str, Any]] = (
         (worker_module, "socket", types.SimpleNamespace(socket=_Socket)),
         (worker_module, "OutputReader", _NoOutput),
         (worker_module, "StackReader", _NoOutput),
         (pool_module, "ZygoteClient", SimulatedZygote),
         (PooledModels, "keep_measuring", _measure_nothing),
+        (security, "_read_file", TokenFile.read),
     )
     before = [getattr(module, name) for module, name, _ in replaced]
     for module, name, value in replaced:

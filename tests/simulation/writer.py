@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -23,7 +22,8 @@ from tests.simulation.disk import Disk, SimulatedStorage, SimulatedThreads
 from tests.simulation.messages import Refused
 from tests.simulation.network import Stream
 from tests.simulation.virtual_loop import Process
-from tests.simulation.world import ViolationError, World
+from tests.simulation.world import World
+from tests.support.invariants import WRONG, Invariants, Rows, Source, runs
 from updraft.errors import (
     DeadlineError,
     PoolUnavailableError,
@@ -56,6 +56,7 @@ _KINDS: tuple[tuple[type[UpdraftError], Kind], ...] = (
 _FOOTER = b"."
 _RETAINED_BYTES = 20_000
 _MIB = 1 << 20
+_NUMBER_BITS, _ATTEMPT_BITS = 32, 8
 
 
 class OpenWrite(NamedTuple):
@@ -64,6 +65,8 @@ class OpenWrite(NamedTuple):
     tenant: str
     path: str
     is_synchronous: bool
+    first_id: int
+    """Id of its first row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,32 @@ class _RowEncoder:
         return Footer(self._groups, self._rows)
 
 
-def rows_bytes(begin: int, end: int) -> bytes:
-    """Return these rows, as batches and files have them."""
+def first_id(file: int, attempt: int) -> int:
+    """Return the id of the first row of an attempt at a file. An id says which row of which attempt it is."""
+    return (file << _NUMBER_BITS + _ATTEMPT_BITS) + (attempt << _NUMBER_BITS) + 1
+
+
+def ids_bytes(begin: int, end: int) -> bytes:
+    """Return the rows with these ids, as batches and files have them."""
     return np.arange(begin, end, dtype=np.int64).tobytes()
 
 
-def content_of(rows: int) -> bytes:
-    """Return a whole file of so many rows. Any other content is torn."""
-    return rows_bytes(0, rows) + _FOOTER
+def source_of(row: int) -> Source:
+    """Return the file whose row has this id."""
+    return Source("", "files", str(row >> _NUMBER_BITS + _ATTEMPT_BITS))
+
+
+def _described(content: bytes) -> list[Rows]:
+    """Return the rows of a file; a file without its end has a row that is wrong."""
+    ids = np.frombuffer(content, dtype=np.int64, count=len(content) // 8)
+    found = [_rows(int(ids[begin]), int(ids[end])) for begin, end in runs(ids)]
+    is_whole = content[8 * len(ids) :] == _FOOTER
+    return found if is_whole else [*found, Rows(source_of(0), 0, WRONG, WRONG)]
+
+
+def _rows(first: int, last: int) -> Rows:
+    attempt, number = divmod(first % (1 << _NUMBER_BITS + _ATTEMPT_BITS), 1 << _NUMBER_BITS)
+    return Rows(source_of(first), attempt, number, number + last - first)
 
 
 @cache
@@ -157,7 +178,7 @@ class Writer:
         disk: Disk,
         name: str,
         settings: WriterSettings,
-        on_failure: Callable[[ViolationError], None],
+        invariants: Invariants,
     ) -> None:
         self.world = world
         self.disk = disk
@@ -167,7 +188,7 @@ class Writer:
         self.is_draining = False
         self.quota: Quota
         self.files: OpenFiles
-        self._on_failure = on_failure
+        self._invariants = invariants
         self._process: Process
         self._streams: dict[Stream, None] = {}
         self.largest_batch_bytes = 0
@@ -233,7 +254,7 @@ class Writer:
         with ExitStack() as stack:
             place = stack.enter_context(self.files.place(command.tenant))
             threads = cast(Any, self._store_threads)
-            storage = SimulatedStorage(self.disk, command.path)
+            storage = SimulatedStorage(self.disk, command.path, _described)
             sink = StoredSink(
                 storage, command.path, threads, RetryPolicy(), silence_seconds=settings.storage_silence_seconds
             )
@@ -268,7 +289,7 @@ class Writer:
                 watch.cancel()
         progress = file.progress
         if footer.rows != progress.rows:
-            self._fail(f"{command.path} has a footer of {footer.rows} rows, and {progress.rows} came")
+            self._invariants.fail(f"{command.path} has a footer of {footer.rows} rows, and {progress.rows} came")
         receipt = Receipt(rows=progress.rows, batches=progress.batches, file_bytes=progress.stored_bytes)
         world.note(self.name, command.path, "is published")
         return receipt
@@ -296,9 +317,8 @@ class Writer:
 
         A batch larger than the quota is admitted alone, and files retain a little without asking.
         """
-        held, limit = self.quota.held_bytes, max(self.settings.quota_bytes, 2 * self.largest_batch_bytes)
-        if not 0 <= held <= limit + _RETAINED_BYTES:
-            self._fail(f"{self.name} holds {held} bytes of a quota of {limit}")
+        limit_bytes = max(self.settings.quota_bytes, 2 * self.largest_batch_bytes) + _RETAINED_BYTES
+        self._invariants.holds(self.name, self.quota.held_bytes, limit_bytes)
 
     def check_settled(self) -> None:
         """Fail if a writer without files holds anything."""
@@ -308,12 +328,7 @@ class Writer:
             "waiting": self.quota.waiting,
             "files": len(self.files),
         }
-        if any(held.values()):
-            self._fail(f"{self.name} has no file and still holds {held}")
-
-    def _fail(self, message: str) -> None:
-        self.world.note("VIOLATION", message)
-        self._on_failure(ViolationError(f"at {self.world.now:.3f} s: {message}"))
+        self._invariants.settles(self.name, held)
 
 
 _METRICS = cast(Any, types.SimpleNamespace(admission_seconds=types.SimpleNamespace(observe=lambda _seconds: None)))

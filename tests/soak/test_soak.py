@@ -9,21 +9,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.programs.soak.__main__ import violated
-from tests.programs.soak.jobs import Checked, checked
+from tests.programs.soak.jobs import ROWS, Job, value
 from tests.programs.soak.kills import Kills
 from tests.programs.soak.services import Platform
 from tests.programs.soak.trend import Trend
+from tests.support.invariants import Invariants
 from tests.support.waiting import until
 
-_EXPECTED = pd.Series([10, 20, 30], index=[1, 2, 3])
 _GOOD: dict[str, Any] = {
     "unanswered": [],
     "growing": [],
@@ -33,31 +34,140 @@ _GOOD: dict[str, Any] = {
 }
 
 
+class _Answers:
+    """Answers and files of a job with one task of three rows."""
+
+    def __init__(self, directory: Path) -> None:
+        self.violations: list[str] = []
+        self.invariants = Invariants(self.violations.append)
+        application: Any = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app"))
+        self.job = Job(application, 7, directory)
+        self.job.directory.mkdir()
+
+    def answer(self, numbers: list[int | None], **changes: list[Any]) -> pa.Table:
+        count = len(numbers)
+        columns = {
+            "tenant": ["soak"] * count,
+            "application": ["app-7"] * count,
+            "task": [0] * count,
+            "attempt": [2] * count,
+            "number": numbers,
+            "value": [value(0, number, 7) if number is not None else None for number in numbers],
+        }
+        types = {"tenant": pa.string(), "application": pa.string()}
+        filled = {**columns, **changes}
+        return pa.table({name: pa.array(filled[name], types.get(name, pa.int64())) for name in columns})
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> _Answers:
+    return _Answers(tmp_path)
+
+
+_TO = "soak/app-7/0"
+_GIVEN = f"{_TO}, attempt 2, was given"
+
+
 @pytest.mark.parametrize(
-    ("ids", "values", "found"),
+    ("numbers", "changes", "found"),
     [
-        ([3, 1, 2], [30, 10, 20], Checked(rows=3)),
-        ([1, 2, 3], [10, 21, 30], Checked(rows=3, wrong=1)),
-        ([1, 2, 3], [10, None, 30], Checked(rows=3, wrong=1)),
-        ([1, 3], [10, 30], Checked(rows=2, lost=1)),
-        ([1, 2, 2, 3], [10, 20, 20, 30], Checked(rows=4, duplicated=1)),
-        ([1, 2, 3, 4], [10, 20, 30, 40], Checked(rows=4, wrong=1)),
-        ([1, 1, 4], [10, 11, 40], Checked(rows=3, wrong=2, lost=2, duplicated=1)),
-        ([], [], Checked(lost=3)),
+        ([1, 2, 3], {}, []),
+        ([1, 3], {}, [f"{_GIVEN} row 3 of {_TO}, attempt 2 where row 2 of 3 was due"]),
+        ([1, 2], {}, [f"{_TO} has ended, and row 3 of 3 was due"]),
+        ([], {}, [f"{_TO} has ended, and row 1 of 3 was due"]),
+        ([1, 2, 2, 3], {}, [f"{_GIVEN} rows 2 to 3 of {_TO}, attempt 2 where row 3 of 3 was due"]),
+        ([1, 2, 3, 4], {}, [f"{_GIVEN} rows 1 to 4 of {_TO}, attempt 2 where row 1 of 3 was due"]),
+        (
+            [2, 1, 3],
+            {},
+            [
+                f"{_GIVEN} row 2 of {_TO}, attempt 2 where row 1 of 3 was due",
+                f"{_GIVEN} row 1 of {_TO}, attempt 2 where row 3 of 3 was due",
+                f"{_GIVEN} row 3 of {_TO}, attempt 2 where row 2 of 3 was due",
+            ],
+        ),
+        (
+            [1, 2, 3],
+            {"attempt": [0, 0, 1]},
+            [
+                f"{_TO}, attempt 0, was given row 3 of {_TO}, attempt 1 where row 3 of 3 was due",
+                f"{_TO} has ended, and row 3 of 3 was due",
+            ],
+        ),
+        (
+            [1, 2, 3],
+            {"task": [0, 0, 1]},
+            ["soak/app-7/1 expects nothing and was given a wrong row of soak/app-7/1, attempt 2", f"{_TO} has ended"],
+        ),
+        (
+            [1, 2, 3],
+            {"application": ["app-7", "app-7", "app-6"]},
+            ["soak/app-6/0 expects nothing", f"{_TO} has ended, and row 3 of 3 was due"],
+        ),
+        (
+            [1, 2, 3],
+            {"tenant": ["other", "soak", "soak"]},
+            ["other/app-7/0 expects nothing", f"{_GIVEN} rows 2 to 3 of {_TO}, attempt 2 where row 1 of 3 was due"],
+        ),
+        (
+            [1, 2, 3],
+            {"value": [value(0, 1, 7), 0, value(0, 3, 7)]},
+            [f"{_GIVEN} a wrong row of {_TO}, attempt 2 where row 2 of 3 was due"],
+        ),
+        (
+            [1, 2, 3],
+            {"value": [value(0, 1, 7), None, value(0, 3, 7)]},
+            [f"{_GIVEN} a wrong row of {_TO}, attempt 2 where row 2 of 3 was due"],
+        ),
+        ([1, 2, None], {}, [f"{_GIVEN} a wrong row of {_TO}, attempt 2 where row 3 of 3 was due"]),
     ],
 )
-def test_each_row_that_is_wrong_lost_or_duplicated_is_counted(
-    ids: list[int], values: list[int | None], found: Checked
+def test_each_row_that_is_lost_repeated_late_wrong_or_not_of_its_task_is_found(
+    answers: _Answers, numbers: list[int | None], changes: dict[str, list[Any]], found: list[str]
 ) -> None:
-    answer = pa.table({"id": pa.array(ids, pa.int64()), "value": pa.array(values, pa.int64())})
-    assert checked(answer, _EXPECTED) == found
-    assert found.is_right == (ids == [3, 1, 2])
+    assert answers.job.answered(answers.answer(numbers, **changes), {0: 3}, answers.invariants) == len(numbers)
+    assert len(answers.violations) == len(found), answers.violations
+    for words, violation in zip(found, answers.violations, strict=True):
+        assert violation.startswith(words)
 
 
-def test_answers_add_up() -> None:
-    total = Checked(rows=1)
-    total.add(Checked(rows=2, wrong=3, lost=4, duplicated=5))
-    assert total == Checked(rows=3, wrong=3, lost=4, duplicated=5)
+def _write(answers: _Answers, name: str, task: int, numbers: list[int | None]) -> None:
+    values = [value(task, number, 7) for number in numbers]
+    table = answers.answer(numbers, task=[task] * len(numbers), value=values)
+    pq.write_table(table, answers.job.directory / f"{name}.parquet")
+
+
+def test_four_whole_files_are_right(answers: _Answers) -> None:
+    for task in range(4):
+        _write(answers, f"part-0000{task}-a-c000", task, list(range(1, ROWS // 4 + 1)))
+    assert answers.job.written(answers.invariants) == ROWS
+    assert answers.violations == []
+
+
+def test_a_file_that_cannot_be_read_is_torn(answers: _Answers) -> None:
+    (answers.job.directory / "part-00000-a.parquet").write_bytes(b"PAR1")
+    answers.job.written(answers.invariants)
+    assert answers.violations[0].endswith("it should have 5000 rows of soak/app-7/0 and has nothing")
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ({"part-00000-a": range(1, 5000)}, "app-7/part-00000 is torn: it should have 5000 rows"),
+        ({"part-00000-a": range(1, 5001), "part-00000-b": range(1, 5001)}, "app-7/part-00000 is published twice"),
+        ({}, "app-7/part-00000 has a receipt and does not exist"),
+        ({"part-00000-a": range(1, 5001), "part-00009-a": range(1, 5001)}, "app-7/part-00009 is published, and its"),
+    ],
+)
+def test_a_file_that_is_torn_repeated_missing_or_unfinished_is_found(
+    answers: _Answers, names: dict[str, range], found: str
+) -> None:
+    for task in range(1, 4):
+        _write(answers, f"part-0000{task}-a", task, list(range(1, ROWS // 4 + 1)))
+    for name, numbers in names.items():
+        _write(answers, name, 0, list(numbers))
+    answers.job.written(answers.invariants)
+    assert any(found in violation for violation in answers.violations), answers.violations
 
 
 def _trend(of: Callable[[int], float], samples: int = 100) -> list[str]:
@@ -183,5 +293,5 @@ def test_an_error_of_a_thread_beside_the_jobs_is_noted_and_does_not_end_it() -> 
     ],
 )
 def test_whatever_a_soak_must_not_show_fails_it(bad: dict[str, Any], words: list[str]) -> None:
-    assert violated(Checked(rows=1), **_GOOD | bad) == words
-    assert violated(Checked(rows=1, lost=1), **_GOOD | bad) == ["rows", *words]
+    assert violated([], **_GOOD | bad) == words
+    assert violated(["a row is lost"], **_GOOD | bad) == ["invariants", *words]

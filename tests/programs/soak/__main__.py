@@ -3,9 +3,10 @@
 
 Workers, zygote, front, writer and executors are killed; a pool or writer that ends is started again, as a platform
 does. Pools load their functions again all the time (SIGUSR2). With `--rolling` nothing is killed: two pools and two
-writers behind one address each are restarted in turn, in order, and no job may fail. Ends with status 1 on a row that
-is wrong, lost or duplicated, on memory, descriptors or disk that grow, and where nothing was proved: a job never
-answered, or one kind of process was never killed.
+writers behind one address each are restarted in turn, in order, and no job may fail. Rows and files describe
+themselves, and the checker of the simulator looks at them (tests/support/invariants.py). Ends with status 1 if an
+invariant is violated, if memory, descriptors or disk grow, and if nothing was proved: a job never answered, or one kind
+of process was never killed.
 """
 
 from __future__ import annotations
@@ -13,25 +14,30 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import grpc
 import psutil
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.programs.soak.jobs import JOBS, Checked
+from tests.programs.soak.jobs import JOBS, TENANT, Job
 from tests.programs.soak.kills import Kills, executors
 from tests.programs.soak.services import Place, Platform
 from tests.programs.soak.trend import Trend
+from tests.support.flight import action, pool_status
+from tests.support.invariants import Invariants
 from tests.support.paths import use_connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, local_spark
@@ -43,6 +49,10 @@ _ROLL_EVERY_SECONDS = 5.0
 # Longer than a zygote takes to load, so that most reloads end; others meet a kill.
 _RELOAD_EVERY_SECONDS = 15.0
 _QUOTA_BYTES = 256 << 20
+# Longer than services need to notice that the executors of the last job are gone.
+_SETTLING_SECONDS = 60.0
+# A job takes seconds, and some minutes if its executors are killed again and again. A longer one hangs.
+_LONGEST_JOB_SECONDS = 900.0
 # A task that meets one killed process after another is Spark's to try again, as often as it takes.
 _PATIENT = {
     "spark.task.maxFailures": "1000",
@@ -95,14 +105,16 @@ class _Soak:
         self._driver = psutil.Process()
         self._kills = Kills(pools, writers, self._driver, options.seed)
         self._trend = Trend(lambda: [*pools.members(), *writers.members()], [directory])
-        self._results = {name: Checked() for name in JOBS}
+        self._rows = dict.fromkeys(JOBS, 0)
+        self._violations: list[str] = []
+        self._invariants = Invariants(self._violations.append)
         self._done = dict.fromkeys(JOBS, 0)
         self._failed: list[str] = []
 
     def run(self) -> int:
         deadline = time.monotonic() + self._options.minutes * 60
         with contextlib.ExitStack() as stack:
-            turns = {"samples": stack.enter_context(Platform(self._trend.sample, 1.0))}
+            turns = {"samples": stack.enter_context(Platform(self._sample, 1.0))}
             turns["reloads"] = stack.enter_context(Platform(self._pools.reload, _RELOAD_EVERY_SECONDS))
             if self._options.rolling:
                 turns["restarts"] = stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS))
@@ -113,13 +125,52 @@ class _Soak:
                 if time.monotonic() > deadline:
                     break
                 try:
-                    self._results[name].add(job(self._spark, number, self._data))
+                    with self._bounded(f"job {number}, {name},"):
+                        self._rows[name] += job(Job(self._spark, number, self._data), self._invariants)
                     self._done[name] += 1
                 # Of a collected Arrow table PySpark hands on what Py4J raises, as where no pool answers a plan.
                 except (PySparkException, Py4JJavaError) as error:
                     self._failed.append(f"{name}: {_reason(error)}")
                 self._say(number + 1, deadline)
+        self._settle()
         return self._report({name: turn.troubles for name, turn in turns.items() if turn.troubles})
+
+    @contextlib.contextmanager
+    def _bounded(self, what: str) -> Iterator[None]:
+        """Cancel a job that takes too long, which violates an invariant."""
+        began = time.monotonic()
+        limit = threading.Timer(_LONGEST_JOB_SECONDS, self._spark.sparkContext.cancelAllJobs)
+        limit.start()
+        try:
+            yield
+        finally:
+            limit.cancel()
+            self._invariants.waited(what, time.monotonic() - began, _LONGEST_JOB_SECONDS)
+
+    def _sample(self) -> None:
+        self._trend.sample()
+        for name, service in self._services():
+            with contextlib.suppress(grpc.RpcError):
+                if isinstance(service, LocalWriter):
+                    status = _writer_status(service)
+                    self._invariants.holds(name, status["peak_bytes"], status["quota_bytes"])
+
+    def _settle(self) -> None:
+        """Wait until no service has anything to do, and check that none still counts anything."""
+        self._keep()
+        for name, service in self._services():
+            counts: dict[str, float] = {"no answer": 1}
+            until_seconds = time.monotonic() + _SETTLING_SECONDS
+            while any(counts.values()) and time.monotonic() < until_seconds:
+                time.sleep(0.5)
+                with contextlib.suppress(grpc.RpcError):
+                    counts = _left(service)
+            self._invariants.settles(name, counts)
+
+    def _services(self) -> Iterator[tuple[str, LocalPool | LocalWriter]]:
+        for place in (self._pools, self._writers):
+            for number, service in enumerate(place.services):
+                yield f"{'pool' if isinstance(service, LocalPool) else 'writer'} {number}", service
 
     def _roll(self) -> None:
         self._pools.restart_in_turn()
@@ -135,11 +186,12 @@ class _Soak:
         print(f"{left:5} s left, {jobs} jobs, {len(self._failed)} failed, {kills} kills", flush=True)
 
     def _report(self, troubles: dict[str, list[str]]) -> int:
-        total = Checked()
-        print(f"\n{'job':15}{'done':>6}{'rows':>12}{'wrong':>8}{'lost':>8}{'duplicated':>12}")
-        for name, found in self._results.items():
-            total.add(found)
-            print(f"{name:15}{self._done[name]:6}{found.rows:12,}{found.wrong:8}{found.lost:8}{found.duplicated:12}")
+        print(f"\n{'job':15}{'done':>6}{'rows':>12}")
+        for name, rows in self._rows.items():
+            print(f"{name:15}{self._done[name]:6}{rows:12,}")
+        print(f"violations: {len(self._violations)}")
+        for violation in self._violations[:20]:
+            print(f"  {violation}")
         print(f"failed jobs: {len(self._failed)}")
         for failure in self._failed[:5]:
             print(f"  {failure}")
@@ -153,7 +205,7 @@ class _Soak:
             print(f"trouble with {name}: {len(reasons)} times")
             print("\n".join(f"  {reason}" for reason in reasons[:5]))
         violations = violated(
-            total,
+            self._violations,
             # Whatever never answered was not tested.
             unanswered=[name for name, done in self._done.items() if not done],
             growing=self._trend.growing(),
@@ -161,12 +213,12 @@ class _Soak:
             failed_jobs=len(self._failed) if self._options.rolling else 0,
             never_killed=[] if self._options.rolling else self._kills.never(),
         )
-        print(f"violated: {', '.join(violations)}" if violations else "nothing wrong, lost, duplicated or growing")
+        print(f"violated: {', '.join(violations)}" if violations else "every invariant held, and nothing grew")
         return 1 if violations else 0
 
 
 def violated(
-    total: Checked,
+    violations: Sequence[str],
     *,
     unanswered: Iterable[str],
     growing: Iterable[str],
@@ -177,14 +229,14 @@ def violated(
     """What a soak must not show, in words; nothing if it was a good one.
 
     Args:
-        total: Of all answers.
+        violations: Of the invariants of rows, files and memory.
         unanswered: Jobs that never answered.
         growing: What was not flat.
         troubles: The threads beside the jobs that could not do what they should.
         failed_jobs: Those that had no reason to fail: under kills a job that fails with an error has told no lie.
         never_killed: Processes that were to be killed.
     """
-    found = [] if total.is_right else ["rows"]
+    found = ["invariants"] if violations else []
     found += [f"no answer of {name}" for name in unanswered]
     found += growing
     # What is started under kills may be killed as it starts, and is started again.
@@ -201,6 +253,7 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
         # Executors are killed so often that most of their work is their start.
         "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
         ENABLED: "true",
+        "spark.updraft.udf.tenant": TENANT,
         ENDPOINT: pools.endpoint,
         "spark.updraft.write.endpoint": writers.endpoint,
     }
@@ -210,6 +263,28 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
         yield spark
     finally:
         spark.stop()
+
+
+def _left(service: LocalPool | LocalWriter) -> dict[str, float]:
+    """Return what a service still counts; nothing once it has given everything back."""
+    if isinstance(service, LocalWriter):
+        status = _writer_status(service)
+        return {name: status[name] for name in ("open_files", "held_bytes", "reservations", "batches_waiting")}
+    pool = pool_status(_address(service))
+    return {
+        "busy": pool.workers_busy,
+        "waiting": pool.exchanges_waiting,
+        "missing": max(0, _WORKERS - pool.workers_idle),
+    }
+
+
+def _writer_status(writer: LocalWriter) -> dict[str, float]:
+    return dict(json.loads(action(_address(writer), "updraft.writer_status")))
+
+
+def _address(service: LocalPool | LocalWriter) -> str:
+    # A process that replaces a killed one listens on another TCP port.
+    return f"unix:{service.unix_socket}"
 
 
 def _options() -> argparse.Namespace:

@@ -1,129 +1,182 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of the soak, each of which knows the value of every row of its answer."""
+"""Jobs of the soak, whose rows describe themselves: tenant, application, task, attempt, number and value."""
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.invariants import WRONG, Invariants, Rows, Source, runs
+
 ROWS = 20_000
+TENANT = "soak"
 _PARTITIONS = 4
 _GROUPS = 97
 _PRIME = 1_000_003
-_numbers = itertools.count()
+_ANSWER = "tenant string, application string, task bigint, number bigint, value bigint, attempt bigint"
 
 
-@dataclass
-class Checked:
-    """What was wrong with one answer; all zero when it was right."""
+class Job:
+    """Job of an application of its own, with everything that its rows must show."""
 
-    rows: int = 0
-    wrong: int = 0
-    lost: int = 0
-    duplicated: int = 0
+    def __init__(self, spark: SparkSession, number: int, directory: Path) -> None:
+        self.spark = spark
+        self.salt = number
+        self.application = f"{spark.sparkContext.applicationId}-{number}"
+        self.directory = directory / f"written-{number}"
 
-    def add(self, other: Checked) -> None:
-        """Sum up."""
-        self.rows += other.rows
-        self.wrong += other.wrong
-        self.lost += other.lost
-        self.duplicated += other.duplicated
+    def source(self, task: Column, number: Column) -> DataFrame:
+        """Return the rows, described as that number of that task."""
+        owner = [F.lit(TENANT).alias("tenant"), F.lit(self.application).alias("application")]
+        described = [task.cast("bigint").alias("task"), number.cast("bigint").alias("number")]
+        return self.spark.range(0, ROWS, 1, _PARTITIONS).select(*owner, *described)
 
-    @property
-    def is_right(self) -> bool:
-        """Whether every row was there once with its value."""
-        return not (self.wrong or self.lost or self.duplicated)
+    def partitions(self) -> DataFrame:
+        """Return the rows; each partition is a task."""
+        size = ROWS // _PARTITIONS
+        return self.source(F.floor(F.col("id") / size), F.col("id") % size + 1)
+
+    def answered(self, answer: pa.Table, tasks: Mapping[int, int], invariants: Invariants) -> int:
+        """Check an answer, which must have so many rows of each task. Return the number of its rows."""
+        for task, rows in tasks.items():
+            invariants.begins(self._source_of(task), rows)
+        for run in described(answer, self.salt):
+            invariants.delivered(run.source, run)
+        for task in tasks:
+            invariants.ends(self._source_of(task))
+        return int(answer.num_rows)
+
+    def written(self, invariants: Invariants) -> int:
+        """Check the files of the job, one for each partition. Return the number of their rows."""
+        count = 0
+        names = {task: f"{self.application}/part-{task:05}" for task in range(_PARTITIONS)}
+        for task, name in names.items():
+            invariants.finished(name, self._source_of(task), ROWS // _PARTITIONS)
+        for path in sorted(self.directory.glob("part-*.parquet")):
+            content = _read(path, self.salt)
+            invariants.published(f"{self.application}/{path.name[:10]}", content)
+            count += sum(run.last - run.first + 1 for run in content)
+        for name in names.values():
+            invariants.confirmed(name)
+        return count
+
+    def _source_of(self, task: int) -> Source:
+        return Source(TENANT, self.application, str(task))
 
 
-def checked(answer: pa.Table, expected: pd.Series) -> Checked:
-    """Compare the columns `id` and `value` with the value that each id must have."""
-    ids = answer["id"].to_numpy()
-    values = answer["value"].to_numpy()
-    known = np.isin(ids, expected.index)
-    right = expected.reindex(ids[known]).to_numpy() == values[known]
-    distinct = len(np.unique(ids))
-    return Checked(
-        rows=len(ids),
-        wrong=int((~known).sum() + (~right).sum()),
-        lost=len(expected) - len(np.intersect1d(ids, expected.index)),
-        duplicated=len(ids) - distinct,
+def _read(path: Path, salt: int) -> list[Rows]:
+    """Return the rows of a file; none if it is no Parquet file."""
+    try:
+        return list(described(pq.read_table(path), salt))
+    except pa.ArrowInvalid:
+        return []
+
+
+def described(answer: pa.Table, salt: int) -> Iterator[Rows]:
+    """Yield the rows of an answer, in order, as they describe themselves. A row with a wrong value is row WRONG."""
+    tasks, numbers, values, attempts = (
+        pc.fill_null(answer[name], WRONG).to_numpy() for name in ("task", "number", "value", "attempt")
     )
+    numbers = np.where(values == value(tasks, numbers, salt), numbers, WRONG)
+    columns = [answer["tenant"].to_numpy(), answer["application"].to_numpy(), tasks, attempts]
+    for begin, end in runs(numbers, *columns):
+        tenant, application, task, attempt = (column[begin] for column in columns)
+        yield Rows(Source(tenant, application, str(task)), int(attempt), int(numbers[begin]), int(numbers[end]))
 
 
-def _value(ids: np.ndarray[tuple[int], np.dtype[np.int64]], salt: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return (ids * 31 + salt) % _PRIME
+def value(task: Any, number: Any, salt: int) -> Any:
+    """Return what the functions make of a row, of an array or of a column of rows."""
+    return ((task * ROWS + number) * 31 + salt) % _PRIME
 
 
-def _expected(salt: int) -> pd.Series:
-    ids = np.arange(ROWS, dtype=np.int64)
-    return pd.Series(_value(ids, salt), index=ids)
+def _attempt() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.attemptNumber())
 
 
-def _source(spark: SparkSession) -> DataFrame:
-    return spark.range(0, ROWS, 1, _PARTITIONS)
+_BY_PARTITION = dict.fromkeys(range(_PARTITIONS), ROWS // _PARTITIONS)
+_BY_GROUP = {group: len(range(group, ROWS, _GROUPS)) for group in range(_GROUPS)}
 
 
-def _pandas_udf(spark: SparkSession, salt: int, _: Path) -> Checked:
-    def valued(ids: pd.Series) -> pd.Series:
-        return (ids * 31 + salt) % _PRIME
+def _pandas_udf(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
 
-    frame = _source(spark).select("id", F.pandas_udf(valued, "bigint")("id").alias("value"))
-    return checked(frame.toArrow(), _expected(salt))
+    def valued(task: pd.Series, number: pd.Series) -> pd.DataFrame:
+        return pd.DataFrame({"value": value(task, number, salt), "attempt": _attempt()})
 
-
-def _arrow_udf(spark: SparkSession, salt: int, _: Path) -> Checked:
-    def valued(ids: pa.Array) -> pa.Array:
-        product = pc.add(pc.multiply(ids, 31), salt)
-        return pc.subtract(product, pc.multiply(pc.divide(product, _PRIME), _PRIME))
-
-    function = F.arrow_udf(valued, "bigint", F.ArrowUDFType.SCALAR)
-    return checked(_source(spark).select("id", function("id").alias("value")).toArrow(), _expected(salt))
+    function = F.pandas_udf(valued, "value bigint, attempt bigint")
+    return job.answered(_with(job.partitions(), function).toArrow(), _BY_PARTITION, invariants)
 
 
-def _map_in_pandas(spark: SparkSession, salt: int, _: Path) -> Checked:
+def _arrow_udf(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
+    def valued(task: pa.Array, number: pa.Array) -> pa.Array:
+        product = pc.add(pc.multiply(pc.add(pc.multiply(task, ROWS), number), 31), salt)
+        values = pc.subtract(product, pc.multiply(pc.divide(product, _PRIME), _PRIME))
+        return pa.StructArray.from_arrays([values, pa.repeat(_attempt(), len(values))], ["value", "attempt"])
+
+    function = F.arrow_udf(valued, "value bigint, attempt bigint", F.ArrowUDFType.SCALAR)
+    return job.answered(_with(job.partitions(), function).toArrow(), _BY_PARTITION, invariants)
+
+
+def _with(frame: DataFrame, function: Callable[..., Column]) -> DataFrame:
+    return frame.select("*", function("task", "number").alias("made")).select("*", "made.*").drop("made")
+
+
+def _map_in_pandas(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
     def valued(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
-            yield frame.assign(value=(frame["id"] * 31 + salt) % _PRIME)
+            yield frame.assign(value=value(frame["task"], frame["number"], salt), attempt=_attempt())
 
-    return checked(_source(spark).mapInPandas(valued, "id bigint, value bigint").toArrow(), _expected(salt))
-
-
-def _grouped(spark: SparkSession, salt: int, _: Path) -> Checked:
-    def summed(frame: pd.DataFrame) -> pd.DataFrame:
-        total = ((frame["id"] * 31 + salt) % _PRIME).sum()
-        return pd.DataFrame({"id": [frame["id"].iloc[0] % _GROUPS], "value": [total]})
-
-    groups = _source(spark).groupBy((F.col("id") % _GROUPS).alias("k"))
-    answer = groups.applyInPandas(summed, "id bigint, value bigint").toArrow()
-    expected = _expected(salt)
-    return checked(answer, expected.groupby(expected.index % _GROUPS).sum())
+    return job.answered(job.partitions().mapInPandas(valued, _ANSWER).toArrow(), _BY_PARTITION, invariants)
 
 
-def _written(spark: SparkSession, salt: int, directory: Path) -> Checked:
-    path = directory / f"written-{next(_numbers)}"
-    valued = F.pmod(F.col("id") * 31 + F.lit(salt), F.lit(_PRIME)).cast("bigint")
+def _grouped(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
+    def valued(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.sort_values("number")
+        return frame.assign(value=value(frame["task"], frame["number"], salt), attempt=_attempt())
+
+    # Here each group is a task.
+    rows = job.source(F.col("id") % _GROUPS, F.floor(F.col("id") / _GROUPS) + 1)
+    return job.answered(rows.groupBy("task").applyInPandas(valued, _ANSWER).toArrow(), _BY_GROUP, invariants)
+
+
+def _written(job: Job, invariants: Invariants) -> int:
+    salt = job.salt
+
+    def valued(task: pd.Series, number: pd.Series) -> pd.DataFrame:
+        return pd.DataFrame({"value": value(task, number, salt), "attempt": _attempt()})
+
+    rows = _with(job.partitions(), F.pandas_udf(valued, "value bigint, attempt bigint"))
     try:
-        _source(spark).select("id", valued.alias("value")).write.format("updraft-parquet").save(str(path))
-        return checked(pq.read_table(path), _expected(salt))
+        rows.write.format("updraft-parquet").save(str(job.directory))
+        return job.written(invariants)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(job.directory, ignore_errors=True)
 
 
-JOBS: dict[str, Callable[[SparkSession, int, Path], Checked]] = {
+JOBS: dict[str, Callable[[Job, Invariants], int]] = {
     "pandas_udf": _pandas_udf,
     "arrow_udf": _arrow_udf,
     "map_in_pandas": _map_in_pandas,
     "grouped": _grouped,
     "written": _written,
 }
+"""Each runs, checks its rows, and returns how many there were."""

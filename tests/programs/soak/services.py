@@ -24,7 +24,8 @@ class Place:
 
     def __init__(self, link: Path, make: Callable[[], Service], count: int) -> None:
         self._link = link
-        self._services = [make() for _ in range(count)]
+        self.services = [make() for _ in range(count)]
+        """Equal services; clients find the first one."""
         self.restarts = self.reloads = 0
 
     @property
@@ -34,41 +35,41 @@ class Place:
 
     def start(self) -> None:
         """Start all of them."""
-        for service in self._services:
+        for service in self.services:
             service.start()
-        self._point_at(self._services[0])
+        self._point_at(self.services[0])
 
     def stop(self) -> None:
         """Stop all of them."""
-        for service in self._services:
+        for service in self.services:
             with contextlib.suppress(psutil.Error):
                 service.stop()
 
     def first(self) -> Service:
         """The one that serves when there is only one."""
-        return self._services[0]
+        return self.services[0]
 
     def members(self) -> list[psutil.Process]:
         """The processes of all of them."""
-        return [member for service in self._services for member in service.members()]
+        return [member for service in self.services for member in service.members()]
 
     def start_what_has_ended(self) -> None:
         """What a platform does."""
-        for service in self._services:
+        for service in self.services:
             if not _lives(service.pid):
                 self._start_again(service)
 
     def restart_in_turn(self) -> None:
         """Send clients to the next one, then let the one before finish what it has and start it anew."""
-        before = self._services[0]
-        self._services.append(self._services.pop(0))
-        self._point_at(self._services[0])
+        before = self.services[0]
+        self.services.append(self.services.pop(0))
+        self._point_at(self.services[0])
         before.terminate()
         self._start_again(before)
 
     def reload(self) -> None:
         """Have pools load their functions again."""
-        for service in self._services:
+        for service in self.services:
             if isinstance(service, LocalPool) and service.is_ready:
                 service.load_again()
                 self.reloads += 1

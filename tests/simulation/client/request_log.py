@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 
     rows: int
     body_bytes: int
-    content: str = ""
+    content: object = None
 
 
 class MalformedReplyError(Exception):

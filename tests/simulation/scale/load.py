@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import statistics
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from tests.simulation.pod import PodSettings
 from tests.simulation.simulate import close
 from tests.simulation.virtual_loop import silence_logs
 from tests.simulation.workers_side import simulated_processes
-from tests.simulation.world import World
+from tests.simulation.world import ViolationError, World
 from updraft.service.tenants import Caps
 
 
@@ -42,6 +43,8 @@ class Size:
     zones: int = 3
     tenants: tuple[str, ...] = ("default",)
     queue_limit: int = 256
+    tasks_of_an_executor: int = 1
+    """Tasks that share an executor: its retry budget and its knowledge of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,17 @@ class Load:
         self.size = size
         self.world = World(seed)
         self.cluster = Cluster(self.world)
+        self._violations: list[ViolationError] = []
+        self.cluster.checker.on_failure = self._violations.append
+        # How long exchanges wait is what a load finds out.
+        self.cluster.checker.longest_wait_seconds = math.inf
         self.result = Result()
         self.think_seconds = dict.fromkeys(size.tenants, size.think_seconds)
         """Mean time between two exchanges of an executor of each tenant."""
         self.askers: list[asyncio.Task[None]] = []
         """Executors that ask."""
+        self._slots: list[Executor] = []
+        """Executors that have room for tasks."""
         self._numbers = iter(range(1 << 60))
 
     def run(self, events: Iterable[tuple[float, Callable[[Load], None]]] = ()) -> Result:
@@ -115,6 +124,8 @@ class Load:
                 self.world.loop.run_until_complete(self._whole())
             finally:
                 close(self.world)
+        if self._violations:
+            raise self._violations[0]
         return self.result
 
     async def _whole(self) -> None:
@@ -146,8 +157,11 @@ class Load:
 
     def add_executor(self, tenant: str, within_seconds: float = 0.0) -> asyncio.Task[None]:
         """Add an executor, which begins within this time."""
-        executor = self.cluster.add_executor(ClientOptions(Timeouts()))
-        executor.latency_seconds = self.size.latency_seconds
+        if not self._slots:
+            executor = self.cluster.add_executor(ClientOptions(Timeouts()))
+            executor.latency_seconds = self.size.latency_seconds
+            self._slots = [executor] * self.size.tasks_of_an_executor
+        executor = self._slots.pop()
         return self.world.loop.create_task(
             self._ask(executor, tenant, self.world.random.uniform(1.0, 1.0 + within_seconds))
         )
