@@ -3,8 +3,24 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from tests.simulation.client.replicas import Replicas
+from tests.simulation.scale import one_pool
 from tests.simulation.scale.measured import CLIENTS, WORKERS, simulated
 from tests.simulation.scale.scenarios import SCENARIOS, simulate
+from tests.support.paths import REPOSITORY
+
+
+def test_the_page_shows_a_simulation_within_15_percent_of_the_measured_system() -> None:
+    page = (REPOSITORY / "docs/scale.md").read_text()
+    rows = re.findall(
+        r"^\| (?:exchanges a second|median wait, seconds|99 % wait, seconds) \|.*\| (.*) % \|$", page, re.M
+    )
+    assert len(rows) == 3
+    assert all(abs(float(difference)) <= 15.0 for difference in rows)
 
 
 def test_busy_workers_bound_the_throughput_and_the_rest_of_the_clients_wait() -> None:
@@ -14,11 +30,26 @@ def test_busy_workers_bound_the_throughput_and_the_rest_of_the_clients_wait() ->
     assert abs(figures.median_wait_seconds / (0.3 * (CLIENTS / WORKERS - 1)) - 1) < 0.1
 
 
-def test_pods_that_come_back_take_their_share_and_not_all_calls() -> None:
+def _throughput_after_a_zone_came_back() -> float:
+    """Return the throughput of the last minute, as a share of what it was before."""
     zone = next(scenario for scenario in SCENARIOS if scenario.name == "zone")
     outcome = simulate(zone, scale=0.03)
     last = outcome.bins[-6:]
-    assert sum(each.throughput for each in last) / len(last) > 0.8 * outcome.before().throughput
+    return sum(each.throughput for each in last) / len(last) / outcome.before().throughput
+
+
+def test_pods_that_come_back_take_their_share_and_not_all_calls() -> None:
+    assert _throughput_after_a_zone_came_back() > 0.8
+
+
+def test_new_pods_first_is_a_planted_bug_that_leaves_other_pods_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replicas, "_rank_among", lambda replicas, _ranks: replicas._first_use())
+    assert _throughput_after_a_zone_came_back() < 0.7
+
+
+def test_a_short_queue_of_one_pool_fails_long_tasks_and_the_default_fails_none() -> None:
+    assert one_pool.simulate("a minute", 256, seconds=700.0).failed == 0
+    assert one_pool.simulate("a minute", 4, seconds=700.0).failed > 0
 
 
 def test_a_cluster_takes_on_its_load_after_an_outage_and_no_exchange_fails() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.simulation.scale import records
+from tests.simulation.scale import one_pool, records
 from tests.simulation.scale.measured import calibration
 from tests.simulation.scale.page import write_page
 from tests.simulation.scale.scenarios import QUEUE_LIMIT, SCENARIOS
@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--measure", type=float, default=60.0, help="seconds for which the real pool is measured (60)")
     parser.add_argument("--scenario", choices=[each.name for each in SCENARIOS], help="simulate this scenario alone")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the cluster; 0.25 simulates a quarter (1)")
-    parser.add_argument("--only", choices=["measure", "simulate", "queues", "page"], help="do this step alone")
+    parser.add_argument(
+        "--only", choices=["measure", "simulate", "queues", "one-pool", "page"], help="do this step alone"
+    )
     parser.add_argument("--processes", type=int, default=2, help="scenarios simulated at a time (2)")
     options = parser.parse_args()
     queues = [(f"queue-limit-{limit}", "outage", _QUEUE_SCALE, limit) for limit in _QUEUE_LIMITS]
@@ -40,6 +42,9 @@ def main() -> int:
         _simulate([(name, name, options.scale, QUEUE_LIMIT) for name in names], options.processes)
     if options.only in (None, "queues"):
         _simulate(queues, options.processes)
+    if options.only in (None, "one-pool"):
+        for tasks, limit in _one_pools():
+            records.keep(_one_pool(tasks, limit), one_pool.simulate(tasks, limit, one_pool.RUN_SECONDS[tasks]))
     return _page(queues) if options.only in (None, "page") else 0
 
 
@@ -49,10 +54,19 @@ def _simulate(runs: _Runs, processes: int) -> None:
             print(name, flush=True)
 
 
+def _one_pools() -> Sequence[tuple[str, int]]:
+    return [(tasks, limit) for tasks in one_pool.TASK_SECONDS for limit in _QUEUE_LIMITS]
+
+
+def _one_pool(tasks: str, limit: int) -> str:
+    return f"one-pool-{tasks.replace(' ', '-')}-{limit}"
+
+
 def _page(queues: _Runs) -> int:
     found = records.calibration()
     outcomes = {scenario.name: records.outcome(scenario.name) for scenario in SCENARIOS}
-    write_page(found, outcomes, {run[3]: records.outcome(run[0]) for run in queues})
+    one_pools = {(tasks, limit): records.one_pool(_one_pool(tasks, limit)) for tasks, limit in _one_pools()}
+    write_page(found, outcomes, {run[3]: records.outcome(run[0]) for run in queues}, one_pools)
     print("difference between simulated and measured:", found.errors)
     return int(any(abs(error) > _ALLOWED_ERROR for error in found.errors.values()))
 

@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.simulation.scale.measured import CLIENTS, WORKERS, Calibration
+from tests.simulation.scale.one_pool import TASKS, OnePool
+from tests.simulation.scale.one_pool import WORKERS as WORKERS_OF_ONE_POOL
 from tests.simulation.scale.scenarios import EVENT_SECONDS, EXECUTORS, PODS, SCENARIOS, Bin, Outcome
 from tests.simulation.scale.scenarios import WORKERS as WORKERS_OF_A_POD
 from tests.support.paths import REPOSITORY
@@ -22,17 +24,27 @@ _IMAGES = REPOSITORY / "docs/images"
 _MEDIAN, _P99, _OTHER = "#0072B2", "#E69F00", "#009E73"
 
 
-def write_page(calibration: Calibration, outcomes: Mapping[str, Outcome], queues: Mapping[int, Outcome]) -> None:
+def write_page(
+    calibration: Calibration,
+    outcomes: Mapping[str, Outcome],
+    queues: Mapping[int, Outcome],
+    one_pools: Mapping[tuple[str, int], OnePool],
+) -> None:
     """Write the page and its pictures, and print their paths."""
     for scenario in SCENARIOS:
         path = _IMAGES / f"scale-{scenario.name}.svg"
         _draw(outcomes[scenario.name], scenario.title, path)
         print(path.relative_to(REPOSITORY))
-    _PAGE.write_text(_text(calibration, outcomes, queues))
+    _PAGE.write_text(_text(calibration, outcomes, queues, one_pools))
     print(_PAGE.relative_to(REPOSITORY))
 
 
-def _text(calibration: Calibration, outcomes: Mapping[str, Outcome], queues: Mapping[int, Outcome]) -> str:
+def _text(
+    calibration: Calibration,
+    outcomes: Mapping[str, Outcome],
+    queues: Mapping[int, Outcome],
+    one_pools: Mapping[tuple[str, int], OnePool],
+) -> str:
     return _TEMPLATE.read_text().format(
         executors=EXECUTORS,
         pods=PODS,
@@ -44,6 +56,9 @@ def _text(calibration: Calibration, outcomes: Mapping[str, Outcome], queues: Map
         summary=_summary(outcomes),
         sections="\n".join(_section(number, outcomes) for number in range(len(SCENARIOS))),
         queues=_queue_table(queues),
+        one_pool=_one_pool_table(one_pools),
+        tasks=TASKS,
+        workers_of_one_pool=WORKERS_OF_ONE_POOL,
     )
 
 
@@ -122,6 +137,19 @@ def _queue_table(queues: Mapping[int, Outcome]) -> str:
         lines.append(
             f"| {limit} | {outcome.before().p99_wait:.1f} | {max(each.p99_wait for each in after):.1f} "
             f"| {after[-1].p99_wait:.1f} | {outcome.calls_per_exchange:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def _one_pool_table(one_pools: Mapping[tuple[str, int], OnePool]) -> str:
+    lines = [
+        "| tasks of | `--queue-limit` | longest wait, s | calls for each attempt | failed attempts |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (tasks, limit), found in one_pools.items():
+        lines.append(
+            f"| {tasks} | {limit} | {found.longest_wait_seconds:.0f} | {found.calls_per_task:.1f} "
+            f"| {found.failed} of {found.ended + found.failed} |"
         )
     return "\n".join(lines)
 

@@ -7,13 +7,14 @@ import json
 from dataclasses import asdict
 
 from tests.simulation.scale.measured import Calibration, Figures
+from tests.simulation.scale.one_pool import OnePool
 from tests.simulation.scale.scenarios import SCENARIOS, Bin, Outcome, simulate
 from tests.support.paths import BUILD
 
 _RECORDS = BUILD / "scale"
 
 
-def keep(name: str, record: Calibration | Outcome) -> None:
+def keep(name: str, record: Calibration | Outcome | OnePool) -> None:
     """Write a record."""
     _RECORDS.mkdir(parents=True, exist_ok=True)
     (_RECORDS / f"{name}.json").write_text(json.dumps(asdict(record), indent=1) + "\n")
@@ -30,6 +31,11 @@ def outcome(name: str) -> Outcome:
     """Return the last outcome of this name."""
     record = json.loads((_RECORDS / f"{name}.json").read_text())
     return Outcome(bins=tuple(Bin(**each) for each in record.pop("bins")), **record)
+
+
+def one_pool(name: str) -> OnePool:
+    """Return the last figures of this name."""
+    return OnePool(**json.loads((_RECORDS / f"{name}.json").read_text()))
 
 
 def run(name: str, scenario: str, scale: float, queue_limit: int) -> str:
