@@ -81,12 +81,15 @@ def kernel(notebook: Notebook) -> Kernel:
 def test_the_stop_button_frees_the_worker_at_once(notebook: Notebook) -> None:
     kernel, log = notebook.kernel, notebook.log
     before = kernel.run("print(signal.getsignal(signal.SIGINT))").text
-    # Twice: the first interrupt leaves everything as it was.
-    for times in (1, 2):
-        cell = kernel.start("spark.range(1).select(sleepy('id')).collect()")
+    # Several times: an interrupt leaves everything as it was.
+    for times, action in enumerate(("collect", "show", "toPandas"), start=1):
+        cell = kernel.start(f"spark.range(1).select(sleepy('id')).{action}()")
         until("the function runs", lambda times=times: log.read_text().count("asleep") == times)  # type: ignore[misc]
         kernel.interrupt()
-        assert kernel.finished(cell).error
+        interrupted = kernel.finished(cell)
+        assert interrupted.error == "KeyboardInterrupt", interrupted.text
+        assert "another exception occurred" not in interrupted.text
+        assert "while sending command" not in interrupted.text, "the call of the JVM was answered first"
         until("its worker is free", lambda times=times: log.read_text().count("outcome=cancelled") == times)  # type: ignore[misc]
         after = kernel.run("print(spark.range(1).select(one('id').alias('one')).first()[0])")
         assert after.text.strip().endswith("1"), after.text

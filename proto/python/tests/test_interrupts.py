@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -36,6 +37,22 @@ class _SparkContext:
 
     def cancelAllJobs(self) -> None:  # noqa: N802
         self.cancelled.append(("all", threading.current_thread()))
+
+
+class _Client:
+    """The part of py4j's client that the hooks use: a call of the JVM, which a test has to answer."""
+
+    def __init__(self, answer_seconds: float = 0.0) -> None:
+        self._answer_seconds = answer_seconds
+        self.has_answered = False
+
+    def send_command(self, _command: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        until = time.monotonic() + self._answer_seconds
+        while time.monotonic() < until:
+            time.sleep(0.01)
+        self.has_answered = True
+        return "the job was cancelled"
 
 
 class _Events:
@@ -177,6 +194,69 @@ def test_a_handler_that_calls_the_one_before_it_makes_no_circle(
     finally:
         events.trigger("post_run_cell")
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_call_of_the_jvm_is_answered_before_its_cell_is_interrupted(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    client = _calls_of(context, _Client(answer_seconds=0.1))
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        _called_by_spark(client)
+    assert client.has_answered
+    assert [tag for tag, _ in context.cancelled] == list(context.tags)
+    events.trigger("post_run_cell")
+    assert "send_command" not in vars(client)
+
+
+def test_a_call_that_is_not_answered_is_interrupted_and_late_jobs_are_cancelled(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "_ANSWER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(interrupts, "_CANCEL_AGAIN_SECONDS", 0.01)
+    client = _calls_of(context, _Client(answer_seconds=60))
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        _called_by_spark(client)
+    assert not client.has_answered
+    seen = len(context.cancelled)
+    deadline = time.monotonic() + 60
+    while len(context.cancelled) == seen:
+        assert time.monotonic() < deadline, "jobs that start late are not cancelled"
+        time.sleep(0.01)
+    events.trigger("post_run_cell")
+
+
+def test_a_second_interrupt_does_not_wait(events: _Events, context: _SparkContext, hooks: JobInterrupts) -> None:
+    client = _calls_of(context, _Client(answer_seconds=60))
+    events.trigger("pre_run_cell")
+    threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+    began_at = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _called_by_spark(client)
+    assert time.monotonic() - began_at < interrupts._ANSWER_TIMEOUT_SECONDS
+    events.trigger("post_run_cell")
+
+
+def test_code_of_the_user_is_interrupted_at_once(events: _Events, context: _SparkContext, hooks: JobInterrupts) -> None:
+    client = _calls_of(context, _Client())
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        # This module is no part of Spark.
+        client.send_command("from a test")
+    assert not client.has_answered
+    events.trigger("post_run_cell")
+
+
+def _calls_of(context: Any, client: _Client) -> _Client:
+    context._gateway = SimpleNamespace(_gateway_client=client)
+    return client
+
+
+def _called_by_spark(client: _Client) -> None:
+    names: dict[str, Any] = {"__name__": "pyspark.sql.classic.dataframe", "client": client}
+    exec("def collect():\n    client.send_command('collectToPython')", names)
+    names["collect"]()
 
 
 def test_a_jvm_that_hangs_does_not_hold_up_an_interrupt(

@@ -8,6 +8,10 @@ PySpark's own signal handler does not do that in a classic session, for two reas
 - A Jupyter kernel sets a signal handler of its own for each cell, which replaces PySpark's. We add one that cancels the
   jobs of the cell, found by a job tag, and then calls the kernel's.
 
+The kernel's handler raises KeyboardInterrupt. In the middle of a call of the JVM, that breaks the connection: PySpark's
+next call, such as one in a `finally` clause, raises a Py4JError or a Py4JJavaError, which hides the KeyboardInterrupt.
+The JVM answers as soon as the jobs are cancelled, so we call the kernel's handler after the answer, or after a second.
+
 Spark Connect cancels its operations itself. Nothing here imports pyspark or IPython: a process that has not imported
 them does not need it.
 """
@@ -18,10 +22,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 _CANCEL_TIMEOUT_SECONDS = 5.0
+_ANSWER_TIMEOUT_SECONDS = 1.0
+_CANCEL_AGAIN_SECONDS = 0.2
 _TAG = "updraft-cell-"
 
 
@@ -94,7 +101,7 @@ class JobInterrupts:
             # The JVM is gone; the cell's own call of Spark says so.
             return
         self._cell = _Cell(context, tag)
-        self._cell.previous = signal.signal(signal.SIGINT, self._cell.interrupted)
+        self._cell.begin()
 
     def _end_cell(self, _result: Any = None) -> None:
         cell = self._cell
@@ -113,29 +120,96 @@ class _Cell:
         self._context = context
         self._tag = tag
         self._has_ended = False
-        self.previous: Any = None
-        """Handler that this one replaced. Each cell has its own, so handlers that call one another make no circle."""
+        self._previous: Any = None
+        # Each cell has its own, so handlers that call one another make no circle.
+        self._client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
+        self._call: Callable[..., Any] | None = None
+        self._awaited: threading.Event | None = None
+        """Set once the JVM has answered the call that an interrupt waits for; None if none waits."""
 
     def __repr__(self) -> str:
         # People who print the handler need no address.
         return "<running cell>"
 
+    def begin(self) -> None:
+        """Handle signals from now on."""
+        if self._client is not None:
+            self._client.send_command = self._call = self._calling(self._client.send_command)
+        self._previous = signal.signal(signal.SIGINT, self.interrupted)
+
     def end(self) -> None:
         """Restore the previous handler, unless another one has replaced ours, and remove the tag."""
         self._has_ended = True
+        if self._awaited is not None:
+            self._awaited.set()
+            self._awaited = None
         if signal.getsignal(signal.SIGINT) == self.interrupted:
-            signal.signal(signal.SIGINT, self.previous)
+            signal.signal(signal.SIGINT, self._previous)
+        if self._client is not None and vars(self._client).get("send_command") is self._call:
+            del self._client.send_command
         with contextlib.suppress(Exception):
             self._context.removeJobTag(self._tag)
 
     def interrupted(self, number: int, frame: Any) -> None:
-        """Cancel the cell's jobs, and do what the previous handler does."""
-        if not self._has_ended:
+        """Cancel the cell's jobs, and do what the previous handler does, but not in the middle of a call of the JVM."""
+        if self._awaited is not None:
+            # The JVM has not answered in time, or the user is impatient.
+            self._awaited = None
+        elif not self._has_ended:
             # A job that cannot be cancelled does not keep the cell from ending.
             with contextlib.suppress(Exception):
-                _run_in_thread(functools.partial(self._context.cancelJobsWithTag, self._tag))
-        if callable(self.previous):
-            self.previous(number, frame)
+                _run_in_thread(self._cancel)
+            if self._client is not None and _is_in_spark(frame):
+                self._awaited = threading.Event()
+                threading.Thread(
+                    target=self._await, args=(self._awaited,), name="updraft-interrupt", daemon=True
+                ).start()
+                return
+        self._raise(number, frame)
+
+    def _raise(self, number: int, frame: Any) -> None:
+        if callable(self._previous):
+            self._previous(number, frame)
+
+    def _cancel(self) -> None:
+        self._context.cancelJobsWithTag(self._tag)
+
+    def _calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return py4j's method that calls the JVM, with an end at which an interrupt that waits for it is raised."""
+
+        @functools.wraps(call)
+        def send_command(*arguments: Any, **options: Any) -> Any:
+            try:
+                return call(*arguments, **options)
+            finally:
+                if self._awaited is not None and threading.current_thread() is threading.main_thread():
+                    self._awaited.set()
+                    self._awaited = None
+                    self._raise(signal.SIGINT, None)
+
+        return send_command
+
+    def _await(self, answered: threading.Event) -> None:
+        """Interrupt the main thread if the JVM does not answer, and cancel jobs that had not yet started."""
+        began_at, has_insisted = time.monotonic(), False
+        while not answered.wait(_CANCEL_AGAIN_SECONDS):
+            waited_seconds = time.monotonic() - began_at
+            if waited_seconds > _CANCEL_TIMEOUT_SECONDS:
+                return
+            if waited_seconds > _ANSWER_TIMEOUT_SECONDS and not has_insisted:
+                has_insisted = True
+                if self._awaited is answered:
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            with contextlib.suppress(Exception):
+                self._cancel()
+
+
+def _is_in_spark(frame: Any) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 INTERRUPTS = JobInterrupts()
