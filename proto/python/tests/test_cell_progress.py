@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import Any
@@ -28,6 +29,32 @@ def test_the_line_has_rows_rate_workers_tasks_and_an_estimate() -> None:
     assert line == ("updraft: 12,345 rows, 1,500 rows/s, 1 of 2 workers busy, 3 waiting, 2 of 8 tasks, about 30 s left")
     assert progress_line(_status(1), 0, (0, 8), 1.0).endswith("3 waiting, 0 of 8 tasks")
     assert progress_line(_status(1), 0, None, 1.0).endswith("3 waiting")
+
+
+def test_an_estimate_counts_down_while_tasks_run_and_is_left_out_once_it_is_wrong() -> None:
+    ends = [progress_line(_status(1), 0, (1, 2), seconds, 4.0).rpartition(", ")[2] for seconds in (5.0, 7.0, 9.0)]
+    assert ends == ["about 3 s left", "about 1 s left", "1 of 2 tasks"]
+
+
+def test_a_long_batch_does_not_look_like_a_standstill() -> None:
+    assert "400 rows, 100 rows/s, " in progress_line(_status(1, is_open=1), 400.0, None, 4.0)
+
+
+def test_the_age_of_the_last_completed_task_reaches_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: (1, 1000))
+    seconds = itertools.count()
+    monkeypatch.setattr(cell_progress.time, "monotonic", lambda: float(next(seconds)))
+    shown: list[str] = []
+    at = itertools.count()
+    progress = CellProgress(lambda: _status(next(at), is_open=1), shown.append)
+    progress.begin()
+    while len(shown) < 3:
+        pass
+    progress.end()
+    left = [int(line.split()[-3]) for line in shown]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > left[-1]
 
 
 def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ class CellProgress:
             self._ended = self._thread = None
 
     def _follow(self, ended: threading.Event) -> None:
-        rows, seen, show = 0.0, "", self._show
+        rows, seen, show, completions = 0.0, "", self._show, _Completions()
         began_at = time.monotonic()
         # The pool takes a sample every few seconds. The one from before the cell is about other cells.
         with contextlib.suppress(OSError):
@@ -59,12 +59,33 @@ class CellProgress:
                 seen = status["at"]
                 if status["exchanges_open"] or (show is not None and rows):
                     show = show or _shown_in_place()
-                    line = progress_line(status, rows, _tasks(), time.monotonic() - began_at)
+                    seconds = time.monotonic() - began_at
+                    tasks = _tasks()
+                    line = progress_line(status, rows, tasks, seconds, completions.look(tasks, seconds))
                     if not ended.is_set():
                         show(line)
 
 
-def progress_line(status: Mapping[str, Any], rows: float, tasks: tuple[int, int] | None, seconds: float) -> str:
+class _Completions:
+    """Age of a cell when a task of its running stages last ended."""
+
+    def __init__(self) -> None:
+        self._tasks: tuple[int, int] | None = None
+        self._seconds = 0.0
+
+    def look(self, tasks: tuple[int, int] | None, seconds: float) -> float:
+        if tasks != self._tasks:
+            self._tasks, self._seconds = tasks, seconds
+        return self._seconds
+
+
+def progress_line(
+    status: Mapping[str, Any],
+    rows: float,
+    tasks: tuple[int, int] | None,
+    seconds: float,
+    completed_seconds: float | None = None,
+) -> str:
     """Return the line.
 
     Args:
@@ -72,19 +93,24 @@ def progress_line(status: Mapping[str, Any], rows: float, tasks: tuple[int, int]
         rows: Number of rows that functions have taken.
         tasks: Spark's completed tasks and all tasks of the running stages, if Spark says so.
         seconds: Age of the cell.
+        completed_seconds: Its age when the last of the completed tasks ended; None for now.
     """
-    history, workers = status["history"], status["workers"]
+    workers = status["workers"]
+    # A worker that computes a batch for seconds takes no rows meanwhile, and 0 rows/s would look like a standstill.
+    rows_per_second = status["history"]["rows_per_second"][-1] or rows / seconds
     parts = [
         f"{rows:,.0f} rows",
-        f"{history['rows_per_second'][-1]:,.0f} rows/s",
+        f"{rows_per_second:,.0f} rows/s",
         f"{workers['busy']} of {workers['configured']} workers busy",
         f"{status['queue']['waiting']} waiting",
     ]
     if tasks is not None:
         completed, total = tasks
         parts.append(f"{completed} of {total} tasks")
-        if completed:
-            parts.append(f"about {seconds * (total - completed) / completed:.0f} s left")
+        all_seconds = (seconds if completed_seconds is None else completed_seconds) * total / max(completed, 1)
+        # Tasks that take longer than the ones before them would make the estimate grow.
+        if completed and all_seconds > seconds:
+            parts.append(f"about {all_seconds - seconds:.0f} s left")
     return f"updraft: {', '.join(parts)}"
 
 
