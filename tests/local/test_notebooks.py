@@ -197,9 +197,22 @@ def test_a_cell_shows_the_pool(tmp_path: Path) -> None:
         assert not kernel.run(
             "import os, signal; os.kill(pool._process.pid, signal.SIGKILL); pool._process.wait()"
         ).error
+        ended = "updraft: the pool has ended, and queries wait for it: pool.restart() starts it again"
+        assert ended in kernel.run("1").text
+        assert ended not in kernel.run("1").text, "it is said once"
         assert "the pool has ended" in _shown_pool(kernel)
         kernel.run("pool.restart()")
         until("the new pool is shown", lambda: "ready, " in _shown_pool(kernel))
+
+
+def test_a_cell_that_runs_twice_says_that_it_started_another_pool(tmp_path: Path) -> None:
+    cell = "import updraft.spark\npool = updraft.spark.local_pool(workers=1)"
+    said = "updraft: the pool of an earlier local_pool() keeps running until its stop() or the end of the kernel"
+    with running_kernel(tmp_path) as kernel:
+        assert said not in kernel.run(cell).text
+        kernel.run("first = pool")
+        assert said in kernel.run(cell).text
+        assert said not in kernel.run("first.stop(); pool.stop()\n" + cell).text
 
 
 def _shown_pool(kernel: Kernel) -> str:

@@ -113,6 +113,24 @@ def test_what_it_cannot_start_with_is_said() -> None:
         updraft.spark.local_writer()
 
 
+def test_an_option_that_does_not_exist_is_named_in_one_line_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(updraft.spark.LocalServiceError) as refused:
+        updraft.spark.local_pool(worker=2)  # type: ignore[call-arg]
+    assert (
+        str(refused.value) == "the pool ended with status 2:\nlocal_pool() has no option worker: did you mean workers?"
+    )
+    with pytest.raises(updraft.spark.LocalServiceError, match=r"local_writer\(\) has no option quota: did you mean"):
+        updraft.spark.local_writer(tmp_path, quota=2**30)  # type: ignore[call-arg]
+
+
+def test_a_module_that_cannot_be_imported_is_named_at_every_start(capsys: pytest.CaptureFixture[str]) -> None:
+    with updraft.spark.local_pool(workers=1, functions="no_such_module") as pool:
+        said = "updraft: the pool runs, but the module 'no_such_module' of functions cannot be imported: Module"
+        assert capsys.readouterr().err.count(said) == 1
+        pool.restart()
+        assert capsys.readouterr().err.count(said) == 1
+
+
 def test_a_service_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(updraft.spark.LocalServiceError, match="updraft-server is not installed here: pip install"):

@@ -51,3 +51,28 @@ def test_a_cell_shows_only_lines_of_its_own_time_and_not_too_many(tmp_path: Path
     output.begin(2)
     output.end()
     assert len(shown) == 3
+
+
+def test_of_a_crash_a_cell_shows_the_users_own_frames(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    printed = [
+        "Fatal Python error: Aborted",
+        "Current thread 0x00007f1d9c42db80 (most recent call first):",
+        '  File "/home/ada/pyspark/crashes.py", line 5 in boom',
+        '  File "/env/site-packages/numpy/core.py", line 7 in apply',
+        '  File "/env/site-packages/pyspark/worker.py", line 2884 in <listcomp>',
+        '  File "/env/site-packages/updraft/functions/scalar.py", line 63 in _returned',
+        '  File "/env/site-packages/updraft_server/worker/process.py", line 174 in _run',
+        '  File "<frozen runpy>", line 88 in _run_code',
+        "Extension modules: numpy._core._multiarray_umath, pyarrow.lib (total: 2)",
+        # A traceback that the function prints itself is its own.
+        '  File "/env/site-packages/pyspark/worker.py", line 2884, in process',
+    ]
+    shown: list[str] = []
+    output = CellOutput(log, shown.append)
+    output.begin(100)
+    log.write_text("".join(f"{_START}function=f line={line!r}\n" for line in printed))
+    output.end()
+    kept = [*printed[:4], printed[-1]]
+    assert shown == [*(f"[f] {line}\n" for line in kept), "[5 more lines: pool.log(None) has all]\n"]

@@ -16,6 +16,9 @@ _DROPPED = "worker output was dropped: print less, or raise --output-lines-per-s
 _CONSOLE_LINE = re.compile(rf"\S+ \[\w+ *\] (?P<event>{_EVENT}|{_DROPPED}) +(?P<fields>\w+=.*)")
 # Values with blanks, quotes or line breaks are written as Python literals.
 _FIELD = re.compile(r"""(\w+)=('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\S*)""")
+# A crash prints its frames in a form that differs from that of a traceback. Only the user's own frames are shown.
+_OURS = r".*/(?:updraft_server/.*|updraft/functions/.*|pyspark/(?:worker|util|serializers)\.py)|<frozen .*>"
+_FRAME_OF_OURS = re.compile(rf"""  File "(?:{_OURS})", line \d+ in |Extension modules: """)
 
 
 class CellOutput:
@@ -68,7 +71,7 @@ class CellOutput:
         for line in lines:
             if (printed := printed_line(line.decode(errors="replace"))) is None:
                 continue
-            if self._lines_left:
+            if self._lines_left and not _FRAME_OF_OURS.match(printed.partition("] ")[2]):
                 self._lines_left -= 1
                 self._show(f"{printed}\n")
             else:
@@ -95,7 +98,7 @@ def _fields_of(log_line: str) -> Mapping[str, object] | None:
             return fields if fields.get("event") in (_EVENT, _DROPPED) else None
         return None
     matched = _CONSOLE_LINE.fullmatch(log_line)
-    return None if matched is None else {name: _value(text) for name, text in _FIELD.findall(matched["fields"])}
+    return None if matched is None else {name: unquoted(text) for name, text in _FIELD.findall(matched["fields"])}
 
 
 def _task_of(fields: Mapping[str, object]) -> str:
@@ -104,7 +107,8 @@ def _task_of(fields: Mapping[str, object]) -> str:
     return str(fields.get("function") or fields.get("worker", ""))
 
 
-def _value(text: str) -> str:
+def unquoted(text: str) -> str:
+    """Return a value of a line of the log, which is written as a Python literal if it has blanks or quotes."""
     if text[:1] in ("'", '"'):
         with contextlib.suppress(ValueError, SyntaxError):
             return str(ast.literal_eval(text))

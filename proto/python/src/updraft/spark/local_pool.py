@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from updraft.container_memory import memory_limits
-from updraft.spark.cell_output import CellOutput
+from updraft.spark.cell_output import CellOutput, unquoted
 from updraft.spark.cell_progress import CellProgress
 from updraft.spark.edited_modules import EditedModules
 from updraft.spark.interrupts import INTERRUPTS, ipython
-from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue
+from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue, in_python
 from updraft.spark.options import PoolOptions
 from updraft.spark.pool_html import ended_html, pool_html
 
@@ -32,6 +33,7 @@ _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+_REFUSED = re.compile(r"\[error *\] function cannot be called .*?\breason=(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\S+)")
 # A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -45,7 +47,9 @@ class LocalPool(LocalService):
     shows_progress = True
     """Whether a notebook cell shows the progress of the functions that it runs."""
 
+    _option_names = PoolOptions.__optional_keys__ | {"workers"}
     _hooked = False
+    _has_told_of_end = False
     _progress: CellProgress | None = None
     _output: CellOutput | None = None
     _edited: EditedModules | None = None
@@ -62,6 +66,13 @@ class LocalPool(LocalService):
             return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return {}
 
+    def _start(self) -> None:
+        logged = len(self.log(None))
+        super()._start()
+        self._has_told_of_end = False
+        for reason in dict.fromkeys(_REFUSED.findall(self.log(None)[logged:])):
+            _tell(f"the pool runs, but {in_python(unquoted(reason))}")
+
     def join_notebook(self) -> None:
         """Install the hooks of this process into PySpark and IPython, until `stop`.
 
@@ -75,6 +86,12 @@ class LocalPool(LocalService):
         with contextlib.suppress(FileNotFoundError):
             self._edited = EditedModules(Path.cwd())
         if (shell := ipython()) is not None:
+            if any(not pool.has_ended for pool in _POOLS_OF_NOTEBOOK):
+                _tell(
+                    "the pool of an earlier local_pool() keeps running until its stop() or the end of the kernel; "
+                    "pool.restart() starts a pool again in its place"
+                )
+            _POOLS_OF_NOTEBOOK.append(self)
             self._output, self._progress = CellOutput(self.log_file), CellProgress(self.status)
             shell.events.register("pre_run_cell", self._before_cell)
             shell.events.register("post_run_cell", self._after_cell)
@@ -168,16 +185,17 @@ class LocalPool(LocalService):
             self._output.begin(self.output_lines)
         if self._progress is not None and self.shows_progress:
             self._progress.begin()
+        if self.has_ended and not self._has_told_of_end:
+            self._has_told_of_end = True
+            _tell("the pool has ended, and queries wait for it: pool.restart() starts it again; pool.log() may say why")
         changed = self._edited.look() if self._edited is not None and not self.has_ended else []
         if not changed:
             return
         names = ", ".join(changed)
         if self._load_again():
-            sys.stderr.write(f"updraft: the pool has loaded {names} again\n")
+            _tell(f"the pool has loaded {names} again")
         else:
-            sys.stderr.write(f"updraft: {names} changed, and the pool still has the old code: see pool.log()\n")
-        # A kernel sends the two streams separately: the notice comes before the cell's own output.
-        sys.stderr.flush()
+            _tell(f"{names} changed, and the pool still has the old code: see pool.log()")
 
     def _after_cell(self, _result: object = None) -> None:
         if self._progress is not None:
@@ -230,11 +248,22 @@ class LocalPool(LocalService):
             return
         self._hooked = False
         INTERRUPTS.release()
+        with contextlib.suppress(ValueError):
+            _POOLS_OF_NOTEBOOK.remove(self)
         if (shell := ipython()) is not None:
             self._after_cell()
             for event, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
                 with contextlib.suppress(ValueError):
                     shell.events.unregister(event, callback)
+
+
+_POOLS_OF_NOTEBOOK: list[LocalPool] = []
+
+
+def _tell(notice: str) -> None:
+    sys.stderr.write(f"updraft: {notice}\n")
+    # A kernel sends the two streams separately: the notice comes before the cell's own output.
+    sys.stderr.flush()
 
 
 def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:

@@ -7,6 +7,7 @@ shuts down gracefully (`--end-with-stdin`).
 
 import atexit
 import contextlib
+import difflib
 import importlib.util
 import json
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -43,6 +44,9 @@ class LocalServiceError(RuntimeError):
 
 class LocalService:
     """Running service. Use it as a context manager, or let it end with this process."""
+
+    _option_names: Collection[str] = ()
+    """Names of all settings, for the error about one that does not exist."""
 
     _shows_log = False
     """Whether its log goes to this process's standard output instead of a file."""
@@ -204,13 +208,24 @@ class LocalService:
             with contextlib.suppress(FileNotFoundError):
                 return dict(json.loads(self._ready_file.read_text()))
             if process.poll() is not None:
-                log = _in_python(self.log().strip())
+                log = self._unknown_options(self.log()) or in_python(self.log().strip())
                 raise LocalServiceError(
                     f"the {self._noun} ended with status {process.returncode}" + (f":\n{log}" if log else "")
                 )
             time.sleep(_LOOK_SECONDS)
         raise LocalServiceError(
             f"the {self._noun} was not ready within {_START_TIMEOUT_SECONDS:g} seconds:\n{self.log().strip()}"
+        )
+
+    def _unknown_options(self, log: str) -> str:
+        """Return what to say of settings that do not exist, or nothing if the service did not refuse any."""
+        if "error: unrecognized arguments" not in log:
+            return ""
+        unknown = [name for name in self._settings if name not in self._option_names]
+        return "\n".join(
+            f"local_{self._noun}() has no option {name}"
+            + "".join(f": did you mean {close}?" for close in difflib.get_close_matches(name, self._option_names, 1))
+            for name in unknown
         )
 
     def __enter__(self) -> Self:
@@ -262,7 +277,7 @@ def _started(command: Sequence[str], log_file: Path | None, environment: Mapping
         )
 
 
-def _in_python(text: str) -> str:
+def in_python(text: str) -> str:
     """Replace the names of options in a message by those of Python arguments."""
     return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 

@@ -12,6 +12,8 @@ from updraft.spark.options import WriterOptions
 class LocalWriter(LocalService):
     """Running writer, started by `local_writer`."""
 
+    _option_names = WriterOptions.__optional_keys__
+
     def spark_conf(self) -> dict[str, str]:
         """Return the confs with which a Spark session here writes `updraft-parquet` and `updraft-orc` through it.
 
