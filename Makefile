@@ -423,7 +423,7 @@ rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GP
 	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink
+.PHONY: bench-udf bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-progress bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -466,6 +466,9 @@ bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BA
 
 bench-warm: setup #+ What an exchange of a known owner takes beside the pool of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.warm --base $(BASE) $(BENCH)
+
+bench-progress: setup $(JAR) #+ What a notebook's progress line costs a light query
+	$(PYTHON) -m tests.programs.bench.progress $(BENCH)
 
 bench-check: setup #+ Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.programs.bench.check

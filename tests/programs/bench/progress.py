@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-progress`: what a notebook's progress line costs a light query, in a Jupyter kernel.
+
+The same cell runs in pairs, with the line and without it, in an order that is drawn for each pair. The program prints
+the medians in wall seconds and in CPU seconds of all processes (kernel, JVM, pool and workers), and the median of the
+ratios of pairs with its 95% confidence interval.
+
+A ratio of pairs is not exact to a tenth of a percent. So the program also updates the line many times beside a query
+that sleeps, and divides the CPU time of an update by what the light query takes between two updates. With --at-most the
+program ends with status 1 if that share is larger, in percent; 1 is promised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.local.kernel import Kernel, Output, running_kernel
+from tests.programs.bench.against import outside
+from tests.support.carried_jar import carry_jar
+from tests.support.cpu import cpu_seconds
+
+_SESSION = """
+import os
+import threading
+import time
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import pandas_udf, udf
+from updraft.spark import cell_progress
+
+pool = updraft.spark.local_pool(workers=2)
+confs = {**pool.spark_conf(), "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+spark = SparkSession.builder.config(map=confs).master("local[2]").getOrCreate()
+plus = pandas_udf(lambda x: x + 1, "long")
+
+@udf("long")
+def sleepy(x):
+    time.sleep(600)
+
+def query(rows):
+    spark.range(rows, numPartitions=2).select(plus("id")).write.format("noop").mode("overwrite").save()
+
+def sleep():
+    try:
+        spark.range(2, numPartitions=2).select(sleepy("id")).collect()
+    except Exception:
+        pass
+print(os.getpid())
+"""
+_ASLEEP = """
+pool.shows_progress = False
+sleeping = threading.Thread(target=sleep)
+sleeping.start()
+while pool.status()["workers"]["busy"] < 2:
+    time.sleep(0.1)
+"""
+_UPDATES = """
+show = cell_progress._shown_in_place()
+for _ in range({updates}):
+    show(cell_progress.progress_line(pool.status(), 1.0, cell_progress._tasks(), 1.0))
+"""
+_UPDATE_SECONDS = 1.0
+
+
+def main() -> int:
+    """Measure and print; 1 when the share of updates is larger than --at-most."""
+    options = _options()
+    print(f"{options.pairs} pairs; {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start")
+    with tempfile.TemporaryDirectory() as directory:
+        carried = carry_jar(Path(directory, "site"))
+        os.environ["PYTHONPATH"] = str(carried.parent)
+        with running_kernel(Path(directory)) as kernel:
+            return _measure(kernel, options)
+
+
+def _measure(kernel: Kernel, options: argparse.Namespace) -> int:
+    root = int(_run(kernel, _SESSION).text.split()[-1])
+    order, pairs = random.Random("bench-progress"), list[dict[bool, tuple[float, float]]]()
+    for number in range(options.warm_up + options.pairs):
+        taken = {}
+        for shows in order.sample([True, False], 2):
+            _run(kernel, f"pool.shows_progress = {shows}")
+            taken[shows] = _taken(kernel, root, f"query({options.rows})", shows=shows)
+        if number >= options.warm_up:
+            pairs.append(taken)
+    for kind, unit in enumerate(("wall seconds", "CPU seconds")):
+        _print(unit, [(taken[True][kind], taken[False][kind]) for taken in pairs])
+    _run(kernel, _ASLEEP)
+    _, updates = _taken(kernel, root, _UPDATES.format(updates=options.updates), shows=True)
+    _run(kernel, "spark.sparkContext.cancelAllJobs()\nsleeping.join()")
+    milliseconds = updates / options.updates * 1000
+    wall, cpu = (statistics.median(taken[False][kind] for taken in pairs) for kind in (0, 1))
+    percent = milliseconds / 10 / _UPDATE_SECONDS / (cpu / wall)
+    print(f"an update takes {milliseconds:.2f} CPU ms, one a second: {percent:.2f}% of the query's CPU time")
+    return 0 if options.at_most is None or percent <= options.at_most else 1
+
+
+def _taken(kernel: Kernel, root: int, code: str, *, shows: bool) -> tuple[float, float]:
+    """Return the wall seconds of a cell, and the CPU seconds of all processes."""
+    began_at, cpu = time.monotonic(), cpu_seconds([root])
+    shown = _run(kernel, code).shown
+    taken = time.monotonic() - began_at, cpu_seconds([root]) - cpu
+    if bool(shown) != shows:
+        raise SystemExit(
+            f"bench-progress: the line was {'not ' if shows else ''}shown; --rows changes a query's length"
+        )
+    return taken
+
+
+def _run(kernel: Kernel, code: str) -> Output:
+    output = kernel.run(code)
+    if output.error:
+        raise SystemExit(f"bench-progress: a cell failed:\n{output.text}")
+    return output
+
+
+def _print(unit: str, pairs: Sequence[tuple[float, float]]) -> None:
+    ratios = sorted(with_line / without for with_line, without in pairs)
+    beyond = outside(len(ratios))
+    shown, hidden = (statistics.median(side) for side in zip(*pairs, strict=True))
+    interval = f"{ratios[beyond]:.3f} to {ratios[-1 - beyond]:.3f}"
+    print(
+        f"{unit}: {shown:.2f} with the line, {hidden:.2f} without; ratio {statistics.median(ratios):.3f} ({interval})",
+        flush=True,
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench-progress", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=20, help="counted pairs, 6 or more (20)")
+    parser.add_argument("--warm-up", type=int, default=3, help="pairs that are not counted (3)")
+    parser.add_argument("--rows", type=int, default=60_000_000, help="rows of the query (60,000,000)")
+    parser.add_argument("--updates", type=int, default=500, help="updates of the line beside a sleeping query (500)")
+    parser.add_argument("--at-most", type=float, help="percent of the query's CPU time that updates may take")
+    options = parser.parse_args()
+    if options.pairs < 6:
+        parser.error("--pairs takes 6 or more")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
