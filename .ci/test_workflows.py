@@ -30,8 +30,8 @@ _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
 """How a line begins that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
-    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
-    *("simulate", "test-browser", "test-dashboards"),
+    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "docs-links", "e2e-kube", "faults", "fuzz"),
+    *("simulate", "soak", "test-browser", "test-dashboards"),
     *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }
 _NIGHTLY_AS_ROOT = {"attacks", "e2e-kube", "faults", "test-platforms"}

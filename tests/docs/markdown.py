@@ -34,6 +34,11 @@ class Page:
         """Targets of links and images inside the repository."""
         return [target for target in _LINK.findall(self.text) if not _ELSEWHERE.match(target)]
 
+    @property
+    def other_sites(self) -> list[str]:
+        """Targets of links that lead out of the repository."""
+        return [target for target in _LINK.findall(self.text) if _ELSEWHERE.match(target)]
+
     @cached_property
     def anchors(self) -> set[str]:
         """The anchors that GitHub makes from this page's headings."""

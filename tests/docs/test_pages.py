@@ -14,8 +14,11 @@ from tests.support.paths import REPOSITORY
 _TEST = re.compile(r"^(?:async )?def test_|@Test\b|^\s*test\(", re.MULTILINE)
 _PROMISE = re.compile(r"^\| (?!promise \||layer \||---).*$", re.MULTILINE)
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
-
-
+_HOSTS = (
+    *("arrow.apache.org", "docs.nvidia.com", "keepachangelog.com", "osv.dev", "semver.org", "www.brendangregg.com"),
+    "www.conventionalcommits.org",
+)
+_KNOWN_SITE = re.compile(rf"https://(?:{'|'.join(map(re.escape, _HOSTS))})(?:/|$)")
 # A command that spans two lines cannot be copied in one go, and tests/kube types such lines as they are.
 _CUT_COMMAND = re.compile(r"(?<!`)`(?:kubectl|helm|make|updraft|updraft-server|pip|\./mvnw) [^`\n]*\n[^`]*`")
 
@@ -27,6 +30,11 @@ def page(request: pytest.FixtureRequest) -> Page:
 
 def test_every_relative_link_leads_somewhere(page: Page) -> None:
     assert [problem for link in page.relative_links if (problem := page.problem(link))] == []
+
+
+def test_every_link_to_another_site_is_https_and_leads_to_a_known_host(page: Page) -> None:
+    """`make docs-links` asks these sites each night. Without the internet, a mistyped host is found all the same."""
+    assert [link for link in page.other_sites if not _KNOWN_SITE.match(link)] == []
 
 
 def test_every_command_is_on_one_line(page: Page) -> None:
@@ -77,6 +85,9 @@ def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
     )
     problems = [Page(broken).problem(link) for link in Page(broken).relative_links]
     assert [problem is None for problem in problems] == [False, False, False, True]
+    assert Page(broken).other_sites == ["https://x.y"]
+    assert not _KNOWN_SITE.match("https://x.y")
+    assert not _KNOWN_SITE.match("http://semver.org")
 
 
 @pytest.mark.parametrize(

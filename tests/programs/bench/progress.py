@@ -83,12 +83,13 @@ def main() -> int:
 
 def _measure(kernel: Kernel, options: argparse.Namespace) -> int:
     root = int(_run(kernel, _SESSION).text.split()[-1])
+    rows = _rows(kernel, root, options.seconds)
     order, pairs = random.Random("bench-progress"), list[dict[bool, tuple[float, float]]]()
     for number in range(options.warm_up + options.pairs):
         taken = {}
         for shows in order.sample([True, False], 2):
             _run(kernel, f"pool.shows_progress = {shows}")
-            taken[shows] = _taken(kernel, root, f"query({options.rows})", shows=shows)
+            taken[shows] = _taken(kernel, root, f"query({rows})", shows=shows)
         if number >= options.warm_up:
             pairs.append(taken)
     for kind, unit in enumerate(("wall seconds", "CPU seconds")):
@@ -103,15 +104,24 @@ def _measure(kernel: Kernel, options: argparse.Namespace) -> int:
     return 0 if options.at_most is None or percent <= options.at_most else 1
 
 
+def _rows(kernel: Kernel, root: int, seconds: float) -> int:
+    """Return how many rows make the query take this long."""
+    rows = 5_000_000
+    _run(kernel, "pool.shows_progress = False")
+    for _ in range(3):
+        wall, _ = _taken(kernel, root, f"query({rows})", shows=False)
+        rows = int(rows * min(10, seconds / wall))
+    print(f"a query has {rows:,} rows", flush=True)
+    return rows
+
+
 def _taken(kernel: Kernel, root: int, code: str, *, shows: bool) -> tuple[float, float]:
     """Return the wall seconds of a cell, and the CPU seconds of all processes."""
     began_at, cpu = time.monotonic(), cpu_seconds([root])
     shown = _run(kernel, code).shown
     taken = time.monotonic() - began_at, cpu_seconds([root]) - cpu
     if bool(shown) != shows:
-        raise SystemExit(
-            f"bench-progress: the line was {'not ' if shows else ''}shown; --rows changes a query's length"
-        )
+        raise SystemExit(f"bench-progress: the line was {'not ' if shows else ''}shown; --seconds makes a query longer")
     return taken
 
 
@@ -139,7 +149,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--pairs", type=int, default=20, help="counted pairs, 6 or more (20)")
     parser.add_argument("--warm-up", type=int, default=3, help="pairs that are not counted (3)")
-    parser.add_argument("--rows", type=int, default=60_000_000, help="rows of the query (60,000,000)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long a query takes, about (8)")
     parser.add_argument("--updates", type=int, default=500, help="updates of the line beside a sleeping query (500)")
     parser.add_argument("--at-most", type=float, help="percent of the query's CPU time that updates may take")
     options = parser.parse_args()
