@@ -60,6 +60,17 @@ def sleepy(note: str) -> str:
     return note
 
 @function
+def talks(text: str) -> str:
+    print("heard", text, flush=True)
+    return text
+
+@function
+def works(note: str) -> str:
+    Path(note).touch()
+    while True:
+        sum(range(2000))
+
+@function
 def dies_once(x: int, note: str) -> int:
     if x == 7 and not os.path.exists(note):
         Path(note).touch()
@@ -399,6 +410,28 @@ async def test_asyncio_gets_the_functions_error_even_while_it_sends(pool: LocalP
         for _ in range(200):
             with pytest.raises(UserError, match=r"ZeroDivisionError|division by zero"):
                 await client.call("inverse", {"x": [0]})
+
+
+async def test_asyncio_gets_the_output_and_the_profile_of_its_own_calls(pool: LocalPool, tmp_path: Path) -> None:
+    secret, other = tmp_path / "log-key", tmp_path / "other"
+    secret.write_text("s" * 64)
+    other.write_text("o" * 64)
+    note = _note("works")
+    async with (
+        AsyncPoolClient(endpoint=pool.tcp_endpoint, log_key_file=secret) as client,
+        AsyncPoolClient(endpoint=pool.tcp_endpoint, log_key_file=other) as stranger,
+    ):
+        await client.call("talks", {"text": ["Ada"]})
+        (line,) = await client.output(fields={"function": "talks"}, wait_seconds=20)
+        assert (line["line"], line["function"]) == ("heard Ada", "talks")
+        assert await client.output(after_microseconds=line["time_microseconds"]) == []
+        assert await stranger.output() == []
+        call = asyncio.create_task(client.call("works", {"note": [str(note)]}))
+        await asyncio.to_thread(until, "the function runs", note.exists)
+        profile = await client.profile("works", seconds=1)
+        call.cancel()
+    assert "works" in profile.folded
+    assert profile.svg.startswith("<svg ")
 
 
 async def test_a_cancelled_call_frees_its_worker(pool: LocalPool) -> None:

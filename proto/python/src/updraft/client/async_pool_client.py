@@ -10,7 +10,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack, overload
 
 import grpc
@@ -18,16 +18,21 @@ import pyarrow as pa
 
 from updraft.client.called_function import CalledFunction
 from updraft.client.calls import (
+    ANY_FIELDS,
     description_in,
     failure_in,
     flight_path,
+    output_action,
+    profile_action,
     rest_of,
+    result_in,
     results_as_table,
     retries_of,
     with_schema,
     with_traceback,
 )
 from updraft.client.connection import (
+    ACTION_METHOD,
     CHANNEL_OPTIONS,
     EXCHANGE_METHOD,
     FLIGHT_INFO_METHOD,
@@ -36,6 +41,7 @@ from updraft.client.connection import (
 )
 from updraft.client.exchange import KEEPALIVE, KEEPALIVE_SECONDS, Backlog, Exchange, cut
 from updraft.client.frames import Columns, Frame, as_table, in_pieces, like
+from updraft.client.profile import Profile
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
@@ -98,6 +104,31 @@ class AsyncPoolClient:
         """Return the pool's description of a function, as `PoolClient.describe` does."""
         return await self._describe(name, self._deadline())
 
+    async def output(
+        self,
+        *,
+        of_all: bool = False,
+        fields: Mapping[str, str] = ANY_FIELDS,
+        lines: int = 100,
+        after_microseconds: int = 0,
+        wait_seconds: float = 0.0,
+    ) -> list[dict[str, Any]]:
+        """Return the last lines that functions printed in calls of your own, as `PoolClient.output` does."""
+        request = output_action(
+            self._connection,
+            of_all=of_all,
+            fields=fields,
+            lines=lines,
+            after_microseconds=after_microseconds,
+            wait_seconds=wait_seconds,
+        )
+        return list(result_in(await self._answer(ACTION_METHOD, request, self._deadline()))["lines"])
+
+    async def profile(self, name: str = "", *, seconds: float = 10.0, of_all: bool = False) -> Profile:
+        """Sample where running calls of your own spend their time, as `PoolClient.profile` does."""
+        request = profile_action(self._connection, name, seconds=seconds, of_all=of_all)
+        return Profile.of(result_in(await self._answer(ACTION_METHOD, request, self._deadline())))
+
     async def close(self) -> None:
         """Close the connection; running calls end."""
         self._channel.close()
@@ -113,19 +144,20 @@ class AsyncPoolClient:
         return None if limit is None else time.monotonic() + limit
 
     async def _describe(self, name: str, deadline: float | None) -> FunctionDescription:
-        ask = self._channel.unary_unary(FLIGHT_INFO_METHOD)
-        request = flight_path(name)
+        return description_in(await self._answer(FLIGHT_INFO_METHOD, flight_path(name), deadline))
+
+    async def _answer(self, method: str, request: bytes, deadline: float | None) -> bytes:
+        """Return the answer to a question, which is safe to ask again."""
+        ask = self._channel.unary_unary(method)
         retries = retries_of(self._connection)
         while True:
             try:
                 asked = ask.future(request, metadata=self._connection.metadata, timeout=rest_of(deadline))
-                answer = await _answer(asked)
+                return await _answer(asked)
             except grpc.RpcError as error:
                 failure = failure_in(error, None)
                 pause = retries.pause_seconds(failure, None, None, released=0, now=time.monotonic())
                 await asyncio.sleep(min(pause, rest_of(deadline) or pause))
-            else:
-                return description_in(answer)
 
     async def _results(
         self, function: CalledFunction, schema: pa.Schema, input_: "_Input", deadline: float | None

@@ -2,7 +2,10 @@
 """Parts of a call that the blocking and the asynchronous client share."""
 
 import contextlib
+import json
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +16,8 @@ from updraft.client.connection import Connection
 from updraft.client.retries import RETRY_AFTER, Failure, Retries, failure_of
 from updraft.errors import DeadlineError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
+
+ANY_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 def retries_of(connection: Connection) -> Retries:
@@ -88,3 +93,38 @@ def results_as_table(results: list[pa.RecordBatch], function: CalledFunction, in
 def description_in(flight_info: bytes) -> FunctionDescription:
     """Return the description in the pool's answer to GetFlightInfo."""
     return FunctionDescription.FromString(flight.FlightInfo.deserialize(flight_info).app_metadata)
+
+
+def output_action(
+    connection: Connection,
+    *,
+    of_all: bool,
+    fields: Mapping[str, str],
+    lines: int,
+    after_microseconds: int,
+    wait_seconds: float,
+) -> bytes:
+    """Return the Flight action that asks for the output of functions."""
+    query = {
+        "fields": dict(fields),
+        "lines": lines,
+        "wait_seconds": wait_seconds,
+        "after_microseconds": after_microseconds,
+    }
+    return _action(connection, "updraft.all_output" if of_all else "updraft.output", query)
+
+
+def profile_action(connection: Connection, name: str, *, seconds: float, of_all: bool) -> bytes:
+    """Return the Flight action that samples running functions."""
+    action = "updraft.all_profiles" if of_all else "updraft.profile"
+    return _action(connection, action, {"function": name, "seconds": seconds})
+
+
+def _action(connection: Connection, action: str, query: Mapping[str, Any]) -> bytes:
+    body = json.dumps({**query, "log_key": connection.log_key}).encode()
+    return bytes(flight.Action(action, body).serialize())
+
+
+def result_in(answer: bytes) -> dict[str, Any]:
+    """Return the object in the pool's answer to an action."""
+    return dict(json.loads(flight.Result.deserialize(answer).body.to_pybytes()))

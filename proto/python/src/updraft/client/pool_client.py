@@ -6,23 +6,24 @@ with PoolClient(endpoint="grpc://127.0.0.1:8815") as client:
 """
 
 import itertools
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Self, Unpack, overload
 
 import grpc
 import pyarrow as pa
-from pyarrow import flight
 
 from updraft.client.called_function import CalledFunction
 from updraft.client.calls import (
+    ANY_FIELDS,
     description_in,
     failure_in,
     flight_path,
+    output_action,
+    profile_action,
     rest_of,
+    result_in,
     results_as_table,
     retries_of,
     with_schema,
@@ -42,8 +43,6 @@ from updraft.client.profile import Profile
 from updraft.client.retries import Failure
 from updraft.errors import ProtocolError, UpdraftError
 from updraft.v1.control_pb2 import FunctionDescription
-
-_ANY: Mapping[str, str] = MappingProxyType({})
 
 
 class PoolClient:
@@ -147,7 +146,7 @@ class PoolClient:
         self,
         *,
         of_all: bool = False,
-        fields: Mapping[str, str] = _ANY,
+        fields: Mapping[str, str] = ANY_FIELDS,
         lines: int = 100,
         after_microseconds: int = 0,
         wait_seconds: float = 0.0,
@@ -167,11 +166,15 @@ class PoolClient:
         Raises:
             UpdraftError: The call failed.
         """
-        query = {"fields": dict(fields), "lines": lines, "wait_seconds": wait_seconds}
-        answer = self._act(
-            "updraft.all_output" if of_all else "updraft.output", {**query, "after_microseconds": after_microseconds}
+        request = output_action(
+            self._connection,
+            of_all=of_all,
+            fields=fields,
+            lines=lines,
+            after_microseconds=after_microseconds,
+            wait_seconds=wait_seconds,
         )
-        return list(answer["lines"])
+        return list(result_in(self._answer(ACTION_METHOD, request, self._deadline()))["lines"])
 
     def profile(self, name: str = "", *, seconds: float = 10.0, of_all: bool = False) -> Profile:
         """Sample where running calls of your own spend their time, and return the samples.
@@ -184,14 +187,8 @@ class PoolClient:
         Raises:
             UpdraftError: The call failed.
         """
-        action = "updraft.all_profiles" if of_all else "updraft.profile"
-        return Profile.of(self._act(action, {"function": name, "seconds": seconds}))
-
-    def _act(self, action: str, query: Mapping[str, Any]) -> dict[str, Any]:
-        body = json.dumps({**query, "log_key": self._connection.log_key}).encode()
-        request = bytes(flight.Action(action, body).serialize())
-        answer = flight.Result.deserialize(self._answer(ACTION_METHOD, request, self._deadline()))
-        return dict(json.loads(answer.body.to_pybytes()))
+        request = profile_action(self._connection, name, seconds=seconds, of_all=of_all)
+        return Profile.of(result_in(self._answer(ACTION_METHOD, request, self._deadline())))
 
     def close(self) -> None:
         """Close the connection; running calls end."""
