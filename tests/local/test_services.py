@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
 
 import updraft.spark
 from tests.faults.victims import has_ended
@@ -111,6 +113,23 @@ def test_what_it_cannot_start_with_is_said() -> None:
         updraft.spark.local_pool(worker_memory=5)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="give at least one directory"):
         updraft.spark.local_writer()
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("updraft.spark.local_pool(wor", {"workers=", "worker_memory_bytes="}),
+        ("updraft.spark.local_writer('tables', quo", {"quota_bytes="}),
+        ("updraft.spark.LocalPool.restart(pool, worker_m", {"worker_memory_bytes="}),
+    ],
+)
+def test_a_notebook_completes_the_options(typed: str, completed: set[str]) -> None:
+    untyped: Any = InteractiveShell
+    shell = untyped()
+    shell.run_cell("import updraft.spark")
+    with provisionalcompleter():
+        found = {each.text for each in shell.Completer.completions(typed, len(typed))}
+    assert completed <= found
 
 
 def test_an_option_that_does_not_exist_is_named_in_one_line_with_the_one_that_was_meant(tmp_path: Path) -> None:

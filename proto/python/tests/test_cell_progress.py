@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import threading
 import time
@@ -55,6 +56,31 @@ def test_the_age_of_the_last_completed_task_reaches_the_line(monkeypatch: pytest
     left = [int(line.split()[-3]) for line in shown]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_one_line_that_is_gone_after_the_cell(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: None)
+    monkeypatch.setattr(cell_progress, "_is_in_notebook", lambda: False)
+    terminal, asked = io.StringIO(), itertools.count()
+    monkeypatch.setattr(terminal, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    progress = CellProgress(lambda: _status(next(asked), is_open=1))
+    progress.begin()
+    while next(asked) < 10:
+        time.sleep(0.001)
+    progress.end()
+    first, *lines = terminal.getvalue().split("\r")
+    assert first == ""
+    if is_terminal:
+        assert len(lines) > 1
+        assert all(line.startswith("updraft: ") and line.endswith("waiting\x1b[K") for line in lines[:-1])
+        assert lines[-1] == "\x1b[K"
+    else:
+        assert lines == []
 
 
 def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

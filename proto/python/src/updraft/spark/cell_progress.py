@@ -64,6 +64,9 @@ class CellProgress:
                     line = progress_line(status, rows, tasks, seconds, completions.look(tasks, seconds))
                     if not ended.is_set():
                         show(line)
+        if self._show is None and show is not None and not _is_in_notebook():
+            # The prompt of a terminal does not begin behind the line.
+            show("")
 
 
 class _Completions:
@@ -128,18 +131,27 @@ def _tasks() -> tuple[int, int] | None:
     return None
 
 
+def _is_in_notebook() -> bool:
+    return "IPython.display" in sys.modules and "ipykernel" in sys.modules
+
+
 def _shown_in_place() -> Callable[[str], object]:
     """Return a function that shows a line in place of the last one, in a notebook or on a terminal."""
-    display = sys.modules.get("IPython.display")
-    if display is None or "ipykernel" not in sys.modules:
-        return lambda line: sys.stderr.write(f"\r{line}\x1b[K") if sys.stderr.isatty() else 0
+    if not _is_in_notebook():
+        return _show_on_terminal
     handle: Any = None
 
     def show(line: str) -> None:
         nonlocal handle
         if handle is None:
-            handle = display.display({"text/plain": line}, raw=True, display_id=True)
+            handle = sys.modules["IPython.display"].display({"text/plain": line}, raw=True, display_id=True)
         else:
             handle.update({"text/plain": line}, raw=True)
 
     return show
+
+
+def _show_on_terminal(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()

@@ -20,7 +20,7 @@ from updraft.spark.cell_output import CellOutput, unquoted
 from updraft.spark.cell_progress import CellProgress
 from updraft.spark.edited_modules import EditedModules
 from updraft.spark.interrupts import INTERRUPTS, ipython
-from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue, in_python
+from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue, in_python, showing_options
 from updraft.spark.options import PoolOptions
 from updraft.spark.pool_html import ended_html, pool_html
 
@@ -97,6 +97,7 @@ class LocalPool(LocalService):
             shell.events.register("post_run_cell", self._after_cell)
             self._output.begin(self.output_lines)
 
+    @showing_options(PoolOptions)
     def restart(self, workers: int | None = None, **settings: Unpack[PoolOptions]) -> None:
         """Start the pool again at the same address, so that its workers import the code that is on the disk now.
 
@@ -266,6 +267,7 @@ def _tell(notice: str) -> None:
     sys.stderr.flush()
 
 
+@showing_options(PoolOptions)
 def local_pool(workers: int | None = None, **settings: Unpack[PoolOptions]) -> LocalPool:
     """Start a pool for this user's sessions on this machine, with this Python and its packages.
 

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import difflib
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -18,14 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from updraft.spark.jars import EXTENSIONS, jar
 
 SettingValue = str | int | float | bool | os.PathLike[str] | Sequence[str]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _START_TIMEOUT_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
@@ -36,6 +39,36 @@ _LOG_TAIL_CHARACTERS = 20_000
 # Limit for the path of a Unix socket on Linux.
 _LONGEST_SOCKET_PATH_BYTES = 107
 _OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
+
+
+class _Default:
+    """Value of an option that is not given, as a signature shows it."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def showing_options(options: type) -> Callable[[_Function], _Function]:
+    """Show the options of `**settings` by name in the signature of a function.
+
+    A notebook completes what `inspect.signature` says. Editors and type checkers read the TypedDict.
+    """
+
+    def show(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        named = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        for name, type_ in options.__annotations__.items():
+            if name not in signature.parameters:
+                named.append(inspect.Parameter(name, kind, default=_Default(), annotation=type_))
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        return function
+
+    return show
 
 
 class LocalServiceError(RuntimeError):

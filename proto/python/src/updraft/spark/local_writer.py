@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Unpack, cast
 
-from updraft.spark.local_service import LocalService, SettingValue
+from updraft.spark.local_service import LocalService, SettingValue, showing_options
 from updraft.spark.options import WriterOptions
 
 
@@ -24,6 +24,7 @@ class LocalWriter(LocalService):
         return {**super().spark_conf(), "spark.updraft.write.endpoint": self.endpoint}
 
 
+@showing_options(WriterOptions)
 def local_writer(*roots: str | os.PathLike[str], **settings: Unpack[WriterOptions]) -> LocalWriter:
     """Start a writer for this user's sessions on this machine.
 
