@@ -44,6 +44,25 @@ def test_the_identities_of_the_guide_are_a_file_that_services_take() -> None:
     assert found.caps
 
 
+def test_a_table_says_who_needs_which_way_to_a_pool() -> None:
+    table = (REPOSITORY / "docs/which-part.md").read_text().partition("\n## ")[0]
+    for way in ("`local_pool`", "`updraft serve MODULE`", "`make pool`", "`updraft-server serve`", "the chart"):
+        assert re.search(rf"^\| .*\[{re.escape(way)}\]\(", table, re.MULTILINE), way
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("install", "This page is about Kubernetes."),
+        ("laptop", "This is untried on macOS and Windows"),
+        ("notebook", "You need Linux ([macOS or Windows](laptop.md))"),
+    ],
+)
+def test_a_guide_says_at_its_beginning_where_it_holds(page: str, says: str) -> None:
+    beginning = (REPOSITORY / f"docs/guides/{page}.md").read_text().partition("\n## ")[0]
+    assert says in " ".join(beginning.split())
+
+
 @pytest.mark.parametrize("values", _found(_YAML, _GUIDES))
 def test_the_chart_accepts_the_values_of_a_guide(values: str) -> None:
     assert render(yaml.safe_load(values)).all("Deployment")

@@ -45,7 +45,7 @@ def test_the_age_of_the_last_completed_task_reaches_the_line(monkeypatch: pytest
     monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(cell_progress, "_tasks", lambda: (1, 1000))
     seconds = itertools.count()
-    monkeypatch.setattr(cell_progress.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     shown: list[str] = []
     at = itertools.count()
     progress = CellProgress(lambda: _status(next(at), is_open=1), shown.append)

@@ -248,13 +248,25 @@ def test_code_of_the_user_is_interrupted_at_once(events: _Events, context: _Spar
     events.trigger("post_run_cell")
 
 
+def test_the_client_of_spark_connect_is_interrupted_at_once(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    """Its local server has a context in this process, whose JVM the client does not call."""
+    client = _calls_of(context, _Client())
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        _called_by_spark(client, "pyspark.sql.connect.client.core")
+    assert not client.has_answered
+    events.trigger("post_run_cell")
+
+
 def _calls_of(context: Any, client: _Client) -> _Client:
     context._gateway = SimpleNamespace(_gateway_client=client)
     return client
 
 
-def _called_by_spark(client: _Client) -> None:
-    names: dict[str, Any] = {"__name__": "pyspark.sql.classic.dataframe", "client": client}
+def _called_by_spark(client: _Client, module: str = "pyspark.sql.classic.dataframe") -> None:
+    names: dict[str, Any] = {"__name__": module, "client": client}
     exec("def collect():\n    client.send_command('collectToPython')", names)
     names["collect"]()
 

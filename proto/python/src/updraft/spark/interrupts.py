@@ -159,7 +159,7 @@ class _Cell:
             # A job that cannot be cancelled does not keep the cell from ending.
             with contextlib.suppress(Exception):
                 _run_in_thread(self._cancel)
-            if self._client is not None and _is_in_spark(frame):
+            if self._client is not None and _calls_jvm(frame):
                 self._awaited = threading.Event()
                 threading.Thread(
                     target=self._await, args=(self._awaited,), name="updraft-interrupt", daemon=True
@@ -204,12 +204,15 @@ class _Cell:
                 self._cancel()
 
 
-def _is_in_spark(frame: Any) -> bool:
+def _calls_jvm(frame: Any) -> bool:
+    """Return whether PySpark runs, and not the client of Spark Connect, which cancels its operation itself."""
+    modules = []
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j"):
-            return True
+        modules.append(f"{frame.f_globals.get('__name__', '')}.")
         frame = frame.f_back
-    return False
+    if any(module.startswith("pyspark.sql.connect.") for module in modules):
+        return False
+    return any(module.startswith(("pyspark.", "py4j.")) for module in modules)
 
 
 INTERRUPTS = JobInterrupts()
