@@ -83,6 +83,22 @@ def test_a_terminal_shows_one_line_that_is_gone_after_the_cell(
         assert lines == []
 
 
+def test_time_before_the_pool_works_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: (1, 4))
+    shown: list[str] = []
+    begun = time.monotonic()
+    answers = [_status(at) for at in range(400)] + [_status(500, is_open=1)]
+    progress = CellProgress(lambda: answers.pop(0) if len(answers) > 1 else answers[0], shown.append)
+    progress.begin()
+    while not shown:
+        time.sleep(0.001)
+    progress.end()
+    assert time.monotonic() - begun > 0.4
+    # A sample covers 2 seconds.
+    assert shown[0].endswith("1 of 4 tasks, about 6 s left")
+
+
 def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(cell_progress, "_tasks", lambda: None)

@@ -46,7 +46,7 @@ class CellProgress:
 
     def _follow(self, ended: threading.Event) -> None:
         rows, seen, show, completions = 0.0, "", self._show, _Completions()
-        began_at = time.monotonic()
+        began_at: float | None = None
         # The pool takes a sample every few seconds. The one from before the cell is about other cells.
         with contextlib.suppress(OSError):
             seen = self._status()["at"]
@@ -59,6 +59,8 @@ class CellProgress:
                 seen = status["at"]
                 if status["exchanges_open"] or (show is not None and rows):
                     show = show or _shown_in_place()
+                    # Before that, Spark compiled the query, or the cell did something else.
+                    began_at = began_at or time.monotonic() - status["history"]["interval_seconds"]
                     seconds = time.monotonic() - began_at
                     tasks = _tasks()
                     line = progress_line(status, rows, tasks, seconds, completions.look(tasks, seconds))
@@ -70,7 +72,7 @@ class CellProgress:
 
 
 class _Completions:
-    """Age of a cell when a task of its running stages last ended."""
+    """How long the pool had worked for a cell when a task of its running stages last ended."""
 
     def __init__(self) -> None:
         self._tasks: tuple[int, int] | None = None
@@ -95,8 +97,8 @@ def progress_line(
         status: The pool's `/status.json`.
         rows: Number of rows that functions have taken.
         tasks: Spark's completed tasks and all tasks of the running stages, if Spark says so.
-        seconds: Age of the cell.
-        completed_seconds: Its age when the last of the completed tasks ended; None for now.
+        seconds: How long the pool has worked for the cell.
+        completed_seconds: How long it had when the last of the completed tasks ended; None for now.
     """
     workers = status["workers"]
     # A worker that computes a batch for seconds takes no rows meanwhile, and 0 rows/s would look like a standstill.
