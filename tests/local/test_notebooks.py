@@ -112,6 +112,17 @@ spark.range(10, numPartitions=1).select(says("id")).collect()
     assert cell.count("] line ") == 100
     assert "[200 more lines: pool.log(None) has all]" in cell
     assert kernel.run("print(pool.log(None).count(' of 9'))").text == "30\n"
+    logs = """
+@udf("long")
+def logs(x):
+    import logging
+
+    logging.getLogger("mine").warning("unusual: %s", x)
+    return x
+
+spark.range(1).select(logs("id")).collect()
+"""
+    assert re.search(r"^\[stage [\d.]+, partition 0\] unusual: 0$", kernel.run(logs).text, re.MULTILINE)
     assert "line 0" not in kernel.run("1").text
     assert "line 0" not in kernel.run("lines, pool.output_lines = pool.output_lines, 0\nprint('off')").text
     assert "line 0" not in kernel.run("spark.range(1).select(says('id')).collect()").text
@@ -134,6 +145,7 @@ print(counted)
     assert lines, output.text
     assert all(line.startswith("updraft: ") and " of 1 workers busy, " in line for line in lines)
     assert any("1 of 1 workers busy" in line for line in lines)
+    assert all(int(line.split()[1]) <= 500 for line in lines)
     # A local Spark Connect server runs in a JVM of this process, so its tasks are known too.
     assert any(" of 4 tasks" in line for line in lines)
     assert kernel.run("time.sleep(4)").shown == []

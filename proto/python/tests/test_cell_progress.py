@@ -15,8 +15,9 @@ from updraft.spark import cell_progress
 from updraft.spark.cell_progress import CellProgress, progress_line
 
 
-def _status(at: int, *, rate: float = 0.0, is_open: int = 0) -> dict[str, Any]:
+def _status(at: int, *, rate: float = 0.0, is_open: int = 0, rows: int = 0) -> dict[str, Any]:
     return {
+        "rows": rows,
         "at": str(at),
         "workers": {"busy": is_open, "configured": 2},
         "queue": {"waiting": 3},
@@ -26,7 +27,7 @@ def _status(at: int, *, rate: float = 0.0, is_open: int = 0) -> dict[str, Any]:
 
 
 def test_the_line_has_rows_rate_workers_tasks_and_an_estimate() -> None:
-    line = progress_line(_status(1, rate=1500.0, is_open=1), 12345.0, (2, 8), 10.0)
+    line = progress_line(_status(1, rate=1500.0, is_open=1), 12345, (2, 8), 10.0)
     assert line == ("updraft: 12,345 rows, 1,500 rows/s, 1 of 2 workers busy, 3 waiting, 2 of 8 tasks, about 30 s left")
     assert progress_line(_status(1), 0, (0, 8), 1.0).endswith("3 waiting, 0 of 8 tasks")
     assert progress_line(_status(1), 0, None, 1.0).endswith("3 waiting")
@@ -38,7 +39,7 @@ def test_an_estimate_counts_down_while_tasks_run_and_is_left_out_once_it_is_wron
 
 
 def test_a_long_batch_does_not_look_like_a_standstill() -> None:
-    assert "400 rows, 100 rows/s, " in progress_line(_status(1, is_open=1), 400.0, None, 4.0)
+    assert "400 rows, 100 rows/s, " in progress_line(_status(1, is_open=1), 400, None, 4.0)
 
 
 def test_the_age_of_the_last_completed_task_reaches_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +106,11 @@ def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatc
     shown: list[str] = []
     answers = [
         # From before the cell, when a function of another cell was running.
-        _status(1, rate=500.0, is_open=1),
-        _status(1, rate=500.0, is_open=1),
-        _status(2, rate=10.0, is_open=1),
-        _status(2, rate=10.0, is_open=1),
-        _status(3, rate=20.0, is_open=1),
+        _status(1, rate=500.0, is_open=1, rows=1000),
+        _status(1, rate=500.0, is_open=1, rows=1000),
+        _status(2, rate=10.0, is_open=1, rows=1020),
+        _status(2, rate=10.0, is_open=1, rows=1020),
+        _status(3, rate=20.0, is_open=1, rows=1060),
     ]
 
     def status() -> dict[str, Any]:
@@ -123,6 +124,19 @@ def test_samples_are_counted_once_and_a_pool_that_rests_shows_nothing(monkeypatc
         pass
     progress.end()
     assert [line.split(",")[0] for line in shown] == ["updraft: 20 rows", "updraft: 60 rows"]
+
+
+def test_a_front_that_was_replaced_takes_no_rows_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(cell_progress, "_tasks", lambda: None)
+    shown: list[str] = []
+    answers = [_status(at, is_open=1, rows=rows) for at, rows in enumerate([0, 100, 0, 7])]
+    progress = CellProgress(lambda: answers.pop(0) if len(answers) > 1 else answers[0], shown.append)
+    progress.begin()
+    while len(shown) < 3:
+        time.sleep(0.001)
+    progress.end()
+    assert [line.split(",")[0] for line in shown] == ["updraft: 100 rows", "updraft: 100 rows", "updraft: 107 rows"]
 
 
 def test_a_pool_that_does_not_answer_holds_up_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ while pool.status()["workers"]["busy"] < 2:
 _UPDATES = """
 show = cell_progress._shown_in_place()
 for _ in range({updates}):
-    show(cell_progress.progress_line(pool.status(), 1.0, cell_progress._tasks(), 1.0))
+    show(cell_progress.progress_line(pool.status(), 1, cell_progress._tasks(), 1.0))
 """
 _UPDATE_SECONDS = 1.0
 

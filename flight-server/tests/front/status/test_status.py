@@ -78,6 +78,13 @@ def test_rates_are_of_the_time_that_has_passed(watched: Watched) -> None:
     assert watched.after(2.0).history.exchanges_per_second == (2.0, 0.0)
 
 
+def test_rows_are_counted_from_the_start_of_the_front(watched: Watched) -> None:
+    watched.exchange_of(rows=50)
+    assert watched.after(2.0).rows == 50
+    watched.exchange_of(rows=7)
+    assert watched.after(2.0).rows == 57
+
+
 def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watched: Watched) -> None:
     watched.living = (
         WorkerInfo("a1b2c3-1", 4711, "idle", 3 * 1024 * 1024, 4096),

@@ -142,6 +142,8 @@ class Report:
     """First `sampler.SHOWN_EXCHANGES` of the open exchanges, the oldest first."""
     errors: Sequence[Failure]
     """Last failures, the newest first."""
+    rows: int
+    """Rows that functions have taken since the front started; open exchanges count."""
     history: History
 
     def to_json(self) -> bytes:
@@ -233,6 +235,7 @@ class Sampler:
             exchanges_open=len(open_exchanges),
             exchanges=[_exchange_row(exchange) for exchange in open_exchanges[:SHOWN_EXCHANGES]],
             errors=tuple(reversed(self._activity.failures)),
+            rows=self._last_rows,
             history=History(INTERVAL_SECONDS, *series),
         )
 

@@ -45,18 +45,20 @@ class CellProgress:
             self._ended = self._thread = None
 
     def _follow(self, ended: threading.Event) -> None:
-        rows, seen, show, completions = 0.0, "", self._show, _Completions()
+        rows, last_rows, seen, show, completions = 0, None, "", self._show, _Completions()
         began_at: float | None = None
         # The pool takes a sample every few seconds. The one from before the cell is about other cells.
         with contextlib.suppress(OSError):
-            seen = self._status()["at"]
+            status = self._status()
+            seen, last_rows = status["at"], status["rows"]
         while not ended.wait(_LOOK_SECONDS):
             with contextlib.suppress(OSError):
                 status = self._status()
                 if status["at"] == seen or not status["history"]["busy"]:
                     continue
-                rows += status["history"]["rows_per_second"][-1] * status["history"]["interval_seconds"] if seen else 0
-                seen = status["at"]
+                # A front that was replaced counts from 0.
+                rows += max(0, status["rows"] - last_rows) if last_rows is not None else 0
+                seen, last_rows = status["at"], status["rows"]
                 if status["exchanges_open"] or (show is not None and rows):
                     show = show or _shown_in_place()
                     # Before that, Spark compiled the query, or the cell did something else.
@@ -86,7 +88,7 @@ class _Completions:
 
 def progress_line(
     status: Mapping[str, Any],
-    rows: float,
+    rows: int,
     tasks: tuple[int, int] | None,
     seconds: float,
     completed_seconds: float | None = None,
