@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
@@ -17,9 +18,13 @@ TEXT = "sha2(cast(id AS string), 512)"
 _TWO_DAYS_SECONDS = 2 * 24 * 3600
 
 
-def catalog(warehouse: str) -> dict[str, str]:
-    """Return the settings of the Iceberg catalog `killed`."""
-    name = "spark.sql.catalog.killed"
+# Sessions keep the catalogs that they have used.
+_numbers = itertools.count(1)
+
+
+def catalog_confs(catalog: str, warehouse: str) -> dict[str, str]:
+    """Return the settings of an Iceberg catalog."""
+    name = f"spark.sql.catalog.{catalog}"
     return {name: "org.apache.iceberg.spark.SparkCatalog", f"{name}.type": "hadoop", f"{name}.warehouse": warehouse}
 
 
@@ -31,8 +36,14 @@ class KeptTable:
         self.format = table_format
         self.warehouse = root / "warehouse"
         self.directory = self.warehouse / "db" / "t"
-        self.name = f"delta.`{self.directory}`" if table_format == "delta" else "killed.db.t"
+        self.catalog = f"kept_{next(_numbers)}"
+        self.name = f"delta.`{self.directory}`" if table_format == "delta" else f"{self.catalog}.db.t"
         self._log = "_delta_log" if table_format == "delta" else "metadata"
+
+    @property
+    def confs(self) -> dict[str, str]:
+        """Settings of a session that uses the table."""
+        return catalog_confs(self.catalog, str(self.warehouse))
 
     def create(self) -> None:
         self._spark.sql(f"CREATE TABLE {self.name} (batch BIGINT, id BIGINT, text STRING) USING {self.format}")
@@ -68,7 +79,7 @@ class KeptTable:
         # The command keeps what is younger than a day.
         for file in self._everything():
             os.utime(file, (time.time() - _TWO_DAYS_SECONDS,) * 2)
-        self._spark.sql("CALL killed.system.remove_orphan_files(table => 'db.t')")
+        self._spark.sql(f"CALL {self.catalog}.system.remove_orphan_files(table => 'db.t')")
 
     def in_use(self) -> set[Path]:
         """Return the data files that a version of the table uses after `clean`."""

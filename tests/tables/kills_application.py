@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.paths import connector_jar
 from tests.support.spark import EXTENSION, SHORT_LIVED_JVM, local_spark
-from tests.tables.kept_table import TEXT, catalog
+from tests.tables.kept_table import TEXT, catalog_confs
 
 BATCH_ROWS = 40_000
 _PARTITIONS = 2
@@ -40,7 +40,7 @@ def batches_after(steps: int) -> dict[int, int]:
 
 def main() -> None:
     """Write for ever."""
-    table_format, table, endpoint, jars, warehouse = sys.argv[1:]
+    table_format, table, endpoint, jars, catalog, warehouse = sys.argv[1:]
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     class_path = ":".join(map(str, [connector_jar(), *sorted(Path(jars).resolve(strict=True).glob("*.jar"))]))
     spark = local_spark(
@@ -54,7 +54,7 @@ def main() -> None:
             "spark.executor.extraClassPath": class_path,
             "spark.sql.extensions": ",".join(_EXTENSIONS),
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            **catalog(warehouse),
+            **catalog_confs(catalog, warehouse),
             "spark.databricks.delta.snapshotPartitions": "1",
             "spark.updraft.write.tables": table_format,
             "spark.updraft.write.endpoint": endpoint,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.support.disks import small_disk, why_no_mount
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
-from tests.tables.kept_table import TEXT, KeptTable, catalog
+from tests.tables.kept_table import TEXT, KeptTable
 
 pytestmark = [pytest.mark.campaign, pytest.mark.skipif(bool(why_no_mount()), reason=why_no_mount())]
 
@@ -37,7 +37,7 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
         with small_disk(root, _DISK), LocalWriter(root) as writer:
             table = KeptTable(spark, table_format, root)
             confs = {
-                **catalog(str(table.warehouse)),
+                **table.confs,
                 f"{_PREFIX}tables": table_format if side == "ours" else "none",
                 f"{_PREFIX}endpoint": writer.tcp_endpoint,
             }
@@ -49,10 +49,11 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
                 errors[side] = error.value
                 assert table.batches() == {0: _SMALL}
                 writer.becomes_empty()
-                # The failed write has left room again.
-                _insert(spark, table, 2, _SMALL)
-                table.clean()
-                assert table.data() == table.in_use()
-                assert table.batches() == {0: _SMALL, 2: _SMALL}
+                if side == "ours":
+                    # Unlike stock's, the failed write has left room again.
+                    _insert(spark, table, 2, _SMALL)
+                    table.clean()
+                    assert table.data() == table.in_use()
+                    assert table.batches() == {0: _SMALL, 2: _SMALL}
     assert type(errors["ours"]) is type(errors["stock"]), errors
     assert "No space left on device" in str(errors["ours"])

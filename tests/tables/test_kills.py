@@ -25,10 +25,11 @@ from tests.support.paths import REPOSITORY
 from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
-from tests.tables.kept_table import KeptTable, catalog
+from tests.tables.kept_table import KeptTable
 from tests.tables.kills_application import batches_after
 
-pytestmark = pytest.mark.campaign
+# Five kills, and the JVMs and services that start again, take longer than other tests may.
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
 # Three steps take a few seconds, or half a minute where other work has the processors.
 _STEPS_SECONDS = 180
@@ -40,7 +41,7 @@ class Application:
 
     def __init__(self, table: KeptTable, writer: LocalWriter, log: Path) -> None:
         jars = os.environ["UPDRAFT_TABLE_JARS"]
-        arguments = [table.format, table.name, writer.tcp_endpoint, jars, str(table.warehouse)]
+        arguments = [table.format, table.name, writer.tcp_endpoint, jars, table.catalog, str(table.warehouse)]
         self.committed = 0
         """Number of steps that the application knows to have committed."""
         self._log = log.open("w")
@@ -123,7 +124,7 @@ def test_kills_leave_whole_steps_and_no_stray_file(
     spark: SparkSession, writer: LocalWriter, tmp_path: Path, table_format: str, last: str
 ) -> None:
     table = KeptTable(spark, table_format, tmp_path)
-    with runtime_confs(spark, catalog(str(table.warehouse))):
+    with runtime_confs(spark, table.confs):
         table.create()
         application = Application(table, writer, tmp_path / "application.log")
         try:
