@@ -44,7 +44,6 @@ from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, local_spark
 from tests.support.writer import LocalWriter
 
 _WORKERS = 2
-_KILL_EVERY_SECONDS = 1.0
 _ROLL_EVERY_SECONDS = 5.0
 # Longer than a zygote takes to load, so that most reloads end; others meet a kill.
 _RELOAD_EVERY_SECONDS = 15.0
@@ -120,7 +119,7 @@ class _Soak:
                 turns["restarts"] = stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS))
             else:
                 turns["starts"] = stack.enter_context(Platform(self._keep, 0.2))
-                turns["kills"] = stack.enter_context(Platform(self._kills.kill_one, _KILL_EVERY_SECONDS))
+                turns["kills"] = stack.enter_context(Platform(self._kills.kill_one, self._options.kill_every))
             for number, (name, job) in enumerate(itertools.cycle(JOBS.items())):
                 if time.monotonic() > deadline:
                     break
@@ -290,6 +289,7 @@ def _address(service: LocalPool | LocalWriter) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long (10)")
+    parser.add_argument("--kill-every", type=float, default=1.0, help="seconds; more on a slow machine (1)")
     parser.add_argument("--rolling", action="store_true", help="restart pools and writers in turn; kill nothing")
     parser.add_argument("--master", default="local-cluster[2,1,512]", help="of Spark (local-cluster[2,1,512])")
     parser.add_argument("--seed", type=int, default=0, help="of the order of kills (0)")
