@@ -9,9 +9,9 @@ what is sent is the same Arrow whichever child it was made of.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -47,16 +47,30 @@ _STOCK_FAILS = {(kind, case) for before, kind, case, _ in _BEYOND_STOCK if befor
 class Observations:
     """Answers by kind, types and way, asked once each."""
 
-    def __init__(self, sides: Sides, table: Path):
+    def __init__(self, sides: Sides, table: Path, items: Iterable[pytest.Item]):
+        """`items` are the tests of this run: types that it leaves out share no query."""
         self._sides = sides
         self._table = table
+        self._tested = set(map(_kind_and_case, filter(_is_of_the_grid, items)))
         self._answer = functools.cache(self._ask)
 
     def of(self, kind: Kind, case: TypeCase, way: str) -> Answer:
         """The answer that has this case's columns: shared with other cases where that worked."""
-        shared = self._answer(kind, _shared_with(kind, case, way), way)
+        shared = self._answer(kind, self._shared_with(kind, case, way), way)
         on_its_side = way == _STOCK or self._sides.compares_stock_with_itself or shared.ran_on_the_pool
         return shared if shared.error is None and on_its_side else self._answer(kind, (case,), way)
+
+    def _shared_with(self, kind: Kind, case: TypeCase, way: str) -> Sequence[TypeCase]:
+        """Return the cases that are asked in the same query: those that neither side refuses."""
+        if _is_asked_alone(kind, case):
+            return (case,)
+        return tuple(
+            other
+            for other in TYPE_CASES
+            if not _is_asked_alone(kind, other)
+            and way in _ways(kind, other)
+            and (other is case or (kind.name, other.name) in self._tested)
+        )
 
     def _ask(self, kind: Kind, cases: Sequence[TypeCase], way: str) -> Answer:
         def query(spark: SparkSession) -> DataFrame:
@@ -73,11 +87,14 @@ def _columns(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
     return frame.withColumns(derived).select("id", *(case.name for case in cases))
 
 
-def _shared_with(kind: Kind, case: TypeCase, way: str) -> Sequence[TypeCase]:
-    """The cases that are asked in the same query: those that neither side refuses."""
-    if _is_asked_alone(kind, case):
-        return (case,)
-    return tuple(other for other in TYPE_CASES if not _is_asked_alone(kind, other) and way in _ways(kind, other))
+def _is_of_the_grid(item: pytest.Item) -> bool:
+    return any(marker.args == ("types",) for marker in item.iter_markers("matrix"))
+
+
+def _kind_and_case(item: pytest.Item) -> tuple[str, str]:
+    assert isinstance(item, pytest.Function)
+    kind, case = cast("Kind", item.callspec.params["kind"]), cast("TypeCase", item.callspec.params["case"])
+    return kind.name, case.name
 
 
 def _is_asked_alone(kind: Kind, case: TypeCase) -> bool:
@@ -92,8 +109,8 @@ def _ways(kind: Kind, case: TypeCase) -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
-def observations(sides: Sides, table: Path) -> Observations:
-    return Observations(sides, table)
+def observations(sides: Sides, table: Path, request: pytest.FixtureRequest) -> Observations:
+    return Observations(sides, table, request.session.items)
 
 
 def _grid() -> Iterator[Any]:
