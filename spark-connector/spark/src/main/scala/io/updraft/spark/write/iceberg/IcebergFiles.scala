@@ -77,12 +77,12 @@ object IcebergFiles {
   def compression(properties: Map[String, String]): Either[String, Compression] = {
     val builder = Compression.newBuilder()
     val level = properties.get(Prefix + "compression-level")
-    // The default of Iceberg's readers of the property; tables are created with zstd.
+    // Iceberg assumes gzip if the property is missing, although it creates tables with zstd.
     properties.getOrElse(Prefix + "compression-codec", "gzip").toLowerCase(Locale.ROOT) match {
       case "uncompressed" => Right(builder.setCodec(Codec.CODEC_NONE).build())
       case "snappy" => Right(builder.setCodec(Codec.CODEC_SNAPPY).build())
       case "lz4_raw" => Right(builder.setCodec(Codec.CODEC_LZ4).build())
-      // Iceberg's own writer takes words of Hadoop's, such as BEST_SPEED.
+      // Iceberg's own writer expects one of Hadoop's names for the level, such as BEST_SPEED.
       case "gzip" if level.isDefined => Left(s"the level ${level.mkString} of gzip")
       case "gzip" => Right(builder.setCodec(Codec.CODEC_GZIP).setLevel(GzipLevel).build())
       case "zstd" =>
