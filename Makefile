@@ -155,7 +155,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer test-tables writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
