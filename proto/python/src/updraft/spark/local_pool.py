@@ -33,6 +33,7 @@ _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+_ANNOUNCE_TIMEOUT_SECONDS = 5.0
 _REFUSED = re.compile(r"\[error *\] function cannot be called .*?\breason=(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\S+)")
 # A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -70,7 +71,13 @@ class LocalPool(LocalService):
         logged = len(self.log(None))
         super()._start()
         self._has_told_of_end = False
-        for reason in dict.fromkeys(_REFUSED.findall(self.log(None)[logged:])):
+        if not self._settings.get("functions"):
+            return
+        deadline_seconds = time.monotonic() + _ANNOUNCE_TIMEOUT_SECONDS
+        # The log names refused functions before it says so.
+        while "pool is ready" not in (said := self.log(None)[logged:]) and time.monotonic() < deadline_seconds:
+            time.sleep(_LOOK_SECONDS)
+        for reason in dict.fromkeys(_REFUSED.findall(said)):
             _tell(f"the pool runs, but {in_python(unquoted(reason))}")
 
     def join_notebook(self) -> None:
