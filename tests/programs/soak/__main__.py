@@ -156,14 +156,17 @@ class _Soak:
 
     def _settle(self) -> None:
         """Wait until no service has anything to do, and check that none still counts anything."""
-        self._keep()
         for name, service in self._services():
             counts: dict[str, float] = {"no answer": 1}
             until_seconds = time.monotonic() + _SETTLING_SECONDS
             while any(counts.values()) and time.monotonic() < until_seconds:
                 time.sleep(0.5)
-                with contextlib.suppress(grpc.RpcError):
+                # A service ends with the thread that has started it.
+                self._keep()
+                try:
                     counts = _left(service)
+                except grpc.RpcError as error:
+                    counts = {f"no answer: {error}": 1}
             self._invariants.settles(name, counts)
 
     def _services(self) -> Iterator[tuple[str, LocalPool | LocalWriter]]:
