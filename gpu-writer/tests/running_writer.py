@@ -250,7 +250,7 @@ class GatedStorage(LocalStorage):
 def gated_storage(writer: RunningWriter, *, at: str = "write") -> Iterator[Gate]:
     """Give a writer storages with a gate before a step, which is open at the end."""
     gate = Gate()
-    writer.writer.factory.storage = lambda path: GatedStorage(Path(path), gate, at)
+    writer.writer.factory.storage = lambda path, *_, **__: GatedStorage(Path(path), gate, at)
     try:
         yield gate
     finally:

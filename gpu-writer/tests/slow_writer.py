@@ -43,7 +43,7 @@ async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_sec
         quota_bytes=int(quota_bytes),
     )
     writer = Writer(settings)
-    writer.factory.storage = lambda path: SlowStorage(Path(path))
+    writer.factory.storage = lambda path, *_, **__: SlowStorage(Path(path))
     await writer.run()
 
 

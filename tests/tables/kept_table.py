@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.support.spark import runtime_confs
 
 TEXT = "sha2(cast(id AS string), 512)"
 """Third column of the table, from the second one."""
-_TWO_DAYS_SECONDS = 2 * 24 * 3600
+_FOUR_DAYS_SECONDS = 4 * 24 * 3600
 
 
 # Sessions keep the catalogs that they have used.
@@ -52,11 +53,15 @@ class KeptTable:
         """Return the rows of each batch, which are all different and as they were written."""
         self._spark.catalog.clearCache()
         read = self._spark.sql(
-            f"SELECT batch, count(*), count(DISTINCT id), count_if(text != {TEXT}) FROM {self.name} GROUP BY batch"
+            f"SELECT batch, count(*), count(DISTINCT id), count_if(NOT text <=> {TEXT}) FROM {self.name} GROUP BY batch"
         )
         found = read.collect()
         assert all(rows == different and not wrong for _, rows, different, wrong in found), found
         return {batch: rows for batch, rows, _, _ in found}
+
+    def is_by_writer(self) -> bool:
+        """Return whether the writer service has made all data files in use."""
+        return all(str(pq.read_metadata(file).created_by).startswith("parquet-cpp") for file in self.in_use())
 
     def data(self) -> set[Path]:
         """Return all files that are not of the log."""
@@ -76,9 +81,9 @@ class KeptTable:
             with runtime_confs(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
                 self._spark.sql(f"VACUUM {self.name} RETAIN 0 HOURS")
             return
-        # The command keeps what is younger than a day.
+        # The command keeps what is younger than three days.
         for file in self._everything():
-            os.utime(file, (time.time() - _TWO_DAYS_SECONDS,) * 2)
+            os.utime(file, (time.time() - _FOUR_DAYS_SECONDS,) * 2)
         self._spark.sql(f"CALL {self.catalog}.system.remove_orphan_files(table => 'db.t')")
 
     def in_use(self) -> set[Path]:

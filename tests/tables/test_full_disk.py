@@ -40,6 +40,7 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
                 **table.confs,
                 f"{_PREFIX}tables": table_format if side == "ours" else "none",
                 f"{_PREFIX}endpoint": writer.tcp_endpoint,
+                f"{_PREFIX}unsupported": "fail",
             }
             with runtime_confs(spark, confs):
                 table.create()
@@ -54,6 +55,7 @@ def test_a_full_disk_fails_the_write_alone(spark: SparkSession, tmp_path: Path, 
                     _insert(spark, table, 2, _SMALL)
                     table.clean()
                     assert table.data() == table.in_use()
+                    assert table.is_by_writer()
                     assert table.batches() == {0: _SMALL, 2: _SMALL}
     assert type(errors["ours"]) is type(errors["stock"]), errors
-    assert "No space left on device" in str(errors["ours"])
+    assert all("No space left on device" in str(error) for error in errors.values()), errors

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 # Three steps take a few seconds, or half a minute where other work has the processors.
 _STEPS_SECONDS = 180
 _TAIL = 4000
+_STAGES = ("writes", "publishes")
 
 
 class Application:
@@ -129,7 +130,7 @@ def test_kills_leave_whole_steps_and_no_stray_file(
         application = Application(table, writer, tmp_path / "application.log")
         try:
             application.goes_on(2)
-            for stage in ("writes", "publishes"):
+            for stage in _STAGES:
                 for kill in (application.kill_executor, lambda: _kill_writer(writer)):
                     _reaches(stage, table, writer)
                     kill()
@@ -137,7 +138,11 @@ def test_kills_leave_whole_steps_and_no_stray_file(
             _reaches(last, table, writer)
         finally:
             application.kill()
-            print((tmp_path / "application.log").read_text()[-_TAIL:])
+            log = (tmp_path / "application.log").read_text()
+            print(log[-_TAIL:])
+        # Each kill of an executor was noticed, and a writer was killed that had a file open.
+        assert log.count("Lost executor") >= len(_STAGES)
+        assert "did not write" in log
         writer.becomes_empty()
         assert all(pq.read_metadata(file).num_rows for file in table.data() if file.suffix == ".parquet")
         # The driver may have been killed between its last commit and its last line.
@@ -145,4 +150,5 @@ def test_kills_leave_whole_steps_and_no_stray_file(
         assert found in (batches_after(application.committed), batches_after(application.committed + 1))
         table.clean()
         assert table.data() == table.in_use()
+        assert table.is_by_writer()
         assert table.batches() == found

@@ -95,6 +95,7 @@ async def test_an_exchange_continues_its_worker_without_waiting_for_the_zygote(z
             await exchange(pool, batches_of([1]))
             await at_rest(pool)
         [worker] = pool.workers
+        await asyncio.sleep(0.5)
         os.kill(pool.zygote_pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(HANG_SECONDS):
@@ -115,9 +116,21 @@ async def test_a_front_in_another_pid_namespace_lets_the_zygote_continue_workers
     async with running_pool(zygotes) as pool:
         await exchange(pool, batches_of([1]))
         await at_rest(pool)
+        await asyncio.sleep(0.5)
         monkeypatch.setattr(signal, "pidfd_send_signal", refused)
         async with asyncio.timeout(HANG_SECONDS):
             assert (await exchange(pool, batches_of([1]))).error is None
+
+
+async def test_exchanges_follow_each_other_closely_although_each_one_stops_its_worker(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        await exchange(pool, batches_of([1]))
+        [worker] = pool.workers
+        pool._workers.by_id[worker.worker].computes_at_rest = True
+        for _ in range(10):
+            await exchange(pool, batches_of([1]))
+        # A notice of each exchange would follow its signal, and the signal would come before the order to stop.
+        assert not pool._workers._notices
 
 
 async def test_a_worker_that_is_stopped_right_after_a_short_exchange_stays_stopped(zygotes: Zygotes) -> None:
@@ -127,6 +140,7 @@ async def test_a_worker_that_is_stopped_right_after_a_short_exchange_stays_stopp
         [worker] = pool.workers
         held = pool._workers.by_id[worker.worker]
         held.computes_at_rest = True
+        await asyncio.sleep(0.5)
         # The notice to the zygote that this exchange continues the worker would come after the order to stop it.
         assert (await exchange(pool, batches_of([1]))).error is None
         await asyncio.sleep(0.2)

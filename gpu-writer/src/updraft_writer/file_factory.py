@@ -107,7 +107,7 @@ class FileFactory:
         `roots` are the caller's own roots, as in a request.
         """
         if command.delivery == Delivery.DELIVERY_DIRECT:
-            await self._found(command.path, roots)
+            await self._found(command, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
         """Return the reservation for the bytes that a file retains. It already covers the file's first bloom filters.
@@ -127,28 +127,28 @@ class FileFactory:
         if command.delivery == Delivery.DELIVERY_RETURN:
             return ReturnedSink(replies, silence_seconds=settings.client_silence_seconds)
         return StoredSink(
-            await self._found(command.path, request.roots),
+            await self._found(command, request.roots),
             command.path,
             self._store_threads,
             RetryPolicy(),
             silence_seconds=settings.storage_silence_seconds,
         )
 
-    async def _found(self, path: str, roots: Sequence[str]) -> Storage:
-        """Find the storage for a path; raises UpdraftError, also if the storage does not answer in time.
+    async def _found(self, command: WriteCommand, roots: Sequence[str]) -> Storage:
+        """Find the storage for a file; raises UpdraftError, also if the storage does not answer in time.
 
         Resolving links and reaching a storage may hang, so this method uses the storage threads. The event loop's own
         threads serve every file and must stay free.
         """
         silence_seconds = self._settings.storage_silence_seconds
-        find = partial(self.storage, path, roots) if roots else partial(self.storage, path)
+        find = partial(self.storage, command.path, roots, in_table=command.in_table)
         looking = asyncio.get_running_loop().run_in_executor(self._store_threads, find)
         try:
             async with asyncio.timeout(silence_seconds or None):
                 return await looking
         except TimeoutError:
             raise SinkError(
-                f"cannot reach {path}: the storage has not answered for {silence_seconds:g} seconds "
+                f"cannot reach {command.path}: the storage has not answered for {silence_seconds:g} seconds "
                 f"(--storage-silence-seconds of the writer); {Standing.UNPUBLISHED.value}"
             ) from None
 

@@ -54,6 +54,22 @@ def test_nobody_reads_a_file_before_it_is_published(storage: Storage, tmp_path: 
     assert (tmp_path / "deep/part.parquet").read_bytes() == b"one two"
 
 
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_the_clean_up_of_a_table_sees_an_unfinished_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "part.parquet"
+    storage: Storage = (
+        LocalStorage(path, in_table=True)
+        if kind == "local"
+        else RemoteStorage(fs.LocalFileSystem(), str(path), in_table=True)
+    )
+    storage.open()
+    (unfinished,) = readable(tmp_path)
+    assert unfinished.startswith("part.parquet.")
+    storage.complete()
+    storage.publish()
+    assert everything(tmp_path) == ["part.parquet"]
+
+
 def test_a_discarded_file_leaves_nothing(storage: Storage, tmp_path: Path) -> None:
     storage.open()
     storage.write(b"one")

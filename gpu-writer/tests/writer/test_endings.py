@@ -55,7 +55,7 @@ def cannot_be_stored(writer: RunningWriter) -> None:
         def write(self, piece: Piece) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    writer.writer.factory.storage = lambda path: FullStorage(Path(path))
+    writer.writer.factory.storage = lambda path, *_, **__: FullStorage(Path(path))
     with pytest.raises(SinkError, match="No space left"):
         write(writer, writer.root / "f", BATCH)
 

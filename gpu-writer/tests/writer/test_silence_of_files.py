@@ -181,7 +181,7 @@ class HangingStorage(LocalStorage):
 @contextmanager
 def hanging_storage(writer: RunningWriter, step: str) -> Iterator[Gate]:
     gate = Gate()
-    writer.writer.factory.storage = lambda path: HangingStorage(Path(path), step, gate)
+    writer.writer.factory.storage = lambda path, *_, **__: HangingStorage(Path(path), step, gate)
     try:
         yield gate
     finally:
@@ -219,7 +219,7 @@ def test_paths_whose_lookup_hangs_fail_and_hold_up_nobody_else(tmp_path: Path) -
     with running_writer(tmp_path, storage_silence_seconds=LIMIT_SECONDS) as running, running.client() as client:
         gate, real = Gate(), running.writer.factory.storage
 
-        def storage(path: str) -> Storage:
+        def storage(path: str, *_: object, **__: object) -> Storage:
             if "hangs" in path:
                 gate.pass_through()
             return real(path)
@@ -252,7 +252,7 @@ def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Pat
                 super().write(piece)
 
         file = client.create(str(tmp_path / "healthy"), SCHEMA)
-        running.writer.factory.storage = lambda path: Hanging(Path(path))
+        running.writer.factory.storage = lambda path, *_, **__: Hanging(Path(path))
         try:
             wait_for(lambda: len(running.writer.files) == 1, "the file is open")
             hanging = client.create(str(tmp_path / "hanging"), SCHEMA)

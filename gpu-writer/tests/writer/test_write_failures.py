@@ -227,7 +227,7 @@ def test_a_storage_that_fails_at_any_step_leaves_no_file_and_says_why(
 ) -> None:
     monkeypatch.setattr(BrokenStorage, "fail_at", fail_at)
     monkeypatch.setattr(BrokenStorage, "number", number)
-    monkeypatch.setattr(writer.writer.factory, "storage", lambda path: BrokenStorage(Path(path)))
+    monkeypatch.setattr(writer.writer.factory, "storage", lambda path, *_, **__: BrokenStorage(Path(path)))
     path = writer.root / "failed.parquet"
     with pytest.raises(SinkError, match=os.strerror(number)):
         write(writer, path, *[pa.table({"n": pa.arange(0, 50_000, 1)})] * 300)

@@ -62,6 +62,18 @@ def writer(shared: RunningWriter) -> Iterator[RunningWriter]:
     shared.becomes_empty()
 
 
+@pytest.mark.parametrize(("in_table", "beginning"), [(False, "._f."), (True, "f.")])
+def test_an_unfinished_file_is_hidden_except_in_a_table(writer: RunningWriter, in_table: bool, beginning: str) -> None:
+    path = writer.root / f"unfinished_{in_table}" / "f"
+    with RawExchange(writer.address, SCHEMA, command(path, in_table=in_table)) as exchange:
+        exchange.ask(BATCH_BYTES)
+        exchange.next_reply()
+        wait_for(lambda: path.parent.exists() and any(path.parent.iterdir()), "an unfinished file")
+        (unfinished,) = path.parent.iterdir()
+        exchange.call.cancel()
+    assert unfinished.name.startswith(beginning)
+
+
 def test_a_file_is_written_published_and_proven_by_its_receipt(writer: RunningWriter) -> None:
     table, path = spark_table(5000), writer.root / "a/b/part-0.parquet"
     with writer.client() as client, client.create(str(path), table.schema) as file:

@@ -27,11 +27,11 @@ take turns. The writer service runs on the same machine with a quota of {quota} 
 statement on all rows handles {raw:.0f} MB of raw data.
 
 Seconds and CPU are medians of {runs} runs or more, and speeds are medians of pairs. CPU is that of the driver, its JVM
-and the writer. Memory is the writer's peak above its memory when idle. Every file of a variant was made by its writer;
-a statement that Comet leaves to Iceberg has no line of Comet's.
+and the writer. A run counts only if the variant's writer made the table's newest file. A statement that Comet leaves to
+Iceberg has no line of Comet's.
 
-| table | statement | files by | seconds | speed | CPU, s | CPU | files, MB | memory, MiB | target |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| table | statement | files by | seconds | speed | CPU, s | CPU | files, MB | target |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {lines}"""
 
 
@@ -67,10 +67,9 @@ def _lines(measured: Sequence[Measured]) -> Iterator[str]:
             if entry.variant == "updraft" and statement in _TARGETS:
                 least = _TARGETS[statement]
                 target = f"{least:g}x" + ("" if times >= least else " (missed)")
-        memory = f"{entry.peak_mib:.0f}" if entry.variant == "updraft" else ""
         yield (
             f"| {table_format.capitalize()} | {statement} | {VARIANTS[entry.variant].title} | {entry.median_wall_s:.2f}"
-            f" | {speed} | {entry.median_cpu_s:.2f} | {cpu} | {entry.file_bytes / 1e6:.0f} | {memory} | {target} |\n"
+            f" | {speed} | {entry.median_cpu_s:.2f} | {cpu} | {entry.file_bytes / 1e6:.0f} | {target} |\n"
         )
 
 

@@ -4,6 +4,7 @@
 import asyncio
 import dataclasses
 import enum
+import math
 import os
 import signal
 import socket
@@ -63,6 +64,8 @@ class PooledWorker:
         """Whether the pool has killed it."""
         self.computes_at_rest = False
         """Whether it has used CPU between two exchanges."""
+        self.stopped_seconds = -math.inf
+        """Time of the loop at which the pool last had it stopped."""
         self.tenant = ""
         """Tenant for which its last exchange counted; empty for a registered function."""
         self.has_leftovers = False

@@ -23,6 +23,8 @@ from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 # The front itself continues a worker, because an exchange waits for it. The zygote learns of that a little later: not
 # at once, so as not to compete with the exchange for a core, but before it would stop the worker again.
 _NOTICE_SECONDS = 0.05
+_STOPPED_SECONDS = 0.25
+"""Time after which the zygote has stopped a worker, unless it is busy with something else."""
 LAST_DEATHS_SECONDS = 2.0
 """Longest wait for killed workers to end."""
 
@@ -82,6 +84,7 @@ class PooledWorkers:
             send: Sends a packet to the zygote.
             heal: Called when a worker between two exchanges has been ended.
         """
+        self._loop = asyncio.get_running_loop()
         self.generation = 0
         """Generation of the functions that new workers have."""
         self.by_id: dict[str, PooledWorker] = {}
@@ -93,7 +96,7 @@ class PooledWorkers:
             expire=self._expire,
             is_kept=lambda worker: worker.is_the_operators,
             idle_seconds=settings.idle_seconds,
-            clock=asyncio.get_running_loop().time,
+            clock=self._loop.time,
         )
         """Workers between two exchanges."""
         self._settings = settings
@@ -107,11 +110,16 @@ class PooledWorkers:
         if (notice := self._notices.pop(worker.id, None)) is not None:
             # For the zygote, the worker has been stopped all the time.
             notice.cancel()
+        worker.stopped_seconds = self._loop.time()
         self._send(Stop(worker.id))
 
     def _go_on(self, worker: PooledWorker) -> None:
-        delay_seconds = _NOTICE_SECONDS if worker.go_on() else 0.0
-        self._notices[worker.id] = asyncio.get_running_loop().call_later(delay_seconds, self._notify, worker)
+        # The zygote may not have read a recent Stop yet. A signal of our own would come before that Stop.
+        is_stopped = self._loop.time() - worker.stopped_seconds > _STOPPED_SECONDS
+        if is_stopped and worker.go_on():
+            self._notices[worker.id] = self._loop.call_later(_NOTICE_SECONDS, self._notify, worker)
+        else:
+            self._send(Continue(worker.id))
 
     def _notify(self, worker: PooledWorker) -> None:
         del self._notices[worker.id]

@@ -217,9 +217,10 @@ class HeldWorkers:
             worker.kill()
 
     def stop_again(self) -> Sequence[HeldWorker]:
-        """Stop and return the workers that two looks found running although their front has stopped them.
+        """Stop and return the workers that a look found running although their front has stopped them.
 
-        Looks once a second, and soon again if that look found such a worker.
+        Looks once a second. Stops such workers at the next look, which comes soon, unless the front's notice that it
+        has continued a worker has come by then.
         """
         now = time.monotonic()
         if now < self._next_look_seconds:
@@ -227,14 +228,11 @@ class HeldWorkers:
         self._next_look_seconds = now + _LOOK_SECONDS
         # A worker may need a moment to stop.
         stopped = [worker for worker in self._held.values() if worker.stopped_seconds < now - _LOOK_SECONDS]
-        again = list[HeldWorker]()
-        for worker in stopped:
-            is_running = not is_stopped(worker.pid)
-            if is_running and worker.was_running:
-                again.append(worker)
-            worker.was_running = is_running
+        again = [worker for worker in stopped if worker.was_running]
         for worker in again:
             worker.stop()
+        for worker in stopped:
+            worker.was_running = worker not in again and not is_stopped(worker.pid)
         if any(worker.was_running for worker in stopped):
             self._next_look_seconds = now + _SECOND_LOOK_SECONDS
         return again

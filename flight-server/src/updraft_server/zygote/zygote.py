@@ -130,7 +130,7 @@ class Zygote:
             self._workers.take_over()
         self._watch(self._supervisor, self._meet)
         while not self._is_done():
-            if self._turn() and time.monotonic() < self._next_end_seconds:
+            if self._turn() and time.monotonic() < self._next_end_seconds and not self._has_exits:
                 # An exchange waits for the worker that was just continued. Do not compete with it for a core.
                 continue
             # End strays on every other turn, not only after a worker has died: functions may disown processes at any
@@ -142,7 +142,7 @@ class Zygote:
     def _is_done(self) -> bool:
         if self._is_ending:
             return not self._fronts
-        return self._is_retired and not self._workers and not self._workers.ends and math.isinf(self._sweep_seconds)
+        return self._is_retired and not self._workers and not self._has_exits
 
     def _turn(self) -> bool:
         """Wait for events and handle them. Return whether all of them stopped or continued workers."""
@@ -166,6 +166,11 @@ class Zygote:
             if worker.front in self._fronts:
                 self._send(worker.front, packets.WentOn(worker.id))
         return 0 < len(events) == self._pauses
+
+    @property
+    def _has_exits(self) -> bool:
+        """Whether exits wait to be reported."""
+        return bool(self._workers.ends) or not math.isinf(self._sweep_seconds)
 
     @property
     def _sweep_seconds(self) -> float:

@@ -38,16 +38,27 @@ class LocalStorage:
     """
 
     def __init__(
-        self, path: Path, *, root: Path = Path("/"), sync: bool = True, unsynced: set[Path] | None = None
+        self,
+        path: Path,
+        *,
+        root: Path = Path("/"),
+        sync: bool = True,
+        unsynced: set[Path] | None = None,
+        in_table: bool = False,
     ) -> None:
-        """Prepare a file at `path`, which lies below `root` and has no links. Links that appear later are not followed.
+        """Prepare a file. Links that appear later are not followed.
 
-        `unsynced`, shared by all files, holds the directories that this process has created and not synced yet.
+        Args:
+            path: Place of the file, below `root` and without links.
+            root: Directory from which directories are opened one by one.
+            sync: Whether the file and its name are synced.
+            unsynced: Directories that this process has created and not synced yet; shared by all files.
+            in_table: Whether the file belongs to a table: `hidden_name`.
         """
         self._root = root
         self._unsynced = set() if unsynced is None else unsynced
         self._path = path
-        self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
+        self._hidden = path.with_name(hidden_name(path.name, uuid4().hex, in_table=in_table))
         self._sync = sync
         self._descriptor: int | None = None
         # Descriptor of the hidden file's directory. It stays valid if the directory is renamed or replaced.

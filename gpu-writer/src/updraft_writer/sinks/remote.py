@@ -45,12 +45,12 @@ class _Found(NamedTuple):
 class RemoteStorage:
     """Remote file, streamed to a hidden object that is then moved to the final name."""
 
-    def __init__(self, file_system: fs.FileSystem, path: str) -> None:
+    def __init__(self, file_system: fs.FileSystem, path: str, *, in_table: bool = False) -> None:
         self.file_system = file_system
         self._path = path
         self._directory, _, name = path.rpartition("/")
         unique = uuid4().hex
-        self._hidden = self._beside(hidden_name(name, unique))
+        self._hidden = self._beside(hidden_name(name, unique, in_table=in_table))
         self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
         self._phase = _Phase.NEW

@@ -26,11 +26,11 @@ class Roots:
         self._sync_files = sync_files
         self._unsynced: set[Path] = set()
 
-    def storage(self, path: str, within: Sequence[str] = ()) -> Storage:
+    def storage(self, path: str, within: Sequence[str] = (), *, in_table: bool = False) -> Storage:
         """Return the storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
 
         `within` lists the caller's own roots, which lie below the writer's roots. If `within` is empty, the caller may
-        write below all of the writer's roots.
+        write below all of the writer's roots. `in_table` says whether the file belongs to a table: `hidden_name`.
         """
         try:
             location = resolved(parse_location(path))
@@ -48,7 +48,11 @@ class Roots:
             root = _narrowed(root, location, path, within)
         if location.scheme == "file":
             return LocalStorage(
-                Path(location.path), root=Path(root.place.path), sync=self._sync_files, unsynced=self._unsynced
+                Path(location.path),
+                root=Path(root.place.path),
+                sync=self._sync_files,
+                unsynced=self._unsynced,
+                in_table=in_table,
             )
         try:
             file_system, inner_path = _file_system(root, location.path)
@@ -56,7 +60,7 @@ class Roots:
             # Keep the first line only: the rest of the library's message lists every directory that it has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
-        return RemoteStorage(file_system, inner_path)
+        return RemoteStorage(file_system, inner_path, in_table=in_table)
 
 
 def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:

@@ -166,9 +166,11 @@ def reason_of(error: OSError) -> str:
     return reason
 
 
-def hidden_name(name: str, unique: str) -> str:
+def hidden_name(name: str, unique: str, *, in_table: bool = False) -> str:
     """Return the name that a file has until it is published.
 
-    The name begins with a dot and an underscore, because Spark and Hadoop skip such names.
+    The name begins with a dot and an underscore, because Spark and Hadoop skip such names. But table formats, which
+    read only files that are in their log, also skip such names when they remove unused files. So in a table the name
+    begins like the file's own.
     """
-    return f"._{name}.{unique}.updraft"
+    return f"{'' if in_table else '._'}{name}.{unique}.updraft"

@@ -24,6 +24,6 @@ final class DeltaFiles(ofTable: Protocol, table: Metadata)
       conf: Configuration
   ): Either[String, WriteCommand] = DeltaRules.reason(ofTable, table) match {
     case Some(reason) => Left(reason)
-    case None => ParquetPlan.command(builder, dataSchema, conf)
+    case None => ParquetPlan.command(builder.setInTable(true), dataSchema, conf)
   }
 }

@@ -46,6 +46,7 @@ object IcebergFiles {
       schema: Schema,
       properties: Map[String, String]
   ): WriteCommand = builder
+    .setInTable(true)
     .mergeParquet(
       ParquetOptions
         .newBuilder()
