@@ -160,12 +160,15 @@ class Checker:
         record = self._pods.get(pod.name)
         if record is None or record.is_drained:
             return
-        is_idle = pod.pool.idle > 0 and any(self._may_have_one(pod, record, each) for each in record.waiting.values())
-        if not is_idle:
+        waiting = [each for each in record.waiting.values() if self._may_have_one(pod, record, each)]
+        if not pod.pool.idle or not waiting:
             record.idle_since = None
-        elif record.idle_since is None:
+            return
+        if record.idle_since is None:
             record.idle_since = self.world.now
-        elif self.world.now - record.idle_since > IDLE_BESIDE_A_WAITER_SECONDS:
+        # Others may have waited, and got workers, before these came.
+        began = max(record.idle_since, min(each.since for each in waiting))
+        if self.world.now - began > IDLE_BESIDE_A_WAITER_SECONDS:
             self.fail(f"{pod.name} has {pod.pool.idle} idle workers, and {len(record.waiting)} exchanges wait for one")
 
     def _may_have_one(self, pod: Pod, record: _PodRecord, waiting: _Waiting) -> bool:
