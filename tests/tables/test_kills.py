@@ -92,6 +92,8 @@ class Application:
                 process.kill()
         self._process.wait()
         self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._log.close()
 
 
