@@ -21,7 +21,7 @@ import updraft.client
 from tests.support.certificates import Authority
 from tests.support.paths import EXAMPLES
 from tests.support.pool import NOTES, LocalPool
-from tests.support.waiting import until
+from tests.support.waiting import HANG_SECONDS, until
 from updraft.client import AsyncPoolClient, PoolClient
 from updraft.errors import (
     DeadlineError,
@@ -402,6 +402,19 @@ async def test_asyncio_gets_the_errors_of_function_and_input(pool: LocalPool) ->
             [frame async for frame in client.stream("inverse", numbers())]
         with pytest.raises(WorkerError, match="batch 1 killed two workers"):
             await client.call("dies", {"x": [1]})
+
+
+async def test_asyncio_gets_an_error_if_the_input_awaits_something_that_was_cancelled(pool: LocalPool) -> None:
+    async def batches() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch({"x": [1]})
+        forgotten = asyncio.create_task(asyncio.sleep(60))
+        forgotten.cancel()
+        await forgotten
+
+    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client, asyncio.timeout(HANG_SECONDS):
+        with pytest.raises(RuntimeError, match="the input ended with CancelledError"):
+            async for _ in client.stream("parity", batches()):
+                pass
 
 
 async def test_asyncio_gets_the_functions_error_even_while_it_sends(pool: LocalPool) -> None:

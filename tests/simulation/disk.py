@@ -102,7 +102,9 @@ class SimulatedStorage:
             self._hidden = None
 
     def _rename(self) -> None:
-        assert self._hidden is not None
+        if self._hidden is None:
+            self._disk.invariants.fail(f"{self._path} is published twice by one storage")
+            return
         content, self._hidden = bytes(self._hidden), None
         # A task may ask again for an empty file, which it did not see published.
         if self._disk.files.get(self._path) != content:

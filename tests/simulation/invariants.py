@@ -3,7 +3,8 @@
 
 Those of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
 
-The checker never reads a count of the product's to judge the product, except at the end, when all counts must be zero.
+The checker counts for itself whatever it can. Of the product it reads who is idle and who waits, and at the end the
+counts that must be zero.
 """
 
 from __future__ import annotations

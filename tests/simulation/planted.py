@@ -54,6 +54,16 @@ def _instead(replacement: Any) -> Callable[[Any], Any]:
     return lambda _original: replacement
 
 
+def _replaces_none(original: Any) -> Any:
+    def missing(self: PooledWorkers, starting: int) -> int:
+        wanted: int = original(self, starting)
+        # The first workers are started all the same.
+        vars(self)["was_whole"] = vars(self).get("was_whole", False) or not wanted
+        return 0 if vars(self)["was_whole"] else wanted
+
+    return missing
+
+
 def _wakes_once(self: Admission) -> None:
     if self._places and self._dispatching is None:
         self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
@@ -220,9 +230,7 @@ BUGS: dict[str, Bug] = {
     "caps": Bug("Caps on workers are ignored", Turns, "__init__", _uncapped),
     "owners": Bug("A worker serves any owner", Binding, "can_serve", _instead(lambda self, _wanted: True)),
     "double-lease": Bug("A leased worker sometimes stays idle, and is leased again", Pool, "_lease", _never_busy),
-    "no-replacement": Bug(
-        "Dead workers are not replaced", PooledWorkers, "missing", _instead(lambda self, _starting: 0)
-    ),
+    "no-replacement": Bug("Dead workers are not replaced", PooledWorkers, "missing", _replaces_none),
     "broken-reuse": Bug("A worker is reused whatever its exchange left", Pool, "_released", _always_clean),
     "place-leak": Bug("An exchange keeps its place in the queue", Admission, "place", _keeps_places),
     "cancel-leak": Bug(
@@ -312,10 +320,11 @@ def table(found: dict[str, tuple[int, str] | None]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def seeds_in_readme() -> dict[str, int]:
-    """Return the seed that finds each bug, as README.md tells it."""
+def found_in_readme() -> dict[str, tuple[int, str]]:
+    """Return the seed that finds each bug and what it finds, as README.md tells it."""
     rows = _README.read_text().partition(_BEGIN)[2].partition(_END)[0].splitlines()[2:]
-    return {name: int(row.split(" | ")[2]) - 1 for name, row in zip(BUGS, rows, strict=True)}
+    cells = [row.removesuffix(" |").split(" | ") for row in rows]
+    return {name: (int(seed) - 1, found) for name, (*_, seed, found) in zip(BUGS, cells, strict=True)}
 
 
 def main() -> None:

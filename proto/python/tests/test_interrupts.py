@@ -227,6 +227,37 @@ def test_a_call_that_is_not_answered_is_interrupted_and_late_jobs_are_cancelled(
     events.trigger("post_run_cell")
 
 
+def test_an_interrupt_between_calls_of_the_jvm_waits_only_for_a_moment(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    _calls_of(context, _Client())
+    events.trigger("pre_run_cell")
+    names: dict[str, Any] = {"__name__": "pyspark.sql.classic.dataframe", "signal": signal, "time": time}
+    exec("def rows():\n    signal.raise_signal(signal.SIGINT)\n    time.sleep(60)", names)
+    began_at = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        names["rows"]()
+    assert time.monotonic() - began_at < interrupts._ANSWER_TIMEOUT_SECONDS
+    events.trigger("post_run_cell")
+
+
+def test_an_interrupt_in_a_terminal_leaves_the_jobs_of_other_threads_alone(
+    events: _Events, context: _SparkContext, hooks: JobInterrupts
+) -> None:
+    def handler_of_pyspark(_number: int, _frame: object) -> None:
+        context.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    handler_of_pyspark.__module__ = "pyspark.core.context"
+    signal.signal(signal.SIGINT, handler_of_pyspark)
+    events.trigger("pre_run_cell")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert [tag for tag, _ in context.cancelled] == list(context.tags)
+    events.trigger("post_run_cell")
+    assert signal.getsignal(signal.SIGINT) is handler_of_pyspark
+
+
 def test_a_second_interrupt_does_not_wait(
     events: _Events, context: _SparkContext, hooks: JobInterrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,8 +80,8 @@ def _calibration_table(calibration: Calibration) -> str:
 def _summary(outcomes: Mapping[str, Outcome]) -> str:
     lines = [
         (
-            "| event | median and 99 % wait before, s | worst 99 % wait, s | waits as before after, s | calls for each "
-            "exchange | busiest pod before, at worst | failed exchanges |"
+            "| event | median and 99 % wait before, s | worst 99 % wait, s | seconds until waits are as before "
+            "| calls for each exchange | busiest pod before, worst after | failed exchanges |"
         ),
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -108,7 +108,7 @@ def _section(number: int, outcomes: Mapping[str, Outcome]) -> str:
         (
             f"\n### {scenario.title}\n",
             f"{scenario.what}. {_size(outcome)}Before the event, {before.throughput:.0f} exchanges ended each second.",
-            f"After it, at least {least.throughput:.0f} ended, with up to {most_calls:.0f} calls, each second.",
+            f"After it, each second at least {least.throughput:.0f} ended and at most {most_calls:.0f} were called.",
             f"At the end, {end.throughput:.0f} ended each second, with a median wait of {end.median_wait:.1f} s.\n",
             f"![{scenario.title}: exchanges, waits and calls over time](images/scale-{scenario.name}.svg)\n",
         )

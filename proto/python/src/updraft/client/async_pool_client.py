@@ -194,6 +194,7 @@ class _Input:
         """Exception that the caller's iterable raised."""
         self.on_error: Callable[[], object] = bool
         self._reader: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def read(self, batches: AsyncGenerator[pa.RecordBatch]) -> None:
         """Begin to read."""
@@ -201,6 +202,7 @@ class _Input:
 
     async def close(self) -> None:
         """Read no more."""
+        self._is_closed = True
         if self._reader is not None:
             await _ended(self._reader)
 
@@ -215,8 +217,11 @@ class _Input:
             async with self.changed:
                 self.backlog.is_complete = True
                 self.changed.notify_all()
-        except Exception as error:
-            self.error = error
+        except BaseException as error:
+            if self._is_closed:
+                raise
+            # The caller would take a CancelledError for its own.
+            self.error = error if isinstance(error, Exception) else RuntimeError(f"the input ended with {error!r}")
             self.on_error()
 
 

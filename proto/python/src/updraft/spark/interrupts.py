@@ -87,7 +87,7 @@ class JobInterrupts:
         if threading.current_thread() is not threading.main_thread():
             return
         context = getattr(_spark_context(), "_active_spark_context", None)
-        # Spark Connect has no context here.
+        # There is no context without a classic session or a local server of Spark Connect.
         if context is None or self._cell is not None:
             return
         if signal.getsignal(signal.SIGINT) is None:
@@ -124,6 +124,8 @@ class _Cell:
         # Each cell has its own, so handlers that call one another make no circle.
         self._client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
         self._call: Callable[..., Any] | None = None
+        self._is_in_call = False
+        """Whether the main thread waits for an answer of the JVM."""
         self._awaited: threading.Event | None = None
         """Set once the JVM has answered the call that an interrupt waits for; None if none waits."""
 
@@ -160,14 +162,19 @@ class _Cell:
             with contextlib.suppress(Exception):
                 _run_in_thread(self._cancel)
             if self._client is not None and _calls_jvm(frame):
-                self._awaited = threading.Event()
-                threading.Thread(
-                    target=self._await, args=(self._awaited,), name="updraft-interrupt", daemon=True
-                ).start()
+                # While the jobs were being cancelled, another interrupt may have begun to wait.
+                if self._awaited is None:
+                    self._awaited = threading.Event()
+                    threading.Thread(
+                        target=self._await, args=(self._awaited,), name="updraft-interrupt", daemon=True
+                    ).start()
                 return
         self._raise(number, frame)
 
     def _raise(self, number: int, frame: Any) -> None:
+        if getattr(self._previous, "__module__", "").startswith("pyspark."):
+            # In a terminal this is PySpark's own handler. It would also cancel the jobs of other threads.
+            raise KeyboardInterrupt
         if callable(self._previous):
             self._previous(number, frame)
 
@@ -179,10 +186,14 @@ class _Cell:
 
         @functools.wraps(call)
         def send_command(*arguments: Any, **options: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return call(*arguments, **options)
             try:
+                self._is_in_call = True
                 return call(*arguments, **options)
             finally:
-                if self._awaited is not None and threading.current_thread() is threading.main_thread():
+                self._is_in_call = False
+                if self._awaited is not None:
                     self._awaited.set()
                     self._awaited = None
                     self._raise(signal.SIGINT, None)
@@ -196,7 +207,9 @@ class _Cell:
             waited_seconds = time.monotonic() - began_at
             if waited_seconds > _CANCEL_TIMEOUT_SECONDS:
                 return
-            if waited_seconds > _ANSWER_TIMEOUT_SECONDS and not has_insisted:
+            # Outside a call, PySpark's own code may end the cell without another call.
+            limit_seconds = _ANSWER_TIMEOUT_SECONDS if self._is_in_call else _CANCEL_AGAIN_SECONDS
+            if waited_seconds >= limit_seconds and not has_insisted:
                 has_insisted = True
                 if self._awaited is answered:
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -146,7 +146,7 @@ class LocalPool(LocalService):
             address = self.status_url.removesuffix(".json") + ".json"
         except LocalServiceError as error:
             raise OSError(str(error)) from None
-        login = base64.b64encode(f"{_USER}:{self.status_password}".encode()).decode()
+        login = base64.b64encode(f"{_USER}:{self._status_token()}".encode()).decode()
         request = urllib.request.Request(address, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http
         try:
             with _WITHOUT_PROXY.open(request, timeout=_STATUS_TIMEOUT_SECONDS) as answer:
@@ -154,6 +154,18 @@ class LocalPool(LocalService):
         except (http.client.HTTPException, ValueError) as error:
             # The pool ended while it answered.
             raise OSError(f"{address} sent an incomplete answer: {error}") from error
+
+    def _status_token(self) -> str:
+        """Return the pool's own token, or the first one of the caller's file, which no link may show."""
+        own_file = self._settings.get("metrics_token_file")
+        if self.status_password or not own_file:
+            return self.status_password
+        from updraft.client.credentials import CredentialsError, token_in
+
+        try:
+            return token_in(Path(str(own_file)))
+        except CredentialsError as error:
+            raise OSError(str(error)) from None
 
     def profile(self, name: str | None = None, seconds: float = 10.0) -> "Profile":
         """Sample where running functions spend their time. A notebook shows the result as a flame graph.
@@ -176,8 +188,9 @@ class LocalPool(LocalService):
 
     @property
     def status_link(self) -> str:
-        """URL that opens the status page in a browser without asking for the password, which it contains."""
-        return self.status_url.replace("http://", f"http://{_USER}:{self.status_password}@", 1)
+        """URL of the status page, with the pool's own password, so that a browser does not ask for it."""
+        password = self.status_password
+        return self.status_url.replace("http://", f"http://{_USER}:{password}@", 1) if password else self.status_url
 
     def _repr_html_(self) -> str:
         try:

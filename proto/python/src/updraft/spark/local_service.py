@@ -161,7 +161,7 @@ class LocalService:
         """
         if "metrics_listen" not in self._ready:
             raise LocalServiceError(f"the {self._noun} shows no state, because metrics_listen is empty: leave it out")
-        page = "status" if "metrics_token_file" in self._ready else "status.json"
+        page = "status" if self._noun == "pool" else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 
     @property
