@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from tests.simulation.client.credit_window import CreditWindow
 from tests.simulation.client.recovery import GiveUp, Kind, Recovery
-from tests.simulation.client.replicas import Place as PlaceAtPod
 from tests.simulation.client.reply_protocol import ReplyProtocol
 from tests.simulation.client.request_log import RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
@@ -249,12 +248,6 @@ BUGS: dict[str, Bug] = {
     ),
     "old-tokens": Bug("A token file is read only once", WatchedFiles, "refresh", _instead(lambda self: False)),
     "retry-load": Bug("The retry budget is ignored", RetryBudget, "take_nanos", _instead(lambda self, _now: 0)),
-    "parted-calls": Bug(
-        "A lost call of a task moves to another pod, away from the task's others",
-        PlaceAtPod,
-        "lost",
-        _instead(PlaceAtPod.avoid),
-    ),
     "lost-retry": Bug(
         "An exchange that a draining pod refuses is not tried again", Recovery, "decide", _gives_up_on_drains
     ),

@@ -64,6 +64,10 @@ def close(world: World) -> None:
     loop.close()
 
 
+def _unawaited(context: dict[str, Any]) -> ViolationError:
+    return ViolationError(f"{context['message']}: {context.get('exception')!r}")
+
+
 class _Run:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -76,6 +80,8 @@ class _Run:
         scenario = scenario_of(world)
         # A violation inside a product's task must end the run, not that task.
         cluster.checker.on_failure = self._fail
+        # So must an exception that nothing awaits, such as one in a timer's callback.
+        world.loop.set_exception_handler(lambda _loop, context: self._fail(_unawaited(context)))
         for zone in scenario.zones:
             cluster.add_pod(scenario.pod, zone, scenario.caps)
         for _ in range(scenario.executors):
