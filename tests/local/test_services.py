@@ -166,6 +166,18 @@ def test_a_long_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: 
         until("the log says so", lambda: "pool is ready" in pool.log())
 
 
+def test_a_pool_shows_its_state_with_the_callers_token_and_puts_it_into_no_link(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    token = "of-the-caller-0123456789-0123456789"
+    tokens.write_text(f"# for metrics\n{token}\n")
+    with updraft.spark.local_pool(workers=1, metrics_token_file=str(tokens)) as pool:
+        assert pool.status()["workers"]
+        assert token not in pool.status_link
+        assert token not in pool._repr_html_()
+        assert pool.status_url.endswith("/status")
+
+
+
 def test_a_leak_takes_a_quarter_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_bytes = 2 << 30
     # The package's `local_pool` is the function.
