@@ -143,7 +143,8 @@ def test_an_option_that_does_not_exist_is_named_in_one_line_with_the_one_that_wa
 
 
 def test_a_module_that_cannot_be_imported_is_named_at_every_start(capsys: pytest.CaptureFixture[str]) -> None:
-    with updraft.spark.local_pool(workers=1, functions="no_such_module") as pool:
+    # A log without notices says it too.
+    with updraft.spark.local_pool(workers=1, functions="no_such_module", log_level="error") as pool:
         said = "updraft: the pool runs, but the module 'no_such_module' of functions cannot be imported: Module"
         assert capsys.readouterr().err.count(said) == 1
         pool.restart()
@@ -175,7 +176,6 @@ def test_a_pool_shows_its_state_with_the_callers_token_and_puts_it_into_no_link(
         assert token not in pool.status_link
         assert token not in pool._repr_html_()
         assert pool.status_url.endswith("/status")
-
 
 
 def test_a_leak_takes_a_quarter_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ class Announcement:
             "zygote": self._pool.zygote_pid,
             "reload_fault": self._pool.reload_fault,
             "refused_reloads": self._pool.refused_reloads,
+            "function_faults": [function.fault for function in self._pool.functions if function.fault],
             "workers": {info.worker: info.pid for info in self._pool.workers},
         }
 

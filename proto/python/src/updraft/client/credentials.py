@@ -7,6 +7,8 @@ from pathlib import Path
 
 import grpc
 
+from updraft.token_file import first_token
+
 
 class CredentialsError(Exception):
     """Raised when a file cannot be used; the message names it."""
@@ -55,8 +57,7 @@ class Credentials:
 
 def token_in(path: Path) -> str:
     """Return the first token of a file, in which # starts a comment; raises CredentialsError."""
-    lines = (line.strip() for line in read(path).splitlines())
-    token = next((line for line in lines if line and not line.startswith("#")), "")
+    token = first_token(read(path))
     if not token:
         raise CredentialsError(f"{path} has no token")
     return token

@@ -98,7 +98,7 @@ def _fields_of(log_line: str) -> Mapping[str, object] | None:
             return fields if fields.get("event") in (_EVENT, _DROPPED) else None
         return None
     matched = _CONSOLE_LINE.fullmatch(log_line)
-    return None if matched is None else {name: unquoted(text) for name, text in _FIELD.findall(matched["fields"])}
+    return None if matched is None else {name: _value(text) for name, text in _FIELD.findall(matched["fields"])}
 
 
 def _task_of(fields: Mapping[str, object]) -> str:
@@ -107,7 +107,7 @@ def _task_of(fields: Mapping[str, object]) -> str:
     return str(fields.get("function") or fields.get("worker", ""))
 
 
-def unquoted(text: str) -> str:
+def _value(text: str) -> str:
     """Return a value of a line of the log, which is written as a Python literal if it has blanks or quotes."""
     if text[:1] in ("'", '"'):
         with contextlib.suppress(ValueError, SyntaxError):

@@ -87,7 +87,7 @@ class JobInterrupts:
         if threading.current_thread() is not threading.main_thread():
             return
         context = getattr(_spark_context(), "_active_spark_context", None)
-        # There is no context without a classic session or a local server of Spark Connect.
+        # Only a classic session or a local server of Spark Connect has a context.
         if context is None or self._cell is not None:
             return
         if signal.getsignal(signal.SIGINT) is None:
@@ -121,7 +121,7 @@ class _Cell:
         self._tag = tag
         self._has_ended = False
         self._previous: Any = None
-        # Each cell has its own, so handlers that call one another make no circle.
+        """Handler that this one replaced. Each cell has its own, so handlers that call one another make no circle."""
         self._client = getattr(getattr(context, "_gateway", None), "_gateway_client", None)
         self._call: Callable[..., Any] | None = None
         self._is_in_call = False
@@ -155,7 +155,7 @@ class _Cell:
     def interrupted(self, number: int, frame: Any) -> None:
         """Cancel the cell's jobs, and do what the previous handler does, but not in the middle of a call of the JVM."""
         if self._awaited is not None:
-            # The JVM has not answered in time, or the user is impatient.
+            # The JVM has not answered in time, or the user has pressed the button again.
             self._awaited = None
         elif not self._has_ended:
             # A job that cannot be cancelled does not keep the cell from ending.

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import signal
 import sys
 import time
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from updraft.container_memory import memory_limits
-from updraft.spark.cell_output import CellOutput, unquoted
+from updraft.spark.cell_output import CellOutput
 from updraft.spark.cell_progress import CellProgress
 from updraft.spark.edited_modules import EditedModules
 from updraft.spark.interrupts import INTERRUPTS, ipython
 from updraft.spark.local_service import LocalService, LocalServiceError, SettingValue, in_python, showing_options
 from updraft.spark.options import PoolOptions
 from updraft.spark.pool_html import ended_html, pool_html
+from updraft.token_file import first_token
 
 if TYPE_CHECKING:
     from updraft.client.profile import Profile
@@ -33,8 +33,6 @@ _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
 _RELOAD_TIMEOUT_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
-_ANNOUNCE_TIMEOUT_SECONDS = 5.0
-_REFUSED = re.compile(r"\[error *\] function cannot be called .*?\breason=(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\S+)")
 # A proxy of the environment must not see the password, and could not reach this machine's loopback anyway.
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -68,17 +66,11 @@ class LocalPool(LocalService):
         return {}
 
     def _start(self) -> None:
-        logged = len(self.log(None))
         super()._start()
         self._has_told_of_end = False
-        if not self._settings.get("functions"):
-            return
-        deadline_seconds = time.monotonic() + _ANNOUNCE_TIMEOUT_SECONDS
-        # The log names refused functions before it says so.
-        while "pool is ready" not in (said := self.log(None)[logged:]) and time.monotonic() < deadline_seconds:
-            time.sleep(_LOOK_SECONDS)
-        for reason in dict.fromkeys(_REFUSED.findall(said)):
-            _tell(f"the pool runs, but {in_python(unquoted(reason))}")
+        if not self._shows_log:
+            for fault in dict.fromkeys(self._ready["function_faults"]):
+                _tell(f"the pool runs, but {in_python(fault)}")
 
     def join_notebook(self) -> None:
         """Install the hooks of this process into PySpark and IPython, until `stop`.
@@ -160,8 +152,7 @@ class LocalPool(LocalService):
         own_file = self._settings.get("metrics_token_file")
         if self.status_password or not own_file:
             return self.status_password
-        lines = map(str.strip, Path(str(own_file)).read_text().splitlines())
-        return next((line for line in lines if line and not line.startswith("#")), "")
+        return first_token(Path(str(own_file)).read_text())
 
     def profile(self, name: str | None = None, seconds: float = 10.0) -> "Profile":
         """Sample where running functions spend their time. A notebook shows the result as a flame graph.
