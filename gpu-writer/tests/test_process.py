@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a writer's process refuses before it serves anybody."""
+"""Errors of a writer's process before it serves clients."""
 
 import pyarrow  # noqa: F401 - the test is about a process that has imported it
 import pytest

@@ -3,8 +3,8 @@
 
 Those of rows, files, memory and credentials are in `tests.support.invariants`, which the soak uses too.
 
-The checker counts for itself whatever it can. Of the product it reads who is idle and who waits, and at the end the
-counts that must be zero.
+The checker keeps counts of its own. It reads from the product only which workers are idle and which exchanges wait, and
+at the end the counts that must be zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A worker that has to
 # be replaced for another owner takes a start.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
-# No exchange waits longer for a worker, whatever breaks: the others have little work.
+# Longest time that an exchange may wait for a worker, whatever breaks. All exchanges of a run together take less.
 LONGEST_WAIT_SECONDS = 600.0
 # A revoked credential may open exchanges for as long as a front may use what it last read.
 REVOCATION_SECONDS = 2.0

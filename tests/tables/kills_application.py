@@ -67,6 +67,7 @@ def main() -> None:
             spark.sql(statement(table, step))
         except Exception as error:
             print(f"step {step} failed: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+            # A killed writer needs a moment to start again.
             time.sleep(0.5)
         else:
             step += 1

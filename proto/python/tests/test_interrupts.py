@@ -275,7 +275,7 @@ def test_code_of_the_user_is_interrupted_at_once(events: _Events, context: _Spar
     client = _calls_of(context, _Client())
     events.trigger("pre_run_cell")
     with pytest.raises(KeyboardInterrupt):
-        # This module is no part of Spark.
+        # This module does not belong to Spark.
         client.send_command("from a test")
     assert not client.has_answered
     events.trigger("post_run_cell")

@@ -3,8 +3,8 @@
 
 The front asks for workers, kills them and asks for their usage. The zygote names each worker by an id, hands over four
 descriptors (the front's end of the worker's socketpair, the read ends of its output and its stacks, and a pidfd) and
-reports exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces. Then the
-pidfd has no effect either, and the front asks the zygote.
+reports exits. Only the zygote's side acts on process ids: the two sides may live in different PID namespaces. If they
+do, the kernel refuses signals through the pidfd too, and the front asks the zygote to send them.
 
 When a front's connection closes, its workers end. When a zygote dies, its workers live on: the next zygote takes them
 over, and the front claims those that it still holds. The successor of a dead zygote continues all stopped workers
@@ -166,7 +166,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continue:
-    """Notice of the front that it has continued a worker that it may have stopped, or cannot; has no answer."""
+    """Request of the front to continue a worker, or notice that the front has continued it; has no answer."""
 
     worker: str
 

@@ -65,7 +65,7 @@ class PooledWorker:
         self.computes_at_rest = False
         """Whether it has used CPU between two exchanges."""
         self.stopped_seconds = -math.inf
-        """Time of the loop at which the pool last had it stopped."""
+        """Time of the event loop at which the pool last ordered it to stop."""
         self.tenant = ""
         """Tenant for which its last exchange counted; empty for a registered function."""
         self.has_leftovers = False
@@ -140,7 +140,7 @@ class PooledWorker:
         self._send(Kill(self.id))
 
     def go_on(self) -> bool:
-        """Continue it, if it has been stopped. Return False if only the zygote can do that."""
+        """Continue the worker. Return False if this process cannot do that."""
         try:
             signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
         except OSError:

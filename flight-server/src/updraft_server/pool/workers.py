@@ -24,7 +24,7 @@ from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 # at once, so as not to compete with the exchange for a core, but before it would stop the worker again.
 _NOTICE_SECONDS = 0.05
 _STOPPED_SECONDS = 0.25
-"""Time after which the zygote has stopped a worker, unless it is busy with something else."""
+"""Time after a Stop within which the zygote has normally stopped the worker."""
 LAST_DEATHS_SECONDS = 2.0
 """Longest wait for killed workers to end."""
 
@@ -114,7 +114,7 @@ class PooledWorkers:
         self._send(Stop(worker.id))
 
     def _go_on(self, worker: PooledWorker) -> None:
-        # The zygote may not have read a recent Stop yet. A signal of our own would come before that Stop.
+        # The zygote may not have read a recent Stop yet, and would then stop the worker after this signal.
         is_stopped = self._loop.time() - worker.stopped_seconds > _STOPPED_SECONDS
         if is_stopped and worker.go_on():
             self._notices[worker.id] = self._loop.call_later(_NOTICE_SECONDS, self._notify, worker)

@@ -87,7 +87,7 @@ class LoadWatch:
 
     @property
     def patience(self) -> str:
-        """Message to print at this check for an operator who waits; usually empty."""
+        """Message of this check for a waiting operator; usually empty."""
         if self.load is None or self._turns % _TURNS_BETWEEN_WORDS != _FIRST_WORD_TURNS:
             return ""
         limit = f"the limit is {self.load.limit_seconds:g}" if self.load.limit_seconds else "there is no limit"

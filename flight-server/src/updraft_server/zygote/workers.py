@@ -33,8 +33,8 @@ _CLAIM_SECONDS = 10.0
 _MOST_SECONDS = 0.5
 # A function can have the kernel continue its stopped worker, so the zygote looks at stopped workers this often.
 _LOOK_SECONDS = 1.0
-# A stopped worker that runs is looked at again after this time. The front, which continues workers itself, has then
-# sent its notice (`updraft_server.pool.workers`).
+# Time until the second look at a stopped worker that was found running. By then, a front that has continued the worker
+# itself has sent its notice (`updraft_server.pool.workers`).
 _SECOND_LOOK_SECONDS = 0.2
 
 
@@ -217,10 +217,10 @@ class HeldWorkers:
             worker.kill()
 
     def stop_again(self) -> Sequence[HeldWorker]:
-        """Stop and return the workers that a look found running although their front has stopped them.
+        """Stop and return the workers that were found running although their front has stopped them.
 
-        Looks once a second. Stops such workers at the next look, which comes soon, unless the front's notice that it
-        has continued a worker has come by then.
+        This looks at the workers once a second. A worker that runs is stopped at the next look, which follows soon,
+        unless its front has said by then that it has continued the worker.
         """
         now = time.monotonic()
         if now < self._next_look_seconds:

@@ -133,7 +133,7 @@ class Zygote:
             if self._turn() and time.monotonic() < self._next_end_seconds and not self._has_exits:
                 # An exchange waits for the worker that was just continued. Do not compete with it for a core.
                 continue
-            # End strays on every other turn, not only after a worker has died: functions may disown processes at any
+            # End strays on all other turns, not only after a worker has died: functions may disown processes at any
             # time.
             self._next_end_seconds = time.monotonic() + INTERVAL_SECONDS
             self._tell_ends(is_anything_left=self._end_strays())

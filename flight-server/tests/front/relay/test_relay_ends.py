@@ -149,7 +149,7 @@ async def test_a_worker_tells_how_a_model_process_has_ended_and_has_not_died() -
 
 
 @pytest.mark.parametrize("consumed", [0, 1, 300, (1 << 64) - 1])
-async def test_what_befalls_a_worker_behind_its_last_message_is_no_error(consumed: int) -> None:
+async def test_a_worker_that_breaks_after_its_last_message_causes_no_error(consumed: int) -> None:
     async def dies(worker: FakeWorker) -> None:
         last = ReplyMetadata(consumed=consumed, finish=Finish(), log_lines=["logged"])
         await worker.send(FrameKind.MESSAGE, last.SerializeToString())
@@ -200,10 +200,10 @@ async def test_whoever_ends_a_relay_says_why() -> None:
     running = await exchange([batch(1)], silent, ends=False)
     asyncio.get_running_loop().call_soon(running.relay.end, PoolUnavailableError("the pool is draining"))
     assert "the pool is draining" in str(await running.error())
-    running.relay.end(PoolUnavailableError("it has ended: nobody hears this"))
+    running.relay.end(PoolUnavailableError("the exchange has already ended"))
 
 
-async def test_nobody_watches_the_workers_socket_once_the_relay_has_ended() -> None:
+async def test_the_workers_socket_is_not_watched_once_the_relay_has_ended() -> None:
     async def watched_at_the_end() -> bool:
         with pytest.raises(PoolUnavailableError):
             await running.relay.run(Assignment())
@@ -276,7 +276,7 @@ def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEve
 
 
 @pytest.mark.parametrize("has_finished", [True, False])
-async def test_a_worker_that_dies_behind_its_last_message_has_failed_nobody(has_finished: bool) -> None:
+async def test_a_worker_that_dies_after_its_last_message_fails_no_client(has_finished: bool) -> None:
     """Killed between its finish and DONE: the client has all replies, and would not understand another message."""
     reply = ReplyMetadata(finish=Finish(batches=0, rows=4)) if has_finished else ReplyMetadata(consumed=1)
 
@@ -294,7 +294,7 @@ async def test_a_worker_that_dies_behind_its_last_message_has_failed_nobody(has_
 
 
 async def test_a_reply_that_cannot_be_sent_any_more_is_no_stray_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody awaits any more would be written to the log, past its format, by Python itself."""
+    """Python itself would log an exception that is never retrieved, and not in the log's format."""
     strays: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
     writing, fails = asyncio.Event(), asyncio.Event()

@@ -53,7 +53,7 @@ class LocalStorage:
             root: Directory from which directories are opened one by one.
             sync: Whether the file and its name are synced.
             unsynced: Directories that this process has created and not synced yet; shared by all files.
-            in_table: Whether the file belongs to a table: `hidden_name`.
+            in_table: Whether the file belongs to a table (see `hidden_name`).
         """
         self._root = root
         self._unsynced = set() if unsynced is None else unsynced

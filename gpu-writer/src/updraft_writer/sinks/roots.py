@@ -30,7 +30,7 @@ class Roots:
         """Return the storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
 
         `within` lists the caller's own roots, which lie below the writer's roots. If `within` is empty, the caller may
-        write below all of the writer's roots. `in_table` says whether the file belongs to a table: `hidden_name`.
+        write below all of the writer's roots. `in_table` says whether the file belongs to a table (see `hidden_name`).
         """
         try:
             location = resolved(parse_location(path))
