@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pandas as pd
 import polars as pl
@@ -18,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import updraft.client
+from tests.contract.called_pool import busy_workers, new_note
 from tests.support.certificates import Authority
-from tests.support.paths import EXAMPLES
-from tests.support.pool import NOTES, LocalPool
-from tests.support.waiting import HANG_SECONDS, until
-from updraft.client import AsyncPoolClient, PoolClient
+from tests.support.pool import LocalPool
+from tests.support.waiting import until
+from updraft.client import PoolClient
 from updraft.errors import (
     DeadlineError,
     FunctionNotFoundError,
@@ -32,73 +28,10 @@ from updraft.errors import (
     WorkerError,
 )
 
-_MODULE = """
-import os, time
-from pathlib import Path
-from updraft import function
 
-@function(version="1")
-def parity(x: int, word: str = "is", end: str = "!") -> str:
-    return f"{word}{x % 2}{end}"
-
-@function(name="parity", version="2")
-def parity_2(x: int) -> str:
-    return str(x % 2)
-
-@function
-def constant(first: str = "a", second: str = "b") -> str:
-    return first + second
-
-@function
-def inverse(x: int) -> float:
-    return 1 / x
-
-@function
-def sleepy(note: str) -> str:
-    Path(note).touch()
-    time.sleep(600)
-    return note
-
-@function
-def talks(text: str) -> str:
-    print("heard", text, flush=True)
-    return text
-
-@function
-def works(note: str) -> str:
-    Path(note).touch()
-    while True:
-        sum(range(2000))
-
-@function
-def dies_once(x: int, note: str) -> int:
-    if x == 7 and not os.path.exists(note):
-        Path(note).touch()
-        os.abort()
-    return x
-
-@function
-def dies(x: int) -> int:
-    os.abort()
-
-@function(deterministic=False)
-def dies_and_counts(note: str) -> str:
-    with open(note, "a") as calls:
-        calls.write("called\\n")
-    os.abort()
-"""
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    directory = tmp_path_factory.mktemp("modules")
-    (directory / "called.py").write_text(_MODULE)
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=f"{EXAMPLES}:{directory}"),
-        LocalPool(workers=2, notes=NOTES, arguments=["--functions", "shop,called"]) as running,
-    ):
-        yield running
-        print(running.log())
+@pytest.fixture
+def pool(functions_pool: LocalPool) -> LocalPool:
+    return functions_pool
 
 
 @pytest.fixture
@@ -297,27 +230,16 @@ def test_an_endless_input_is_read_only_as_far_as_results_are(client: PoolClient)
     assert read < 100
 
 
-def _note(name: str) -> Path:
-    NOTES.mkdir(parents=True, exist_ok=True)
-    path = NOTES / f"{name}-{os.getpid()}-{time.monotonic_ns()}"
-    path.unlink(missing_ok=True)
-    return path
-
-
 def test_a_deadline_frees_the_worker(pool: LocalPool) -> None:
-    note = _note("deadline")
+    note = new_note("deadline")
     with PoolClient(endpoint=pool.tcp_endpoint, timeout_seconds=2) as hasty, pytest.raises(DeadlineError):
         hasty.call("sleepy", {"note": [str(note)]})
     assert note.exists()
-    until("no worker is busy", lambda: _busy(pool) == 0)
-
-
-def _busy(pool: LocalPool) -> int:
-    return int(json.loads(pool.page("/status.json")[0])["workers"]["busy"])
+    until("no worker is busy", lambda: busy_workers(pool) == 0)
 
 
 def test_a_batch_whose_worker_was_lost_is_sent_again(client: PoolClient) -> None:
-    note = _note("once")
+    note = new_note("once")
     rows = 200_000
     columns = {"x": pa.array(range(rows)), "note": pa.array([str(note)] * rows)}
     assert client.call("dies_once", columns).column("result").to_pylist() == list(range(rows))
@@ -330,7 +252,7 @@ def test_a_batch_that_kills_two_workers_is_not_tried_again(client: PoolClient) -
 
 
 def test_a_function_that_is_not_deterministic_is_called_once(client: PoolClient) -> None:
-    note = _note("counts")
+    note = new_note("counts")
     with pytest.raises(WorkerError, match="SIGABRT"):
         client.call("dies_and_counts", {"note": [str(note)]})
     assert note.read_text() == "called\n"
@@ -368,104 +290,3 @@ def test_tokens_and_certificates(tmp_path: Path) -> None:
         assert updraft.client.call("echo", columns, token="letmein", **files).to_pydict() == columns
         with pytest.raises(UnauthenticatedError, match="token"):
             updraft.client.call("echo", columns, token="guess", **files)
-
-
-async def test_asyncio_gets_the_same_answers(pool: LocalPool) -> None:
-    async def titles() -> AsyncIterator[pl.DataFrame]:
-        for number in range(3):
-            await asyncio.sleep(0.01)
-            yield pl.DataFrame({"title": [f"T {number}"]})
-
-    endpoint = pool.tcp_endpoint
-    answer = await updraft.client.acall("text.slug", {"title": ["A b"]}, endpoint=endpoint)
-    assert answer.to_pydict() == {"result": ["a-b"]}
-    frames = [frame async for frame in updraft.client.astream("text.slug", titles(), endpoint=endpoint)]
-    assert pl.concat(frames)["result"].to_list() == ["t-0", "t-1", "t-2"]
-
-
-async def test_asyncio_runs_calls_together(pool: LocalPool) -> None:
-    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
-        answers = await asyncio.gather(*(client.call("parity", {"x": [number]}) for number in range(50)))
-    assert [answer.column("result")[0].as_py() for answer in answers] == [str(number % 2) for number in range(50)]
-
-
-async def test_asyncio_gets_the_errors_of_function_and_input(pool: LocalPool) -> None:
-    async def numbers() -> AsyncIterator[dict[str, list[int]]]:
-        yield {"x": [1]}
-        raise KeyError("mine")
-
-    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
-        with pytest.raises(UserError) as raised:
-            await client.call("inverse", {"x": [0]})
-        assert "return 1 / x" in "".join(raised.value.__notes__)
-        with pytest.raises(KeyError, match="mine"):
-            [frame async for frame in client.stream("inverse", numbers())]
-        with pytest.raises(WorkerError, match="batch 1 killed two workers"):
-            await client.call("dies", {"x": [1]})
-
-
-async def test_asyncio_gets_an_error_if_the_input_awaits_something_that_was_cancelled(pool: LocalPool) -> None:
-    async def batches() -> AsyncIterator[pa.RecordBatch]:
-        yield pa.record_batch({"x": [1]})
-        forgotten = asyncio.create_task(asyncio.sleep(60))
-        forgotten.cancel()
-        await forgotten
-
-    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client, asyncio.timeout(HANG_SECONDS):
-        with pytest.raises(RuntimeError, match="the input ended with CancelledError"):
-            async for _ in client.stream("parity", batches()):
-                pass
-
-
-async def test_asyncio_gets_the_functions_error_even_while_it_sends(pool: LocalPool) -> None:
-    # The pool ends each call while the client is still sending the end of its input.
-    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
-        for _ in range(200):
-            with pytest.raises(UserError, match=r"ZeroDivisionError|division by zero"):
-                await client.call("inverse", {"x": [0]})
-
-
-async def test_asyncio_gets_the_output_and_the_profile_of_its_own_calls(pool: LocalPool, tmp_path: Path) -> None:
-    secret, other = tmp_path / "log-key", tmp_path / "other"
-    secret.write_text("s" * 64)
-    other.write_text("o" * 64)
-    note = _note("works")
-    async with (
-        AsyncPoolClient(endpoint=pool.tcp_endpoint, log_key_file=secret) as client,
-        AsyncPoolClient(endpoint=pool.tcp_endpoint, log_key_file=other) as stranger,
-    ):
-        await client.call("talks", {"text": ["Ada"]})
-        (line,) = await client.output(fields={"function": "talks"}, wait_seconds=20)
-        assert (line["line"], line["function"]) == ("heard Ada", "talks")
-        assert await client.output(after_microseconds=line["time_microseconds"]) == []
-        assert await stranger.output() == []
-        call = asyncio.create_task(client.call("works", {"note": [str(note)]}))
-        await asyncio.to_thread(until, "the function runs", note.exists)
-        profile = await client.profile("works", seconds=1)
-        call.cancel()
-    assert "works" in profile.folded
-    assert profile.svg.startswith("<svg ")
-
-
-async def test_a_cancelled_call_frees_its_worker(pool: LocalPool) -> None:
-    note = _note("cancelled")
-    async with AsyncPoolClient(endpoint=pool.tcp_endpoint) as client:
-        call = asyncio.create_task(client.call("sleepy", {"note": [str(note)]}))
-        await asyncio.to_thread(until, "the function runs", note.exists)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await asyncio.to_thread(until, "no worker is busy", lambda: _busy(pool) == 0)
-
-
-async def test_a_closed_stream_leaves_no_task(pool: LocalPool) -> None:
-    async def titles() -> AsyncIterator[dict[str, list[str]]]:
-        while True:
-            yield {"title": ["A b"]}
-            await asyncio.sleep(0.01)
-
-    before = asyncio.all_tasks()
-    stream = updraft.client.astream("text.slug", titles(), endpoint=pool.tcp_endpoint)
-    await anext(stream)
-    await stream.aclose()
-    assert asyncio.all_tasks() == before
