@@ -93,6 +93,18 @@ class Cluster:
         self._withdraw(pod.address)
         pod.crash()
 
+    def hide(self, pod: Pod, seconds: float) -> None:
+        """Leave a pod out of the name for a while, although it works."""
+        address = pod.address
+        self.world.note("hide", pod.name, seconds)
+        self._change([other for other in self._published if other != address])
+
+        def show() -> None:
+            if pod.is_ready and pod.address == address:
+                self._publish(address)
+
+        self.world.later(seconds, show)
+
     def addresses(self) -> Sequence[int]:
         """Return the addresses of the pool's name."""
         return self._published
@@ -102,12 +114,20 @@ class Cluster:
         pod = self._pods_by_address.get(address)
         return pod if pod is not None and pod.address == address and pod.is_listening else None
 
+    def is_ready_at(self, address: int) -> bool:
+        """Return whether a pod that takes exchanges listens at an address."""
+        pod = self._pods_by_address.get(address)
+        return pod is not None and pod.address == address and pod.is_ready
+
     def is_silent(self, address: int) -> bool:
         """Return whether nothing at all answers at this address."""
         return address in self._lost_addresses
 
     def _publish(self, address: int) -> None:
-        self.world.later(self.world.seconds(self.lag_seconds), lambda: self._change([*self._published, address]))
+        self.world.later(
+            self.world.seconds(self.lag_seconds),
+            lambda: self._change([*(other for other in self._published if other != address), address]),
+        )
 
     def _withdraw(self, address: int) -> None:
         self.world.later(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.client.recovery import (
@@ -58,6 +58,10 @@ class Exchange:
         self._world = executor.world
         self._command = command
         self._changed = changed
+        self.siblings: Sequence[Exchange] = ()
+        """All exchanges of the task."""
+        self._left: set[int] = set()
+        """Addresses that took no calls of this exchange."""
         self._works: dict[int, Work] = {}
         self._batches: dict[int, Batch] = {}
         self._recovery = executor.new_recovery()
@@ -136,10 +140,10 @@ class Exchange:
         if not addresses:
             self._world.later(0.001, self._unless_replaced(lambda: self._lose(_NO_ANSWER)))
             return
-        if len(addresses) > 1:
-            name = f"{task.application_id}/{task.stage_id}/{task.task_attempt_id}"
-            self._place = executor.replicas.choose(addresses, name, nanos)
-        self._address = self._place.address if self._place is not None else addresses[0]
+        name = f"{task.application_id}/{task.stage_id}/{task.task_attempt_id}"
+        self._place = executor.replicas.choose(addresses, name, nanos)
+        self._address = self._place.address
+        self._executor.checker.calls(self.name, self._address, self._siblings_elsewhere())
         self._world.note(self.name, "calls", self._address)
         self._stream = stream = Stream(self._world, f"{self.name}#{self.calls}", executor.latency_seconds)
         stream.on_reply = lambda message: self._on_reply(stream, message)
@@ -150,6 +154,13 @@ class Exchange:
         self._world.later(
             self._world.seconds(executor.latency_seconds), self._unless_replaced(lambda: self._connect(stream))
         )
+
+    def _siblings_elsewhere(self) -> list[int]:
+        """Return the addresses of other pods that have calls of the task and would take this one too."""
+        running = {other._address for other in self.siblings if other is not self and other.phase is Phase.RUNNING}
+        left = {address for exchange in self.siblings for address in exchange._left}
+        cluster = self._executor.cluster
+        return [address for address in sorted(running - left - {self._address}) if cluster.is_ready_at(address)]
 
     def _begin(self) -> None:
         log = self.log
@@ -272,6 +283,8 @@ class Exchange:
         is_lost = failure.origin is Origin.CONNECTION
         self._may_return = self._is_connected if is_lost else failure.kind is not Kind.POOL_UNAVAILABLE
         lost_on_the_wire = failure.origin is Origin.CONNECTION and self._is_connected and self._has_handed_over
+        if not self._may_return:
+            self._left.add(self._address)
         if self._is_open and self._is_connected:
             self._recovery.waited(world.nanos - self._opened_nanos)
         progress = Progress(

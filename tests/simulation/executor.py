@@ -129,6 +129,8 @@ class Executor:
         for source in sources:
             invariants.begins(source, task.batches * task.rows, attempt)
         for function in functions:
+            function.siblings = functions
+        for function in functions:
             function.start_call()
         try:
             while True:

@@ -130,6 +130,12 @@ def _lose_zone(cluster: Cluster) -> None:
             _restart(cluster, pod)
 
 
+def _hide_pod(cluster: Cluster) -> None:
+    """Take a pod's address from the name for a while, as a failed readiness probe does."""
+    if (pod := _a_pod(cluster)) is not None:
+        cluster.hide(pod, cluster.world.seconds(4.0))
+
+
 def _break_stream(cluster: Cluster) -> None:
     if (stream := _a_stream(cluster)) is not None:
         cluster.world.note("break", stream.name)
@@ -167,6 +173,7 @@ def _jump_clock(cluster: Cluster) -> None:
     seconds = cluster.world.random.choice([1.0, 30.0, 120.0])
     cluster.world.note("clock jumps", seconds)
     cluster.world.loop.skip(seconds)
+    cluster.checker.clock_jumped()
 
 
 def _a_writer(cluster: Cluster) -> Writer | None:
@@ -228,6 +235,7 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "crash": _crash,
     "lose node": _lose_node,
     "lose zone": _lose_zone,
+    "hide pod": _hide_pod,
     "break stream": _break_stream,
     "silence stream": _silence_stream,
     "disturb streams": _disturb_streams,
@@ -242,5 +250,5 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "break write": _break_write,
 }
 WRITER_FAULTS = ("crash writer", "drain writer", "fill disk", "break disk", "break write")
-GENTLE = frozenset({"kill zygote", "drain", "deploy"})
+GENTLE = frozenset({"kill zygote", "drain", "deploy", "hide pod"})
 """Faults that must cost no task an attempt: nothing that runs is lost, and a pod takes what waits."""

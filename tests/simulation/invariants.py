@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ class _PodRecord:
     """Tasks that have held a worker. Their further exchanges may overtake."""
     is_drained: bool = False
     idle_since: float | None = None
+    last_grant: float = 0.0
 
 
 class Checker:
@@ -109,6 +110,7 @@ class Checker:
         own = record.held_by_tenants[command.tenant]
         overtakes = command.task in record.tasks
         record.tasks.add(command.task)
+        record.last_grant = self.world.now
         if most is not None and own >= most and not overtakes:
             self.fail(f"{pod.name} gave tenant {command.tenant} worker {own + 1}, its cap is {most}")
         self._check_turn(pod, record, command, overtakes=overtakes)
@@ -167,10 +169,15 @@ class Checker:
             return
         if record.idle_since is None:
             record.idle_since = self.world.now
-        # Others may have waited, and got workers, before these came.
-        began = max(record.idle_since, min(each.since for each in waiting))
+        # Others may have waited, and got workers, before these came. A pod replaces one idle worker after the other.
+        began = max(record.idle_since, record.last_grant, min(each.since for each in waiting))
         if self.world.now - began > IDLE_BESIDE_A_WAITER_SECONDS:
             self.fail(f"{pod.name} has {pod.pool.idle} idle workers, and {len(record.waiting)} exchanges wait for one")
+
+    def clock_jumped(self) -> None:
+        """Record that no pod had the time that has just passed."""
+        for record in self._pods.values():
+            record.idle_since = None
 
     def _may_have_one(self, pod: Pod, record: _PodRecord, waiting: _Waiting) -> bool:
         most = pod._caps.of(waiting.command.tenant).max_workers
@@ -178,6 +185,11 @@ class Checker:
         return is_below and not waiting.place.granted.done()
 
     # Executors.
+
+    def calls(self, exchange: str, address: int, elsewhere: Sequence[int]) -> None:
+        """Check that an exchange goes to the pod that has its task's other calls, and would take this one."""
+        if elsewhere:
+            self.fail(f"{exchange} calls pod {address}, and other calls of its task are at {elsewhere}")
 
     def retries(self, executor: str, begins_nanos: int) -> None:
         """Check that a retry that an executor begins at this time is within its budget."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.client.credit_window import CreditWindow
 from tests.simulation.client.recovery import GiveUp, Kind, Recovery
+from tests.simulation.client.replicas import Place, Replicas
 from tests.simulation.client.reply_protocol import ReplyProtocol
 from tests.simulation.client.request_log import RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
@@ -138,6 +139,28 @@ def _accepts_all(original: Any) -> Any:
     return accept
 
 
+def _lost_and_leaves(self: Place, now_nanos: int) -> None:
+    self._pod.failed_nanos = now_nanos
+    self._stay.is_over |= self._stay.pod is self._pod
+
+
+def _leaves_hidden_pods(original: Any) -> Any:
+    def choose(self: Replicas, addresses: Any, task: Any, now_nanos: int) -> Any:
+        stay = self._stays.get(task)
+        if stay is not None and stay.pod is not None and stay.pod.address not in addresses:
+            stay.is_over = True
+        return original(self, addresses, task, now_nanos)
+
+    return choose
+
+
+def _forgets_the_only_pod(original: Any) -> Any:
+    def choose(self: Replicas, addresses: Any, task: Any, now_nanos: int) -> Any:
+        return original(self, addresses, task if len(addresses) > 1 else None, now_nanos)
+
+    return choose
+
+
 def _gives_up_on_drains(original: Any) -> Any:
     def decide(self: Recovery, failure: Any, *rest: Any) -> Any:
         is_drain = failure.kind is Kind.POOL_UNAVAILABLE and failure.is_in_band
@@ -250,6 +273,21 @@ BUGS: dict[str, Bug] = {
     "retry-load": Bug("The retry budget is ignored", RetryBudget, "take_nanos", _instead(lambda self, _now: 0)),
     "lost-retry": Bug(
         "An exchange that a draining pod refuses is not tried again", Recovery, "decide", _gives_up_on_drains
+    ),
+    "full-pod": Bug(
+        "A task leaves a pod that has lost or refused one of its calls, although it has another one there",
+        Place,
+        "lost",
+        _instead(_lost_and_leaves),
+    ),
+    "hidden-pod": Bug(
+        "A task leaves a pod that the pool's name has lost, although it has a call there",
+        Replicas,
+        "choose",
+        _leaves_hidden_pods,
+    ),
+    "only-pod": Bug(
+        "A task forgets its pod if the pool's name had only that one", Replicas, "choose", _forgets_the_only_pod
     ),
     "double-release": Bug("A reservation is released twice", Reservation, "release", _releases_twice),
     "quota-leak": Bug(

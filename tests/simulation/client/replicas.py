@@ -47,7 +47,7 @@ class Replicas:
         for address in [address for address, pod in self._pods.items() if not pod.calls and address not in addresses]:
             del self._pods[address]
         stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
-        if stay.pod is None or not stay.calls or stay.is_over or stay.pod.address not in addresses:
+        if stay.pod is None or not stay.calls or stay.is_over:
             ranks = [pod.last_use for pod in self._pods.values()]
             for address in addresses:
                 if address not in self._pods:

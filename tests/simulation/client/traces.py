@@ -92,7 +92,7 @@ def _replicas(dice: random.Random) -> Iterator[str]:
                     places[index].lost(now)
                     yield f"lost {index} {now}\t"
             continue
-        addresses = sorted(dice.sample(range(1, 6), dice.randint(2, 5)))
+        addresses = sorted(dice.sample(range(1, 6), dice.randint(1, 5)))
         task = dice.choice([None, "a", "a", "b", "c"])
         places.append(replicas.choose(addresses, task, now))
         yield f"choose {','.join(map(str, addresses))} {task or '-'} {now}\t{places[-1].address}"

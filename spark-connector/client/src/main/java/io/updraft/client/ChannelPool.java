@@ -64,7 +64,7 @@ final class ChannelPool {
 
   /** Return a connection for one more exchange. The caller releases the connection. */
   static Connection acquire(ClientOptions options, String task) {
-    return acquire(options, task, ChannelPool::leastLoaded);
+    return acquire(options, task, addresses(options.endpoint()), ChannelPool::leastLoaded);
   }
 
   /**
@@ -73,23 +73,33 @@ final class ChannelPool {
    * listening by now.
    */
   static Connection acquireForQuestion(ClientOptions options) {
-    return acquire(options, null, ChannelPool::leastLoadedThatHasNotFailed);
+    return acquire(
+        options, null, addresses(options.endpoint()), ChannelPool::leastLoadedThatHasNotFailed);
   }
 
-  private static Connection acquire(
-      ClientOptions options, String task, Function<ChannelPool, SharedChannel> choice) {
-    List<InetAddress> addresses = addresses(options.endpoint());
+  /**
+   * Return a connection to one of the addresses that the endpoint's name has now; to the endpoint
+   * itself if there are none.
+   */
+  static Connection acquire(
+      ClientOptions options,
+      String task,
+      List<InetAddress> addresses,
+      Function<ChannelPool, SharedChannel> choice) {
     closeAllBut(options.endpoint(), addresses);
     Recovery.Reachability reach = reach(options, addresses);
-    if (addresses.size() < 2) {
+    if (addresses.isEmpty()) {
       return new Connection(to(options, null, choice), null, reach);
     }
     Replicas.Place place =
         REPLICAS
             .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
             .choose(addresses, task, System.nanoTime());
+    // A single address may be that of a restarting pod, so let gRPC resolve the name for each
+    // attempt to connect.
+    boolean isOnly = addresses.equals(List.of(place.address()));
     try {
-      return new Connection(to(options, place.address(), choice), place, reach);
+      return new Connection(to(options, isOnly ? null : place.address(), choice), place, reach);
     } catch (RuntimeException e) {
       place.release();
       throw e;
@@ -162,7 +172,7 @@ final class ChannelPool {
     }
   }
 
-  private synchronized SharedChannel leastLoaded() {
+  synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
     // Do not open a second connection to a dead address: it would only be one more failed attempt.
@@ -226,7 +236,7 @@ final class ChannelPool {
   /**
    * Share of one exchange in a connection.
    *
-   * @param place the chosen pod; null if the endpoint's name is enough
+   * @param place the chosen pod; null if the endpoint is a Unix socket or its name has no address
    * @param reach what was known about the endpoint when the connection was requested
    */
   record Connection(SharedChannel shared, Replicas.Place place, Recovery.Reachability reach) {

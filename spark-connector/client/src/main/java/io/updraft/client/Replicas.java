@@ -16,8 +16,9 @@ import java.util.function.LongSupplier;
  * calls comes first; among equals, the pod whose last call began longest ago. All calls of one task
  * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
  * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
- * task leaves its pod only if the pod drains or cannot be reached. A pod that has just lost or
- * refused a call comes last for all other calls. The callers resolve names and read the clock.
+ * task leaves its pod only if the pod drains or cannot be reached, and stays if the name loses the
+ * pod's address, as it does while the pod is not ready. A pod that has just lost or refused a call
+ * comes last for all other calls. The callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -84,7 +85,7 @@ final class Replicas {
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
     Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
-    if (stay.calls == 0 || stay.over || !addresses.contains(stay.pod.address)) {
+    if (stay.calls == 0 || stay.over) {
       stay.pod = best(addresses, nowNanos);
       stay.over = false;
     }

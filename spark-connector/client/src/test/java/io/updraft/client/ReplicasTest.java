@@ -144,10 +144,23 @@ class ReplicasTest {
   @DisplayName("a new pod is used at once, one that is gone never again")
   void changes() {
     Replicas.Place gone = choose(FOUR.subList(0, 2), "task");
+    gone.release();
     List<InetAddress> now = List.of(pod(3), pod(4));
     for (int i = 0; i < 4; i++) {
       assertNotEquals(gone.address(), choose(now, "task").address());
     }
+  }
+
+  @Test
+  @DisplayName("a task stays at a pod whose address the name has lost, until the pod refuses it")
+  void staysWhileThePodIsNotReady() {
+    Replicas.Place open = choose(FOUR.subList(0, 1), "task");
+    List<InetAddress> others = FOUR.subList(1, 4);
+    Replicas.Place second = choose(others, "task");
+    assertEquals(open.address(), second.address());
+    assertNotEquals(open.address(), choose(others, "other").address());
+    second.avoid(nowNanos);
+    assertNotEquals(open.address(), choose(others, "task").address());
   }
 
   private Replicas.Place choose(List<InetAddress> addresses, String task) {
