@@ -17,7 +17,7 @@ from tests.simulation.client.recovery import (
     Progress,
     WithAnotherToken,
 )
-from tests.simulation.client.replicas import Place
+from tests.simulation.client.replicas import Departure, Place
 from tests.simulation.client.reply_protocol import Event, ReplyProtocol
 from tests.simulation.client.request_log import Batch, MalformedReplyError, Replay, RequestLog
 from tests.simulation.messages import Admitted, Answer, Credit, Finish, Open, Refused, Schema, Sent, Work
@@ -77,7 +77,8 @@ class Exchange:
         self._is_connected = self._is_whole = self._work_done = False
         self._opened_nanos = 0
         self._token_refused = False
-        self._may_return = False
+        self._departure = Departure.LOST
+        self._is_refusable = False
         self._sending_finished = False
 
     # The task's side.
@@ -121,10 +122,7 @@ class Exchange:
         if self._stream is not None:
             self._stream.cancel()
         if self._place is not None:
-            if self._may_return:
-                self._place.lost(nanos)
-            else:
-                self._place.avoid(nanos)
+            self._place.left(self._departure, nanos)
             self._place.release()
             self._place = None
         if self._token_refused and not executor.renew_token():
@@ -134,14 +132,15 @@ class Exchange:
         self.calls += 1
         executor.cluster.calls += 1
         self.phase = Phase.RUNNING
-        self._begin()
         task = self._command.task
         addresses = executor.addresses()
         if not addresses:
+            self._begin()
             self._world.later(0.001, self._unless_replaced(lambda: self._lose(_NO_ANSWER)))
             return
         name = f"{task.application_id}/{task.stage_id}/{task.task_attempt_id}"
         self._place = executor.replicas.choose(addresses, name, nanos)
+        self._begin()
         self._address = self._place.address
         self._executor.checker.calls(self.name, self._address, self._siblings_elsewhere())
         self._world.note(self.name, "calls", self._address)
@@ -168,6 +167,8 @@ class Exchange:
         self._sent_rows = self._early_bytes = 0
         self._is_open = self._is_admitted = self._has_handed_over = self._has_finished = False
         self._is_connected = self._is_whole = self._work_done = False
+        has_alternatives = self._place is not None and self._place.has_alternatives
+        self._is_refusable = has_alternatives and self._recovery.may_try_elsewhere
         self._protocol = ReplyProtocol()
         log.restart()
 
@@ -197,7 +198,7 @@ class Exchange:
         self._is_open = True
         self._opened_nanos = self._world.nanos
         self._early_bytes = self._command.held_bytes
-        command = self._command._replace(token=executor.token)
+        command = self._command._replace(token=executor.token, refuse_if_busy=self._is_refusable)
         server.accept(stream, command)
         self._advance()
 
@@ -280,10 +281,9 @@ class Exchange:
         world, log = self._world, self.log
         if self._place is not None:
             self._place.ended()
-        is_lost = failure.origin is Origin.CONNECTION
-        self._may_return = self._is_connected if is_lost else failure.kind is not Kind.POOL_UNAVAILABLE
+        self._departure = self._why(failure)
         lost_on_the_wire = failure.origin is Origin.CONNECTION and self._is_connected and self._has_handed_over
-        if not self._may_return:
+        if self._departure is Departure.UNAVAILABLE:
             self._left.add(self._address)
         if self._is_open and self._is_connected:
             self._recovery.waited(world.nanos - self._opened_nanos)
@@ -292,6 +292,7 @@ class Exchange:
             self._base,
             self._started_batch(),
             log.replayable,
+            self._is_refusable,
             self._executor.reach(is_connected=self._is_connected),
         )
         decision = self._recovery.decide(failure, progress, hint, world.nanos)
@@ -299,9 +300,9 @@ class Exchange:
             self._replies.clear()
         world.note(self.name, "lost", failure.kind.value, failure.origin.value, type(decision).__name__)
         match decision:
-            case Again(pause, is_replay):
+            case Again(pause, is_retry):
                 self.phase = Phase.BACKING_OFF
-                if not is_replay:
+                if is_retry:
                     self._executor.checker.retries(self._executor.name, world.nanos + pause * 1_000_000)
                 world.later(pause / 1000, self._again())
             case WithAnotherToken():
@@ -311,6 +312,14 @@ class Exchange:
             case GiveUp():
                 self._fail(failure)
         self._changed()
+
+    def _why(self, failure: Failure) -> Departure:
+        if failure.origin is Origin.CONNECTION:
+            return Departure.LOST if self._is_connected else Departure.UNAVAILABLE
+        if failure.kind is Kind.POOL_UNAVAILABLE:
+            return Departure.UNAVAILABLE
+        is_busy = failure.kind is Kind.POOL_FULL and self._is_refusable
+        return Departure.BUSY if is_busy else Departure.LOST
 
     def _again(self) -> Callable[[], None]:
         call = self.calls

@@ -130,10 +130,21 @@ def _lose_zone(cluster: Cluster) -> None:
             _restart(cluster, pod)
 
 
-def _hide_pod(cluster: Cluster) -> None:
-    """Take a pod's address from the name for a while, as a failed readiness probe does."""
+def _hide_pods(cluster: Cluster) -> None:
+    """Take addresses of pods from the name for a while, as failed readiness probes do."""
+    for pod in cluster.pods:
+        if pod.is_ready and cluster.world.chance(0.5):
+            cluster.hide(pod, cluster.world.seconds(4.0))
+
+
+def _flap(cluster: Cluster) -> None:
+    """Break some streams of a pod and take it from the name, as a network that comes and goes does."""
     if (pod := _a_pod(cluster)) is not None:
         cluster.hide(pod, cluster.world.seconds(4.0))
+        for stream in pod.streams:
+            if cluster.world.chance(0.5):
+                cluster.world.note("break", stream.name)
+                stream.break_now()
 
 
 def _break_stream(cluster: Cluster) -> None:
@@ -235,7 +246,8 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "crash": _crash,
     "lose node": _lose_node,
     "lose zone": _lose_zone,
-    "hide pod": _hide_pod,
+    "hide pods": _hide_pods,
+    "flap": _flap,
     "break stream": _break_stream,
     "silence stream": _silence_stream,
     "disturb streams": _disturb_streams,
@@ -250,5 +262,5 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {
     "break write": _break_write,
 }
 WRITER_FAULTS = ("crash writer", "drain writer", "fill disk", "break disk", "break write")
-GENTLE = frozenset({"kill zygote", "drain", "deploy", "hide pod"})
+GENTLE = frozenset({"kill zygote", "drain", "deploy", "hide pods"})
 """Faults that must cost no task an attempt: nothing that runs is lost, and a pod takes what waits."""

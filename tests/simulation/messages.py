@@ -21,6 +21,7 @@ class Open(NamedTuple):
     artifact_seconds: float
     """Time that the upload of the function's artifacts takes; 0 if it has none."""
     token: str
+    refuse_if_busy: bool = False
 
 
 class Sent(NamedTuple):

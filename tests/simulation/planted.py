@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.client.credit_window import CreditWindow
 from tests.simulation.client.recovery import GiveUp, Kind, Recovery
-from tests.simulation.client.replicas import Place, Replicas
+from tests.simulation.client.replicas import Departure, Place, Replicas
 from tests.simulation.client.reply_protocol import ReplyProtocol
 from tests.simulation.client.request_log import RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
@@ -139,9 +139,8 @@ def _accepts_all(original: Any) -> Any:
     return accept
 
 
-def _lost_and_leaves(self: Place, now_nanos: int) -> None:
-    self._pod.failed_nanos = now_nanos
-    self._stay.is_over |= self._stay.pod is self._pod
+def _always_leaves(original: Any) -> Any:
+    return lambda self, _why, now_nanos: original(self, Departure.UNAVAILABLE, now_nanos)
 
 
 def _leaves_hidden_pods(original: Any) -> Any:
@@ -277,8 +276,8 @@ BUGS: dict[str, Bug] = {
     "full-pod": Bug(
         "A task leaves a pod that has lost or refused one of its calls, although it has another one there",
         Place,
-        "lost",
-        _instead(_lost_and_leaves),
+        "left",
+        _always_leaves,
     ),
     "hidden-pod": Bug(
         "A task leaves a pod that the pool's name has lost, although it has a call there",

@@ -254,7 +254,9 @@ class Pod:
             raise PoolUnavailableError("the pool has not started")
         owner = command.binding.owner or Owner(command.tenant, command.task.application_id, "")
         request = cast(Any, _Request(command.binding.owner is not None, str(command.binding).encode()))
-        with self.admission.place(command.tenant, command.task, command.held_bytes) as place:
+        with self.admission.place(
+            command.tenant, command.task, command.held_bytes, may_wait=not command.refuse_if_busy
+        ) as place:
             if command.artifact_seconds:
                 await place.unless_lost(asyncio.sleep(command.artifact_seconds))
             self._hold_back.check(owner, request)

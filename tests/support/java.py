@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.spark import SHORT_LIVED_JVM
@@ -16,9 +17,10 @@ from tests.support.spark import SHORT_LIVED_JVM
 _TIMEOUT_SECONDS = 120
 
 
-def run_java(class_path: str, source: Path, *arguments: str, text: str = "") -> str:
-    """What the program prints; an AssertionError with its errors when it fails."""
+def run_java(class_path: str, source: Path, *arguments: str, text: str = "", options: Sequence[str] = ()) -> str:
+    """What the program prints; an AssertionError with its errors when it fails. `options` are those of the JVM."""
     command = java_command(class_path, source, *arguments)
+    command[1:1] = options
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -13,6 +13,7 @@ from tests.simulation.client.retry_budget import RetryBudget
 _FIRST_BACKOFF_MILLISECONDS = 50
 _LONGEST_BACKOFF_MILLISECONDS = 4_000
 _BACKOFF_DOUBLINGS = 10
+_MOST_BUSY_PODS = 2
 _NANOS_PER_MILLISECOND = 1_000_000
 _NOTHING, _THE_SETUP = 0, -1
 
@@ -75,6 +76,7 @@ class Progress(NamedTuple):
     base: int
     started_batch: int
     replayable: bool
+    refusable: bool
     reach: Reach
 
 
@@ -82,7 +84,8 @@ class Again(NamedTuple):
     """Make a new call after a pause."""
 
     pause_milliseconds: int
-    is_replay: bool
+    is_retry: bool
+    """Whether the call counts as a retry: it is neither a replay nor the first call at another pod."""
 
 
 class WithAnotherToken(NamedTuple):
@@ -117,9 +120,15 @@ class Recovery:
         self._between = between
         self._acquiring_since_nanos = now_nanos
         self._acquire_tries = 0
+        self._busy_pods = 0
         self._replays_in_a_row = 0
         self._suspect = _NOTHING
         self._token_refused = False
+
+    @property
+    def may_try_elsewhere(self) -> bool:
+        """Whether to ask another pod if the next one is busy."""
+        return self._busy_pods < _MOST_BUSY_PODS
 
     def progressed(self) -> None:
         """Record that a batch was answered."""
@@ -140,13 +149,16 @@ class Recovery:
             return WithAnotherToken()
         is_refusal = failure.is_without_room or failure.kind is Kind.POOL_UNAVAILABLE
         if not progress.work_done and (is_refusal or failure.origin is Origin.CONNECTION):
-            return self._acquire_again(failure, progress.reach, hint, now_nanos)
+            return self._acquire_again(failure, progress, hint, now_nanos)
         if failure.is_loss and progress.replayable:
             return self._replay(failure, progress, now_nanos)
         return GiveUp()
 
-    def _acquire_again(self, failure: Failure, reach: Reach, hint: int | None, now_nanos: int) -> Decision:
-        limit_nanos = self._acquire_limit(failure, reach) * _NANOS_PER_MILLISECOND
+    def _acquire_again(self, failure: Failure, progress: Progress, hint: int | None, now_nanos: int) -> Decision:
+        if progress.refusable and failure.kind is Kind.POOL_FULL:
+            self._busy_pods += 1
+            return Again(0, is_retry=False)
+        limit_nanos = self._acquire_limit(failure, progress.reach) * _NANOS_PER_MILLISECOND
         # Java's Duration.toMillis rounds towards negative infinity, as this division does.
         rest = (limit_nanos - (now_nanos - self._acquiring_since_nanos)) // _NANOS_PER_MILLISECOND
         if rest <= 0:
@@ -154,7 +166,7 @@ class Recovery:
         backoff = self._between(*self.backoff_bounds(hint))
         pause = max(backoff, self._budget.take_nanos(now_nanos) // _NANOS_PER_MILLISECOND)
         self._acquire_tries += 1
-        return Again(min(pause, rest), is_replay=False)
+        return Again(min(pause, rest), is_retry=True)
 
     def _acquire_limit(self, failure: Failure, reach: Reach) -> int:
         timeouts = self._timeouts
@@ -184,8 +196,9 @@ class Recovery:
             return GiveUp()
         self._replays_in_a_row += 1
         self._acquire_tries = 0
+        self._busy_pods = 0
         self._acquiring_since_nanos = now_nanos
-        return Again(0, is_replay=True)
+        return Again(0, is_retry=False)
 
 
 def _blamed(failure: Failure, progress: Progress) -> int:

@@ -3,10 +3,21 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_AVOIDED_NANOS = 10_000_000_000
+
+class Departure(enum.Enum):
+    """Reason why a call leaves its pod, with the nanoseconds for which other calls avoid the pod."""
+
+    BUSY = "busy", 1_000_000_000
+    LOST = "lost", 10_000_000_000
+    UNAVAILABLE = "unavailable", 10_000_000_000
+
+    @property
+    def avoided_nanos(self) -> int:
+        return self.value[1]
 
 
 @dataclass(eq=False, slots=True)
@@ -14,10 +25,13 @@ class _Pod:
     address: int
     last_use: int
     calls: int = 0
-    failed_nanos: int | None = None
+    avoided_until_nanos: int | None = None
 
     def is_avoided(self, now_nanos: int) -> bool:
-        return self.failed_nanos is not None and now_nanos - self.failed_nanos < _AVOIDED_NANOS
+        return self.avoided_until_nanos is not None and self.avoided_until_nanos > now_nanos
+
+    def avoid_until(self, nanos: int) -> None:
+        self.avoided_until_nanos = max(nanos, self.avoided_until_nanos or nanos)
 
     def rank(self, now_nanos: int) -> tuple[bool, int, int]:
         return self.is_avoided(now_nanos), self.calls, self.last_use
@@ -58,7 +72,7 @@ class Replicas:
         stay.pod.calls += 1
         self._uses += 2
         stay.pod.last_use = self._uses
-        return Place(self, stay.pod, stay, task)
+        return Place(self, stay.pod, stay, task, len(addresses) > 1 and not stay.pod.is_avoided(now_nanos))
 
     def _rank_among(self, ranks: Sequence[int]) -> int:
         """Return the rank of a pod that was just found: a random place among the known pods."""
@@ -74,19 +88,17 @@ class Replicas:
 class Place:
     """Place of one call at a pod."""
 
-    def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None) -> None:
+    def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None, has_alternatives: bool) -> None:
         self.address = pod.address
+        self.has_alternatives = has_alternatives
+        """Whether another pod may have a free worker if this one has none."""
         self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
         self._has_ended = False
 
-    def avoid(self, now_nanos: int) -> None:
-        """Record that the pod takes no calls: it drains, or could not be reached."""
-        self.lost(now_nanos)
-        self._stay.is_over |= self._stay.pod is self._pod
-
-    def lost(self, now_nanos: int) -> None:
-        """Record that the call was lost, or refused because the pod was full."""
-        self._pod.failed_nanos = now_nanos
+    def left(self, why: Departure, now_nanos: int) -> None:
+        """Record why the call leaves the pod."""
+        self._pod.avoid_until(now_nanos + why.avoided_nanos)
+        self._stay.is_over |= why is Departure.UNAVAILABLE and self._stay.pod is self._pod
 
     def ended(self) -> None:
         """Record that the call is over, before another one may replace it."""

@@ -27,7 +27,7 @@ from tests.simulation.client.recovery import (
     Recovery,
     Timeouts,
 )
-from tests.simulation.client.replicas import Place, Replicas
+from tests.simulation.client.replicas import Departure, Place, Replicas
 from tests.simulation.client.reply_protocol import Event, ReplyProtocol
 from tests.simulation.client.request_log import Batch, MalformedReplyError, Replay, RequestLog
 from tests.simulation.client.retry_budget import RetryBudget
@@ -78,24 +78,23 @@ def _replicas(dice: random.Random) -> Iterator[str]:
         now += dice.choice([0, dice.randrange(15_000 * _MILLISECOND)])
         if places and dice.random() < 0.4:
             index = dice.randrange(len(places))
-            match dice.choice(["release", "release", "ended", "avoid", "lost"]):
+            match dice.choice(["release", "release", "ended", "left", "left"]):
                 case "release":
                     places.pop(index).release()
                     yield f"release {index}\t"
                 case "ended":
                     places[index].ended()
                     yield f"ended {index}\t"
-                case "avoid":
-                    places[index].avoid(now)
-                    yield f"avoid {index} {now}\t"
                 case _:
-                    places[index].lost(now)
-                    yield f"lost {index} {now}\t"
+                    why = dice.choice(list(Departure))
+                    places[index].left(why, now)
+                    yield f"left {index} {why.name} {now}\t"
             continue
         addresses = sorted(dice.sample(range(1, 6), dice.randint(1, 5)))
         task = dice.choice([None, "a", "a", "b", "c"])
-        places.append(replicas.choose(addresses, task, now))
-        yield f"choose {','.join(map(str, addresses))} {task or '-'} {now}\t{places[-1].address}"
+        places.append(place := replicas.choose(addresses, task, now))
+        chosen = f"{place.address} {_flag(place.has_alternatives)}"
+        yield f"choose {','.join(map(str, addresses))} {task or '-'} {now}\t{chosen}"
 
 
 def _recovery(dice: random.Random) -> Iterator[str]:
@@ -113,7 +112,9 @@ def _recovery(dice: random.Random) -> Iterator[str]:
     high = Recovery(timeouts, RetryBudget(), now, lambda _least, most: most)
     for _ in range(_EVENTS):
         now += dice.choice([0, dice.randrange(200 * _MILLISECOND), dice.randrange(8_000 * _MILLISECOND)])
-        match dice.choice(["decide"] * 8 + ["progressed", "waited"]):
+        match dice.choice(["decide"] * 8 + ["progressed", "waited", "elsewhere"]):
+            case "elsewhere":
+                yield f"elsewhere\t{_flag(low.may_try_elsewhere)}"
             case "progressed":
                 low.progressed()
                 high.progressed()
@@ -136,6 +137,7 @@ def _recovery(dice: random.Random) -> Iterator[str]:
                     dice.choice([0, 2]),
                     dice.choice([0, 1, 2, 3]),
                     dice.random() < 0.8,
+                    dice.random() < 0.3,
                     dice.choice(list(Reach)),
                 )
                 hint = dice.choice([None, None, 0, 500, 20_000])

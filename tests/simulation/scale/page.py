@@ -88,7 +88,9 @@ def _summary(outcomes: Mapping[str, Outcome]) -> str:
     for scenario in SCENARIOS:
         outcome = outcomes[scenario.name]
         before, after = outcome.before(), _after(outcome)
-        recovered = f"{outcome.recovered_seconds:.0f}" if outcome.recovered_seconds is not None else "-"
+        recovered = (
+            f"{outcome.recovered_seconds:.0f}" if outcome.recovered_seconds is not None else "not yet at the end"
+        )
         lines.append(
             f"| [{scenario.title}](#{_anchor(scenario.title)}) | {before.median_wait:.1f}, {before.p99_wait:.1f} "
             f"| {max(each.p99_wait for each in after):.1f} | {recovered} | {outcome.calls_per_exchange:.2f} "

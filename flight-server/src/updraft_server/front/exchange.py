@@ -131,7 +131,10 @@ class Exchanges:
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(
-                calls.share_of(call, owner.tenant), request.task_key, request.held_bytes
+                calls.share_of(call, owner.tenant),
+                request.task_key,
+                request.held_bytes,
+                may_wait=not request.command.refuse_if_busy,
             ) as place:
                 if request.plain:
                     # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
 
-from updraft.errors import PoolFullError, PoolUnavailableError, ProtocolError
+from updraft.errors import PoolBusyError, PoolFullError, PoolUnavailableError, ProtocolError
 from updraft_server.pool.leases import LeaseOutcome
 
 
@@ -263,3 +263,25 @@ async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: Poo
         await arrivals.tasks["a3"]
     await arrivals.serve_all()
     assert arrivals.granted == ["running", "b1", "a1", "a2"]
+
+
+async def test_an_exchange_that_may_not_wait_gets_a_free_worker_or_a_refusal(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with queue.place("a", None, may_wait=False) as place:
+        running = await queue.worker(place)
+    with pytest.raises(PoolBusyError), queue.place("a", None, may_wait=False):
+        pass
+    running.release(LeaseOutcome.CLEAN)
+    with queue.place("a", None), pytest.raises(PoolBusyError), queue.place("a", None, may_wait=False):
+        # The worker is free, but the first place will take it.
+        pass
+    assert queue.waiting == 0
+
+
+async def test_an_exchange_that_may_not_wait_is_let_in_if_its_task_holds_a_worker(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    first = await acquire(queue, "a", TASK)
+    with queue.place("a", TASK, may_wait=False) as place:
+        second = await queue.worker(place)
+    for grant in (first, second):
+        grant.release(LeaseOutcome.CLEAN)

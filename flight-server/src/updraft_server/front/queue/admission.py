@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.errors import LimitError, PoolBusyError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
 from updraft.service.tenants import Caps
 from updraft_server.front.queue.overtaking import Overtaking
@@ -122,16 +122,23 @@ class Admission:
         metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
 
     @contextmanager
-    def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
+    def place(
+        self, tenant: str, task: TaskKey | None, held_bytes: int = 0, *, may_wait: bool = True
+    ) -> Iterator[Place]:
         """Yield a place for one exchange, and give it up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
-        Raises PoolFullError if the queue is full, LimitError if the exchange alone exceeds its tenant's cap, and
-        PoolUnavailableError during a drain.
+        Raises PoolFullError if the queue is full, PoolBusyError if the exchange may not wait and would have to,
+        LimitError if the exchange alone exceeds its tenant's cap, and PoolUnavailableError during a drain.
         """
         if self._draining:
             raise _draining_error()
         place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
+        if not may_wait and not self._may_overtake(place) and self._would_wait(place):
+            raise PoolBusyError(
+                "all workers are busy, and the client wants to ask another pod before it waits",
+                retry_after_milliseconds=self._limits.retry_after_milliseconds,
+            )
         if not self._may_overtake(place) or self._places.count_of(place.task) >= _MOST_SIBLINGS:
             self._check_caps(place)
             self._make_memory(place)
@@ -255,6 +262,10 @@ class Admission:
             return not self._is_passed_over() or self._overtaking.may_pass
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
         return not is_capped and not self._turns and not any(True for _ in self._overtakers())
+
+    def _would_wait(self, newcomer: Place) -> bool:
+        """Return whether other exchanges are waiting for all free workers, or its tenant may have no more."""
+        return self.waiting >= self._pool.idle or not self._is_next(newcomer)
 
     def _check_caps(self, newcomer: Place) -> None:
         """Raise PoolFullError or LimitError if the newcomer exceeds what its tenant may have in the queue."""

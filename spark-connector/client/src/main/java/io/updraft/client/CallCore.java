@@ -68,6 +68,9 @@ abstract class CallCore {
     /** Return the value of {@link System#nanoTime} when the call was created. */
     long startedNanos();
 
+    /** Return whether another pod may have a free worker if the call's pod has none. */
+    boolean hasAlternatives();
+
     /** Return what is known about the call's endpoint. */
     Recovery.Reachability reach();
 
@@ -112,8 +115,8 @@ abstract class CallCore {
    */
   private Failure tokenRefusal;
 
-  /** True if the pod that lost the last call still takes calls. */
-  private boolean mayReturn;
+  /** Reason why the last call left its pod. */
+  private Replicas.Departure departure;
 
   private long progressNanos;
   private boolean sendingFinished;
@@ -296,20 +299,19 @@ abstract class CallCore {
     }
   }
 
-  /**
-   * Return whether the pod that lost the last call still takes calls: it could be reached and was
-   * not draining.
-   */
-  final boolean mayReturn() {
-    return mayReturn;
+  /** Return whether the peer may refuse the current call because its workers are busy. */
+  boolean isRefusable() {
+    return false;
+  }
+
+  /** Return why the last call left its pod. */
+  final Replicas.Departure departure() {
+    return departure;
   }
 
   /** Schedule a call to replace the lost one, or fail if that is not possible. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
-    mayReturn =
-        reason.origin() == Failure.Origin.CONNECTION
-            ? call.connected()
-            : reason.kind() != ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+    departure = departure(reason);
     boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
     Failure told = unconnected ? reason.withMessage(reason.message() + call.explanation()) : reason;
     Recovery.Decision decision = decide(told, hint, nowNanos);
@@ -325,6 +327,18 @@ abstract class CallCore {
     } else if (decision instanceof Recovery.Decision.GiveUp last) {
       fail(last.failure());
     }
+  }
+
+  private Replicas.Departure departure(Failure reason) {
+    if (reason.origin() == Failure.Origin.CONNECTION) {
+      return call.connected() ? Replicas.Departure.LOST : Replicas.Departure.UNAVAILABLE;
+    }
+    return switch (reason.kind()) {
+      case ERROR_KIND_POOL_UNAVAILABLE -> Replicas.Departure.UNAVAILABLE;
+      case ERROR_KIND_POOL_FULL ->
+          isRefusable() ? Replicas.Departure.BUSY : Replicas.Departure.LOST;
+      default -> Replicas.Departure.LOST;
+    };
   }
 
   /** Record that the peer has finished and the counts of both sides agree. */

@@ -265,17 +265,15 @@ final class ChannelPool {
       return shared.explanation();
     }
 
-    /** Move the exchange's next call to another pod, if there is one. */
-    void avoid() {
-      if (place != null) {
-        place.avoid(System.nanoTime());
-      }
+    /** Return whether another pod may have a free worker if this one has none. */
+    boolean hasAlternatives() {
+      return place != null && place.hasAlternatives();
     }
 
-    /** Record that a call was lost, and that the pod still takes calls of its task. */
-    void lost() {
+    /** Record why the call leaves its pod, before another one may replace it. */
+    void left(Replicas.Departure why) {
       if (place != null) {
-        place.lost(System.nanoTime());
+        place.left(why, System.nanoTime());
       }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Report;
@@ -196,10 +197,10 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   @Override
   void start(FlightCall next) {
-    openingBytes +=
-        next.start(request.command(), request.schemaHeader(), options.windowBatches() + 1);
+    ByteString command = read(core::isRefusable) ? request.refusableCommand() : request.command();
+    openingBytes += next.start(command, request.schemaHeader(), options.windowBatches() + 1);
     if (upload(next)) {
-      locked(() -> core.opened(request.command().size(), System.nanoTime()));
+      locked(() -> core.opened(command.size(), System.nanoTime()));
     }
   }
 
@@ -270,8 +271,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
   /** Call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
     @Override
-    boolean mayReturn() {
-      return read(core::mayReturn);
+    Replicas.Departure departure() {
+      return read(core::departure);
     }
 
     private final ReplyProtocol protocol = new ReplyProtocol(options);

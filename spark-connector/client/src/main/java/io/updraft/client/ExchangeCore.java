@@ -34,6 +34,10 @@ final class ExchangeCore extends CallCore {
   private List<ByteString> wanted;
   private boolean payloadWanted;
   private boolean workDone;
+
+  /** True if the pool may refuse the current call because its workers are busy. */
+  private boolean refusable;
+
   private boolean roomWanted;
   private Schema resultSchema;
 
@@ -100,10 +104,16 @@ final class ExchangeCore extends CallCore {
     wanted = null;
     payloadWanted = false;
     workDone = false;
+    refusable = call().hasAlternatives() && recovery.mayTryElsewhere();
     report = null;
     admission.restart();
     slicer.restart();
     log.restart();
+  }
+
+  @Override
+  boolean isRefusable() {
+    return refusable;
   }
 
   /**
@@ -322,7 +332,12 @@ final class ExchangeCore extends CallCore {
     }
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire, base, startedBatch(), log.replayable(), call().reach());
+            workDone || lostOnTheWire,
+            base,
+            startedBatch(),
+            log.replayable(),
+            refusable,
+            call().reach());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.GiveUp last) {
       return new Recovery.Decision.GiveUp(explained(last.failure()));

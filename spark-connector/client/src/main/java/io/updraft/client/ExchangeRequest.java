@@ -16,6 +16,15 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * @param schemaHeader IPC metadata of the batches
  */
 record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] schemaHeader) {
+  private static final ByteString REFUSE_IF_BUSY =
+      ExchangeCommand.newBuilder().setRefuseIfBusy(true).build().toByteString();
+
+  /** Return the encoded command of a call that the pool refuses if its workers are busy. */
+  ByteString refusableCommand() {
+    // A parser merges encoded messages that follow each other.
+    return command.concat(REFUSE_IF_BUSY);
+  }
+
   /** Return the request for a command, adding the client's own limit on reply batches. */
   static ExchangeRequest of(ExchangeCommand asked, Schema schema, ClientOptions options) {
     byte[] schemaHeader = RequestBatch.header(schema);

@@ -166,6 +166,11 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   @Override
+  public final boolean hasAlternatives() {
+    return connection.hasAlternatives();
+  }
+
+  @Override
   public final Recovery.Reachability reach() {
     return connected ? Recovery.Reachability.ANSWERED : connection.reach();
   }
@@ -296,11 +301,11 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /**
-   * Return whether the pod that has lost this call still takes calls of its task. Files of one task
-   * do not wait for each other, so their calls never return.
+   * Return why this call leaves its pod. Files of one task do not wait for each other, so their
+   * calls never return to it.
    */
-  boolean mayReturn() {
-    return false;
+  Replicas.Departure departure() {
+    return Replicas.Departure.UNAVAILABLE;
   }
 
   /**
@@ -308,11 +313,7 @@ abstract class FlightCall implements CallCore.Call {
    * unless the task still has another call open at this one.
    */
   final void leave(String reason) {
-    if (mayReturn()) {
-      connection.lost();
-    } else {
-      connection.avoid();
-    }
+    connection.left(departure());
     if (stage.get() == Stage.CLOSED) {
       // gRPC does not reset a stream that is already half-closed. Without this cancel, it would
       // hold messages that the peer will never read for as long as the connection lasts.

@@ -35,6 +35,12 @@ final class Recovery {
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
 
+  /**
+   * Number of busy pods after which an exchange waits in a queue. A third pod is rarely busy as
+   * well unless nearly all are.
+   */
+  private static final int MOST_BUSY_PODS = 2;
+
   /** Interval of log messages about a waiting task. */
   private static final Duration TOLD_EVERY = Duration.ofSeconds(10);
 
@@ -69,16 +75,23 @@ final class Recovery {
    * @param startedBatch number of the batch that the function is known to have worked on; zero if
    *     unknown
    * @param replayable true if all unanswered batches are still held
+   * @param refusable true if the pool was asked to refuse the call if its workers were busy
    * @param reach what is known about the endpoint
    */
   record Progress(
-      boolean workDone, long base, long startedBatch, boolean replayable, Reachability reach) {}
+      boolean workDone,
+      long base,
+      long startedBatch,
+      boolean replayable,
+      boolean refusable,
+      Reachability reach) {}
 
   private final ClientOptions options;
   private final RetryBudget budget;
   private long acquiringSinceNanos;
   private Duration toldOfWait = Duration.ZERO;
   private int acquireTries;
+  private int busyPods;
   private int replays;
   private int replaysInARow;
   private long suspect = NOTHING;
@@ -95,6 +108,11 @@ final class Recovery {
   /** Return how many times, in total, unanswered batches moved to another worker. */
   int replays() {
     return replays;
+  }
+
+  /** Return whether to ask another pod if the next one is busy, instead of waiting there. */
+  boolean mayTryElsewhere() {
+    return busyPods < MOST_BUSY_PODS;
   }
 
   /** Record that a batch was answered: the pool works, and the suspected batch was harmless. */
@@ -122,7 +140,7 @@ final class Recovery {
     }
     boolean refused = isRefusal(failure) || failure.origin() == Failure.Origin.CONNECTION;
     if (!progress.workDone() && refused) {
-      return acquireAgain(failure, progress.reach(), hint, nowNanos);
+      return acquireAgain(failure, progress, hint, nowNanos);
     }
     if (isLoss(failure) && progress.replayable()) {
       return replay(failure, progress, nowNanos);
@@ -144,8 +162,13 @@ final class Recovery {
   }
 
   private Decision acquireAgain(
-      Failure failure, Reachability reach, OptionalLong hint, long nowNanos) {
-    Duration limit = acquireLimit(failure, reach);
+      Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
+    if (progress.refusable() && failure.kind() == ErrorKind.ERROR_KIND_POOL_FULL) {
+      // Not a retry: another pod is asked for the first time, and few of them are.
+      busyPods++;
+      return new Decision.Again(Duration.ZERO);
+    }
+    Duration limit = acquireLimit(failure, progress.reach());
     long restMilliseconds = limit.minusNanos(nowNanos - acquiringSinceNanos).toMillis();
     if (restMilliseconds <= 0) {
       return new Decision.GiveUp(failure.withMessage(refused(failure, limit)));
@@ -259,6 +282,7 @@ final class Recovery {
     replaysInARow++;
     replays++;
     acquireTries = 0;
+    busyPods = 0;
     acquiringSinceNanos = nowNanos;
     toldOfWait = Duration.ZERO;
     return new Decision.Again(Duration.ZERO);

@@ -2,13 +2,13 @@
 package io.updraft.client;
 
 import java.net.InetAddress;
+import java.time.Duration;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
 /**
@@ -18,11 +18,11 @@ import java.util.function.LongSupplier;
  * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
  * task leaves its pod only if the pod drains or cannot be reached, and stays if the name loses the
  * pod's address, as it does while the pod is not ready. A pod that has just lost or refused a call
- * comes last for all other calls. The callers resolve names and read the clock.
+ * comes last for all other calls. While a pod comes first on its merits and not for lack of a
+ * better one, a call may ask it for a worker that is free now. The callers resolve names and read
+ * the clock.
  */
 final class Replicas {
-  private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
-
   private static final Comparator<Pod> BEST =
       Comparator.<Pod>comparingLong(pod -> pod.calls).thenComparingLong(pod -> pod.lastUse);
 
@@ -35,12 +35,28 @@ final class Replicas {
    */
   private long uses;
 
+  /** Reason why a call leaves its pod, with the time for which other calls avoid the pod. */
+  enum Departure {
+    /** All workers were busy. One of them may come free soon. */
+    BUSY(Duration.ofSeconds(1)),
+    /** The call was lost, or refused because the pod was full. */
+    LOST(Duration.ofSeconds(10)),
+    /** The pod takes no calls: it drains, or could not be reached. */
+    UNAVAILABLE(Duration.ofSeconds(10));
+
+    private final long avoidedNanos;
+
+    Departure(Duration avoided) {
+      this.avoidedNanos = avoided.toNanos();
+    }
+  }
+
   private static final class Pod {
     final InetAddress address;
     long lastUse;
     int calls;
     boolean failed;
-    long failedNanos;
+    long avoidedUntilNanos;
 
     Pod(InetAddress address, long lastUse) {
       this.address = address;
@@ -48,7 +64,14 @@ final class Replicas {
     }
 
     boolean isAvoided(long nowNanos) {
-      return failed && nowNanos - failedNanos < AVOIDED_NANOS;
+      return failed && avoidedUntilNanos - nowNanos > 0;
+    }
+
+    void avoidUntil(long nanos) {
+      if (!failed || nanos - avoidedUntilNanos > 0) {
+        failed = true;
+        avoidedUntilNanos = nanos;
+      }
     }
   }
 
@@ -93,7 +116,7 @@ final class Replicas {
     stay.pod.calls++;
     uses += 2;
     stay.pod.lastUse = uses;
-    return new Place(stay.pod, stay, task);
+    return new Place(stay.pod, stay, task, addresses.size() > 1 && !stay.pod.isAvoided(nowNanos));
   }
 
   private Pod best(List<InetAddress> addresses, long nowNanos) {
@@ -121,12 +144,14 @@ final class Replicas {
     private final Pod pod;
     private final Stay stay;
     private final String task;
+    private final boolean alternatives;
     private boolean ended;
 
-    private Place(Pod pod, Stay stay, String task) {
+    private Place(Pod pod, Stay stay, String task, boolean alternatives) {
       this.pod = pod;
       this.stay = stay;
       this.task = task;
+      this.alternatives = alternatives;
     }
 
     InetAddress address() {
@@ -134,25 +159,22 @@ final class Replicas {
     }
 
     /**
-     * Record that the pod takes no calls: it drains, or could not be reached. For a while, new
-     * calls go to another pod if there is one.
+     * Return whether another pod may have a free worker if this one has none. If this pod has just
+     * refused or lost a call, so have all others.
      */
-    void avoid(long nowNanos) {
-      synchronized (Replicas.this) {
-        lost(nowNanos);
-        stay.over |= stay.pod == pod;
-      }
+    boolean hasAlternatives() {
+      return alternatives;
     }
 
     /**
-     * Record that the call was lost, or refused because the pod was full. For a while, new calls go
-     * to another pod, except those of a task that still has another call open here: that call may
-     * hold a worker and wait for the new one.
+     * Record why the call leaves the pod. For a while, new calls go to another pod if there is one.
+     * Calls of a task that still has another call open here follow only if the pod is unavailable:
+     * the open call may hold a worker and wait for them.
      */
-    void lost(long nowNanos) {
+    void left(Departure why, long nowNanos) {
       synchronized (Replicas.this) {
-        pod.failed = true;
-        pod.failedNanos = nowNanos;
+        pod.avoidUntil(nowNanos + why.avoidedNanos);
+        stay.over |= why == Departure.UNAVAILABLE && stay.pod == pod;
       }
     }
 

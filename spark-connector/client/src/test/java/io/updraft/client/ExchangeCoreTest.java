@@ -71,23 +71,41 @@ final class ExchangeCoreTest {
     ExchangeCore full = opened(Replay.REPLAY);
     on(full, failed(ErrorKind.ERROR_KIND_POOL_FULL));
     full.onClosed(full.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
-    assertTrue(full.mayReturn());
+    assertEquals(Replicas.Departure.LOST, full.departure());
     ExchangeCore lost = opened(Replay.REPLAY);
     on(lost, failed(ErrorKind.ERROR_KIND_WORKER));
-    assertTrue(lost.mayReturn());
+    assertEquals(Replicas.Departure.LOST, lost.departure());
     ExchangeCore broken = opened(Replay.REPLAY);
     broken.onClosed(CALL, Status.CANCELLED, new Metadata(), 0);
-    assertTrue(broken.mayReturn());
+    assertEquals(Replicas.Departure.LOST, broken.departure());
+  }
+
+  @Test
+  void two_busy_pods_are_left_at_once_and_the_third_one_keeps_the_call() throws Exception {
+    ExchangeCore core = begun(Replay.REPLAY, new TestCall(true, true));
+    for (int busy = 0; busy < 2; busy++) {
+      assertTrue(core.isRefusable());
+      on(core, failed(ErrorKind.ERROR_KIND_POOL_FULL));
+      core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
+      assertEquals(Replicas.Departure.BUSY, core.departure());
+      assertTrue(core.isRecoveryDue(0));
+      assertTrue(core.begin(new TestCall(true, true)));
+    }
+    assertFalse(core.isRefusable());
+    on(core, failed(ErrorKind.ERROR_KIND_POOL_FULL));
+    core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
+    assertEquals(Replicas.Departure.LOST, core.departure());
+    assertFalse(core.isRecoveryDue(0));
   }
 
   @Test
   void a_call_does_not_return_to_a_pod_that_drains_or_was_not_reached() throws Exception {
     ExchangeCore drained = opened(Replay.REPLAY);
     on(drained, failed(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE));
-    assertFalse(drained.mayReturn());
+    assertEquals(Replicas.Departure.UNAVAILABLE, drained.departure());
     ExchangeCore unreached = begun(Replay.REPLAY, new TestCall(false));
     unreached.expire(0, 2_000);
-    assertFalse(unreached.mayReturn());
+    assertEquals(Replicas.Departure.UNAVAILABLE, unreached.departure());
   }
 
   @Test

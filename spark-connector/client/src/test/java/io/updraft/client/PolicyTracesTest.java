@@ -119,14 +119,17 @@ class PolicyTracesTest {
       switch (event[0]) {
         case "release" -> places.remove(Integer.parseInt(event[1])).release();
         case "ended" -> places.get(Integer.parseInt(event[1])).ended();
-        case "avoid" -> places.get(Integer.parseInt(event[1])).avoid(Long.parseLong(event[2]));
-        case "lost" -> places.get(Integer.parseInt(event[1])).lost(Long.parseLong(event[2]));
+        case "left" ->
+            places
+                .get(Integer.parseInt(event[1]))
+                .left(Replicas.Departure.valueOf(event[2]), Long.parseLong(event[3]));
         default -> {
           List<InetAddress> addresses =
               Stream.of(event[1].split(",")).map(PolicyTracesTest::pod).toList();
           String task = event[2].equals("-") ? null : event[2];
-          places.add(replicas.choose(addresses, task, Long.parseLong(event[3])));
-          return "" + places.get(places.size() - 1).address().getAddress()[3];
+          Replicas.Place place = replicas.choose(addresses, task, Long.parseLong(event[3]));
+          places.add(place);
+          return place.address().getAddress()[3] + " " + place.hasAlternatives();
         }
       }
       return "";
@@ -154,10 +157,13 @@ class PolicyTracesTest {
       switch (event[0]) {
         case "progressed" -> recovery.progressed();
         case "waited" -> recovery.waited(Long.parseLong(event[1]));
+        case "elsewhere" -> {
+          return "" + recovery.mayTryElsewhere();
+        }
         default -> {
           Recovery.Decision decision =
               recovery.decide(
-                  failure(event), progress(event), hint(event), Long.parseLong(event[12]));
+                  failure(event), progress(event), hint(event), Long.parseLong(event[13]));
           return decision instanceof Recovery.Decision.Again again
               ? within(again.pause().toMillis(), decided)
               : decision instanceof Recovery.Decision.GiveUp ? "give up" : "another token";
@@ -195,13 +201,14 @@ class PolicyTracesTest {
         Long.parseLong(event[7]),
         Long.parseLong(event[8]),
         Boolean.parseBoolean(event[9]),
-        Recovery.Reachability.valueOf(event[10]));
+        Boolean.parseBoolean(event[10]),
+        Recovery.Reachability.valueOf(event[11]));
   }
 
   private static OptionalLong hint(String[] event) {
-    return event[11].equals("-")
+    return event[12].equals("-")
         ? OptionalLong.empty()
-        : OptionalLong.of(Long.parseLong(event[11]));
+        : OptionalLong.of(Long.parseLong(event[12]));
   }
 
   private static RequestBatch batch(String rows) {

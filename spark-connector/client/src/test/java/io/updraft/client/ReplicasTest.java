@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -61,7 +62,7 @@ class ReplicasTest {
   @DisplayName("a pod that failed comes last for a while, for its own task too")
   void avoided() {
     Replicas.Place failed = choose(FOUR, "task");
-    failed.avoid(nowNanos);
+    failed.left(Replicas.Departure.UNAVAILABLE, nowNanos);
     for (int i = 0; i < 9; i++) {
       assertNotEquals(failed.address(), choose(FOUR, null).address());
     }
@@ -79,12 +80,12 @@ class ReplicasTest {
   void staysWithItsOtherCalls() {
     Replicas.Place other = choose(FOUR, "task");
     Replicas.Place lost = choose(FOUR, "task");
-    lost.lost(nowNanos);
+    lost.left(Replicas.Departure.LOST, nowNanos);
     lost.release();
     Replicas.Place again = choose(FOUR, "task");
     assertEquals(other.address(), again.address());
     assertNotEquals(other.address(), choose(FOUR, null).address());
-    again.avoid(nowNanos);
+    again.left(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertNotEquals(other.address(), choose(FOUR, "task").address());
   }
 
@@ -96,11 +97,11 @@ class ReplicasTest {
     assertEquals(first.address(), second.address());
     first.ended();
     second.ended();
-    first.lost(nowNanos);
+    first.left(Replicas.Departure.LOST, nowNanos);
     first.release();
     Replicas.Place again = choose(FOUR, "task");
     assertNotEquals(first.address(), again.address());
-    second.lost(nowNanos);
+    second.left(Replicas.Departure.LOST, nowNanos);
     second.release();
     assertEquals(again.address(), choose(FOUR, "task").address());
   }
@@ -111,8 +112,8 @@ class ReplicasTest {
     List<InetAddress> two = FOUR.subList(0, 2);
     Replicas.Place first = choose(two, "task");
     choose(two, null);
-    choose(two, "other").avoid(nowNanos);
-    choose(two, "another").avoid(nowNanos);
+    choose(two, "other").left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, "another").left(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertEquals(first.address(), choose(two, "task").address());
   }
 
@@ -135,8 +136,8 @@ class ReplicasTest {
   @DisplayName("where every pod has failed, one is tried all the same")
   void allFailed() {
     List<InetAddress> two = FOUR.subList(0, 2);
-    choose(two, null).avoid(nowNanos);
-    choose(two, null).avoid(nowNanos);
+    choose(two, null).left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, null).left(Replicas.Departure.UNAVAILABLE, nowNanos);
     choose(two, null);
   }
 
@@ -159,8 +160,50 @@ class ReplicasTest {
     Replicas.Place second = choose(others, "task");
     assertEquals(open.address(), second.address());
     assertNotEquals(open.address(), choose(others, "other").address());
-    second.avoid(nowNanos);
+    second.left(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertNotEquals(open.address(), choose(others, "task").address());
+  }
+
+  @Test
+  @DisplayName("a busy pod comes last for a second, and then as before")
+  void busyPods() {
+    Replicas.Place busy = choose(FOUR, "task");
+    busy.left(Replicas.Departure.BUSY, nowNanos);
+    busy.release();
+    for (int i = 0; i < 9; i++) {
+      Replicas.Place other = choose(FOUR, null);
+      assertNotEquals(busy.address(), other.address());
+      other.release();
+    }
+    nowNanos += TimeUnit.SECONDS.toNanos(1);
+    assertEquals(busy.address(), choose(FOUR, null).address());
+  }
+
+  @Test
+  @DisplayName("a task stays with its open call at a busy pod")
+  void staysAtABusyPod() {
+    Replicas.Place waiting = choose(FOUR, "task");
+    Replicas.Place refused = choose(FOUR, "task");
+    refused.ended();
+    refused.left(Replicas.Departure.BUSY, nowNanos);
+    refused.release();
+    Replicas.Place again = choose(FOUR, "task");
+    assertEquals(waiting.address(), again.address());
+    assertFalse(again.hasAlternatives());
+  }
+
+  @Test
+  @DisplayName("a pod has alternatives while another one is known that has not just refused a call")
+  void alternatives() {
+    List<InetAddress> two = FOUR.subList(0, 2);
+    assertFalse(choose(FOUR.subList(0, 1), null).hasAlternatives());
+    Replicas.Place first = choose(two, null);
+    assertTrue(first.hasAlternatives());
+    first.left(Replicas.Departure.BUSY, nowNanos);
+    Replicas.Place second = choose(two, null);
+    assertTrue(second.hasAlternatives());
+    second.left(Replicas.Departure.BUSY, nowNanos);
+    assertFalse(choose(two, null).hasAlternatives());
   }
 
   private Replicas.Place choose(List<InetAddress> addresses, String task) {

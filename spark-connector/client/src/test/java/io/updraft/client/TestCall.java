@@ -5,8 +5,13 @@ package io.updraft.client;
  * A call as a core sees it, made at zero.
  *
  * @param connected whether it has reached the wire
+ * @param hasAlternatives whether another pod may have a free worker
  */
-record TestCall(boolean connected) implements CallCore.Call {
+record TestCall(boolean connected, boolean hasAlternatives) implements CallCore.Call {
+  TestCall(boolean connected) {
+    this(connected, false);
+  }
+
   @Override
   public long startedNanos() {
     return 0;
