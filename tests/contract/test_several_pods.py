@@ -49,7 +49,7 @@ def _busy(pool: LocalPool) -> Iterator[None]:
 
 
 def _answer(port: str, hosts: Path) -> list[Any]:
-    """Return what one exchange with the pods that the name has answers."""
+    """Run one exchange, and return its results."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _BATCH.schema) as writer:
         writer.write_batch(_BATCH)
@@ -67,8 +67,9 @@ def _answer(port: str, hosts: Path) -> list[Any]:
 
 
 def _refused(pool: LocalPool) -> int:
-    found = re.search(r'^updraft_exchanges_total\{.*outcome="PoolBusyError"\} (\S+)$', pool.page("/metrics")[0], re.M)
-    return int(float(found[1])) if found else 0
+    found = re.search(r"^updraft_exchanges_refused_busy_total (\S+)$", pool.page("/metrics")[0], re.MULTILINE)
+    assert found
+    return int(float(found[1]))
 
 
 def test_an_exchange_does_not_wait_at_a_busy_pod_while_another_one_has_a_free_worker(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Exchange:
         if self._stream is not None:
             self._stream.cancel()
         if self._place is not None:
-            self._place.left(self._departure, nanos)
+            self._place.record_departure(self._departure, nanos)
             self._place.release()
             self._place = None
         if self._token_refused and not executor.renew_token():
@@ -241,6 +241,8 @@ class Exchange:
             case Admitted():
                 protocol.accept(Event.ADMITTED)
                 self._is_admitted = True
+                for exchange in self.siblings:
+                    exchange._left.discard(self._address)
             case Schema():
                 protocol.accept(Event.SCHEMA)
                 self._work_done = True
@@ -292,7 +294,6 @@ class Exchange:
             self._base,
             self._started_batch(),
             log.replayable,
-            self._is_refusable,
             self._executor.reach(is_connected=self._is_connected),
         )
         decision = self._recovery.decide(failure, progress, hint, world.nanos)
@@ -318,8 +319,7 @@ class Exchange:
             return Departure.LOST if self._is_connected else Departure.UNAVAILABLE
         if failure.kind is Kind.POOL_UNAVAILABLE:
             return Departure.UNAVAILABLE
-        is_busy = failure.kind is Kind.POOL_FULL and self._is_refusable
-        return Departure.BUSY if is_busy else Departure.LOST
+        return Departure.BUSY if failure.kind is Kind.POOL_BUSY else Departure.LOST
 
     def _again(self) -> Callable[[], None]:
         call = self.calls

@@ -200,7 +200,7 @@ class FileTask:
         if self._recovery is None:
             since = now if failure.is_without_room else self._opened_nanos
             self._recovery = Recovery(self._timeouts, self._budget, since, self._world.between)
-        progress = Progress(self._window.sent > 0, 0, 0, False, False, Reach.ANSWERED)
+        progress = Progress(self._window.sent > 0, 0, 0, False, Reach.ANSWERED)
         decision = self._recovery.decide(failure, progress, hint, now)
         self._world.note(self._command.path, "lost", failure.kind.value, type(decision).__name__)
         match decision:

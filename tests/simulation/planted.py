@@ -69,7 +69,7 @@ def _wakes_once(self: Admission) -> None:
         self._dispatching = asyncio.get_running_loop().create_task(self._dispatch())
 
 
-async def _worker_without_cleanup(self: Admission, place: Any, binding: Any) -> Any:
+async def _worker_without_cleanup(self: Admission, place: Any, binding: Any, **_options: Any) -> Any:
     self._is_ready(place, binding)
     self._workers_changed()
     return await place.granted
@@ -276,7 +276,7 @@ BUGS: dict[str, Bug] = {
     "full-pod": Bug(
         "A task leaves a pod that has lost or refused one of its calls, although it has another one there",
         Place,
-        "left",
+        "record_departure",
         _always_leaves,
     ),
     "hidden-pod": Bug(

@@ -24,6 +24,7 @@ from tests.simulation.workers_side import WorkerGone, WorkerProcess, WorkersSide
 from tests.simulation.world import World
 from updraft.errors import (
     DeadlineError,
+    PoolBusyError,
     PoolFullError,
     PoolUnavailableError,
     ProtocolError,
@@ -47,6 +48,7 @@ from updraft_server.pool.pool import Pool
 _EXIT_STATUS_SECONDS = 2.0
 
 _KINDS: tuple[tuple[type[UpdraftError], Kind], ...] = (
+    (PoolBusyError, Kind.POOL_BUSY),
     (PoolFullError, Kind.POOL_FULL),
     (PoolUnavailableError, Kind.POOL_UNAVAILABLE),
     (WorkerError, Kind.WORKER),
@@ -234,6 +236,11 @@ class Pod:
         """Serve a call."""
         self._running[stream] = None
         stream.server = self._process.run(lambda: self.world.loop.create_task(self._serve(stream, command)))
+        stream.server.add_done_callback(self._served)
+
+    def _served(self, served: asyncio.Task[None]) -> None:
+        if not served.cancelled() and (error := served.exception()) is not None:
+            self._checker.fail(f"{self.name} raised {error!r}")
 
     async def _serve(self, stream: Stream, command: Open) -> None:
         try:
@@ -254,16 +261,17 @@ class Pod:
             raise PoolUnavailableError("the pool has not started")
         owner = command.binding.owner or Owner(command.tenant, command.task.application_id, "")
         request = cast(Any, _Request(command.binding.owner is not None, str(command.binding).encode()))
-        with self.admission.place(
-            command.tenant, command.task, command.held_bytes, may_wait=not command.refuse_if_busy
-        ) as place:
+        if command.refuse_if_busy:
+            self.admission.check_free(command.tenant, command.task)
+        with self.admission.place(command.tenant, command.task, command.held_bytes) as place:
             if command.artifact_seconds:
                 await place.unless_lost(asyncio.sleep(command.artifact_seconds))
             self._hold_back.check(owner, request)
             self._checker.waits(self, stream, command, place)
             place.granted.add_done_callback(lambda _granted: self._is_granted(stream))
             try:
-                grant = await self.admission.worker(place, command.binding)
+                may_wait = not command.refuse_if_busy or bool(command.artifact_seconds)
+                grant = await self.admission.worker(place, command.binding, may_wait=may_wait)
             finally:
                 self._checker.waits_no_more(self, stream)
         self._checker.granted(self, stream, command, cast(Any, grant.lease))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from tests.e2e.writer.conftest import UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, both, write
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, runtime_confs, wait_for_listeners
+from tests.support.sql_tab import last_query, operators_since
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 
@@ -60,12 +60,12 @@ def scan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataF
     return spark.read.parquet(path)
 
 
-def _plan_of_last_write(spark: SparkSession) -> tuple[int, str]:
-    """The number and the plan of the query that Spark ran last."""
+def _plan_of_last_write(spark: SparkSession) -> str:
+    """The plan of the query that Spark ran last."""
     wait_for_listeners(spark)
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
     last = max((found.apply(index) for index in range(found.size())), key=lambda execution: execution.executionId())
-    return last.executionId(), last.physicalPlanDescription()
+    return str(last.physicalPlanDescription())
 
 
 WHOLE: dict[str, Callable[[DataFrame], DataFrame]] = {
@@ -82,7 +82,7 @@ def test_batches_are_written_without_becoming_rows(
     spark: SparkSession, scan: DataFrame, place: Path, case: str
 ) -> None:
     stock, ours = both(WHOLE[case](scan), place, "updraft-orc" if case == "a function" else "updraft-parquet")
-    _, plan = _plan_of_last_write(spark)
+    plan = _plan_of_last_write(spark)
     assert "WriterInput batches" in plan, plan
     assert ours.layout() == stock.layout()
     assert ours.rows(spark) == stock.rows(spark)
@@ -90,12 +90,12 @@ def test_batches_are_written_without_becoming_rows(
 
 def test_expressions_and_partitions_look_at_rows(spark: SparkSession, scan: DataFrame, place: Path) -> None:
     stock, ours = both(scan.select((F.col("id") + 1).alias("next"), "text"), place)
-    assert "WriterInput rows" in _plan_of_last_write(spark)[1]
+    assert "WriterInput rows" in _plan_of_last_write(spark)
     assert ours.rows(spark) == stock.rows(spark)
     frame = scan.select("text", (F.col("id") % 3).alias("k"))
     for name, format_name in (("stock", "parquet"), ("updraft", "updraft-parquet")):
         frame.write.format(format_name).partitionBy("k").save(str(place / f"partitioned {name}"))
-    assert "WriterInput rows" in _plan_of_last_write(spark)[1]
+    assert "WriterInput rows" in _plan_of_last_write(spark)
     read = [spark.read.parquet(str(place / f"partitioned {name}")) for name in ("stock", "updraft")]
     assert sorted(map(str, read[0].collect())) == sorted(map(str, read[1].collect()))
 
@@ -104,7 +104,7 @@ def test_a_file_may_end_inside_of_a_batch(spark: SparkSession, scan: DataFrame, 
     confs = {"spark.updraft.write.batchBytes": "8k"}
     with runtime_confs(spark, confs):
         stock, ours = both(scan.withColumn("more", plus_one("id")), place, maxRecordsPerFile="301")
-    assert "WriterInput batches" in _plan_of_last_write(spark)[1]
+    assert "WriterInput batches" in _plan_of_last_write(spark)
     assert ours.layout() == stock.layout()
     assert ours.arrow_rows() == stock.arrow_rows()
 
@@ -112,7 +112,7 @@ def test_a_file_may_end_inside_of_a_batch(spark: SparkSession, scan: DataFrame, 
 def test_sparks_own_writer_reads_batches_as_rows(spark: SparkSession, scan: DataFrame, place: Path) -> None:
     with runtime_confs(spark, {UNSUPPORTED: "local", "spark.sql.parquet.writeLegacyFormat": "true"}):
         stock, ours = both(scan.select("text", "list", plus_one("id").alias("n")), place)
-    assert "WriterInput batches" in _plan_of_last_write(spark)[1]
+    assert "WriterInput batches" in _plan_of_last_write(spark)
     assert all(creator.startswith("parquet-mr") for creator in ours.created_by())
     assert ours.rows(spark) == stock.rows(spark)
 
@@ -129,18 +129,12 @@ def test_a_function_that_fails_leaves_no_file(
 @pytest.mark.parametrize("case", ["a scan", "an expression"])
 def test_the_sql_tab_shows_what_the_files_cost(spark: SparkSession, scan: DataFrame, place: Path, case: str) -> None:
     frame = scan if case == "a scan" else scan.select(F.upper("text").alias("text"))
+    before = last_query(spark)
     written = write(frame, place / "data", "updraft-parquet", **{"parquet.block.size": str(32 << 10)})
-    execution, plan = _plan_of_last_write(spark)
-    assert "WriterInput" in plan
-    store = spark._jsparkSession.sharedState().statusStore()
 
     def shown() -> dict[str, str] | None:
-        values, found = store.executionMetrics(execution), {}
-        for node in _elements(store.planGraph(execution).allNodes()):
-            if node.name().startswith("WriterInput"):
-                found = {m.name(): values.get(m.accumulatorId()) for m in _elements(node.metrics())}
-        texts = {name: value.get() for name, value in found.items() if value.isDefined()}
-        return texts if "files" in texts else None
+        inputs = [found for found in operators_since(spark, before) if found.name.startswith("WriterInput")]
+        return next((found.metrics for found in inputs if "files" in found.metrics), None)
 
     texts = until("the metrics are there", shown)
     assert texts["files"] == str(len(written.files()))
@@ -149,7 +143,3 @@ def test_the_sql_tab_shows_what_the_files_cost(spark: SparkSession, scan: DataFr
         f"time {what}" for what in ("throttled by the quota", "spent encoding", "spent storing", "that tasks waited")
     }
     assert times | {"bytes of rows", "bytes of files"} <= texts.keys()
-
-
-def _elements(sequence: Any) -> Iterator[Any]:
-    return (sequence.apply(index) for index in range(sequence.size()))

@@ -20,6 +20,7 @@ from tests.e2e.writer.conftest import DELIVERY, ENDPOINT
 from tests.e2e.writer.written import FAILURES, Written, both, write
 from tests.support.flight import FlightData, first_message, ipc_parts
 from tests.support.spark import runtime_confs
+from tests.support.sql_tab import stages
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 from updraft.protocol import PROTOCOL_VERSION
@@ -180,21 +181,14 @@ def test_a_full_quota_is_waited_for_and_then_named(spark: SparkSession, place: P
 
 def test_what_the_files_cost_is_shown_with_the_stage(spark: SparkSession, place: Path) -> None:
     written = write(spark.range(0, 1000, 1, 2), place / "data", "updraft-parquet")
-    context = spark.sparkContext
-    store = context._jsc.sc().statusStore()
-    no_quantiles = context._gateway.new_array(context._jvm.double, 0)
 
     def measured() -> dict[str, str] | None:
-        stages = store.stageList(None, False, False, no_quantiles, None)
-        for stage in (stages.apply(index) for index in range(stages.size())):
-            updates = stage.accumulatorUpdates()
-            found = {u.name(): u.value() for u in (updates.apply(i) for i in range(updates.size()))}
-            if "updraft writer: files" in found and stage.outputRecords() == 1000:
-                return found | {"outputBytes": str(stage.outputBytes())}
-        return None
+        found = (stage for stage in stages(spark) if stage.rows == 1000)
+        return next((stage.accumulators for stage in found if "updraft writer: files" in stage.accumulators), None)
 
     found = until("the stage is there", measured)
     size = str(sum(path.stat().st_size for path in written.files()))
     assert found["updraft writer: files"] == "2"
-    assert found["updraft writer: bytes of files"] == found["outputBytes"] == size
+    assert found["updraft writer: bytes of files"] == size
+    assert size in {str(stage.output_bytes) for stage in stages(spark) if stage.rows == 1000}
     assert int(found["updraft writer: bytes of rows"]) >= 8000

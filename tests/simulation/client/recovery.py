@@ -32,6 +32,7 @@ class Kind(enum.Enum):
     USER = "USER"
     WORKER = "WORKER"
     POOL_FULL = "POOL_FULL"
+    POOL_BUSY = "POOL_BUSY"
     QUOTA = "QUOTA"
     POOL_UNAVAILABLE = "POOL_UNAVAILABLE"
     UNAUTHENTICATED = "UNAUTHENTICATED"
@@ -61,7 +62,7 @@ class Failure(NamedTuple):
 
     @property
     def is_without_room(self) -> bool:
-        return self.kind in (Kind.POOL_FULL, Kind.QUOTA)
+        return self.kind in (Kind.POOL_FULL, Kind.POOL_BUSY, Kind.QUOTA)
 
     @property
     def is_loss(self) -> bool:
@@ -76,7 +77,6 @@ class Progress(NamedTuple):
     base: int
     started_batch: int
     replayable: bool
-    refusable: bool
     reach: Reach
 
 
@@ -149,16 +149,16 @@ class Recovery:
             return WithAnotherToken()
         is_refusal = failure.is_without_room or failure.kind is Kind.POOL_UNAVAILABLE
         if not progress.work_done and (is_refusal or failure.origin is Origin.CONNECTION):
-            return self._acquire_again(failure, progress, hint, now_nanos)
+            return self._acquire_again(failure, progress.reach, hint, now_nanos)
         if failure.is_loss and progress.replayable:
             return self._replay(failure, progress, now_nanos)
         return GiveUp()
 
-    def _acquire_again(self, failure: Failure, progress: Progress, hint: int | None, now_nanos: int) -> Decision:
-        if progress.refusable and failure.kind is Kind.POOL_FULL:
+    def _acquire_again(self, failure: Failure, reach: Reach, hint: int | None, now_nanos: int) -> Decision:
+        if failure.kind is Kind.POOL_BUSY and self.may_try_elsewhere:
             self._busy_pods += 1
             return Again(0, is_retry=False)
-        limit_nanos = self._acquire_limit(failure, progress.reach) * _NANOS_PER_MILLISECOND
+        limit_nanos = self._acquire_limit(failure, reach) * _NANOS_PER_MILLISECOND
         # Java's Duration.toMillis rounds towards negative infinity, as this division does.
         rest = (limit_nanos - (now_nanos - self._acquiring_since_nanos)) // _NANOS_PER_MILLISECOND
         if rest <= 0:

@@ -9,15 +9,20 @@ from dataclasses import dataclass
 
 
 class Departure(enum.Enum):
-    """Reason why a call leaves its pod, with the nanoseconds for which other calls avoid the pod."""
+    """Reason why a call leaves its pod. The later reasons weigh more."""
 
-    BUSY = "busy", 1_000_000_000
-    LOST = "lost", 10_000_000_000
-    UNAVAILABLE = "unavailable", 10_000_000_000
+    BUSY = 1
+    LOST = 2
+    UNAVAILABLE = 3
+
+    @property
+    def weight(self) -> int:
+        return int(self.value)
 
     @property
     def avoided_nanos(self) -> int:
-        return self.value[1]
+        """Time for which other calls avoid the pod."""
+        return 1_000_000_000 if self is Departure.BUSY else 10_000_000_000
 
 
 @dataclass(eq=False, slots=True)
@@ -25,16 +30,19 @@ class _Pod:
     address: int
     last_use: int
     calls: int = 0
-    avoided_until_nanos: int | None = None
+    avoided_for: Departure | None = None
+    avoided_until_nanos: int = 0
 
     def is_avoided(self, now_nanos: int) -> bool:
-        return self.avoided_until_nanos is not None and self.avoided_until_nanos > now_nanos
+        return self.avoided_for is not None and self.avoided_until_nanos > now_nanos
 
-    def avoid_until(self, nanos: int) -> None:
-        self.avoided_until_nanos = max(nanos, self.avoided_until_nanos or nanos)
+    def avoid(self, why: Departure, now_nanos: int) -> None:
+        if self.avoided_for is None or not self.is_avoided(now_nanos) or why.weight >= self.avoided_for.weight:
+            self.avoided_for, self.avoided_until_nanos = why, now_nanos + why.avoided_nanos
 
-    def rank(self, now_nanos: int) -> tuple[bool, int, int]:
-        return self.is_avoided(now_nanos), self.calls, self.last_use
+    def rank(self, now_nanos: int) -> tuple[int, int, int]:
+        avoidance = self.avoided_for.weight if self.avoided_for is not None and self.is_avoided(now_nanos) else 0
+        return avoidance, self.calls, self.last_use
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +69,8 @@ class Replicas:
         for address in [address for address, pod in self._pods.items() if not pod.calls and address not in addresses]:
             del self._pods[address]
         stay = _Stay() if task is None else self._stays.setdefault(task, _Stay())
-        if stay.pod is None or not stay.calls or stay.is_over:
+        is_alone = not stay.calls
+        if stay.pod is None or is_alone or stay.is_over:
             ranks = [pod.last_use for pod in self._pods.values()]
             for address in addresses:
                 if address not in self._pods:
@@ -72,7 +81,12 @@ class Replicas:
         stay.pod.calls += 1
         self._uses += 2
         stay.pod.last_use = self._uses
-        return Place(self, stay.pod, stay, task, len(addresses) > 1 and not stay.pod.is_avoided(now_nanos))
+        has_alternatives = is_alone and self._has_alternative(stay.pod, addresses, now_nanos)
+        return Place(self, stay.pod, stay, task, has_alternatives)
+
+    def _has_alternative(self, chosen: _Pod, addresses: Sequence[int], now_nanos: int) -> bool:
+        pods = [self._pods.get(address) for address in addresses]
+        return any(pod is None or (pod is not chosen and not pod.is_avoided(now_nanos)) for pod in pods)
 
     def _rank_among(self, ranks: Sequence[int]) -> int:
         """Return the rank of a pod that was just found: a random place among the known pods."""
@@ -91,13 +105,13 @@ class Place:
     def __init__(self, replicas: Replicas, pod: _Pod, stay: _Stay, task: str | None, has_alternatives: bool) -> None:
         self.address = pod.address
         self.has_alternatives = has_alternatives
-        """Whether another pod may have a free worker if this one has none."""
+        """Whether the call may go to another pod that has not just lost or refused a call."""
         self._replicas, self._pod, self._stay, self._task = replicas, pod, stay, task
         self._has_ended = False
 
-    def left(self, why: Departure, now_nanos: int) -> None:
+    def record_departure(self, why: Departure, now_nanos: int) -> None:
         """Record why the call leaves the pod."""
-        self._pod.avoid_until(now_nanos + why.avoided_nanos)
+        self._pod.avoid(why, now_nanos)
         self._stay.is_over |= why is Departure.UNAVAILABLE and self._stay.pod is self._pod
 
     def ended(self) -> None:

@@ -87,7 +87,7 @@ def _replicas(dice: random.Random) -> Iterator[str]:
                     yield f"ended {index}\t"
                 case _:
                     why = dice.choice(list(Departure))
-                    places[index].left(why, now)
+                    places[index].record_departure(why, now)
                     yield f"left {index} {why.name} {now}\t"
             continue
         addresses = sorted(dice.sample(range(1, 6), dice.randint(1, 5)))
@@ -137,7 +137,6 @@ def _recovery(dice: random.Random) -> Iterator[str]:
                     dice.choice([0, 2]),
                     dice.choice([0, 1, 2, 3]),
                     dice.random() < 0.8,
-                    dice.random() < 0.3,
                     dice.choice(list(Reach)),
                 )
                 hint = dice.choice([None, None, 0, 500, 20_000])

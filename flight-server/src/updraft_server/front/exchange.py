@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from updraft.errors import UpdraftError
+from updraft.errors import PoolBusyError, UpdraftError
 from updraft.protocol import DATABEND_TENANT_HEADER, LOG_KEY_HEADER
 from updraft.service import exchange as calls
 from updraft.service.early_reads import EarlyReads
@@ -26,6 +26,7 @@ from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.chart_values import value_of
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ARTIFACT_TIMEOUT_SECONDS, ArtifactDialogue
+from updraft_server.front.artifacts.needs import NO_NEEDS
 from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges
 from updraft_server.front.limits.verdict import Verdict, verdict
@@ -92,6 +93,7 @@ class Exchanges:
     async def _serve(self, call: calls.IdentifiedCall, exchange: OpenExchange) -> None:
         request: Request | None = None
         outcome, reason = "cancelled", ""
+        is_elsewhere = False
         try:
             with self._setting_names.in_errors():
                 read = self.early_reads.of(call)
@@ -112,16 +114,22 @@ class Exchanges:
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
-            self.activity.failed(exchange, error)
+            # The client takes the exchange to another pod, which counts it.
+            is_elsewhere = isinstance(error, PoolBusyError)
             # Record the error before the client gets it, because the client may then cancel the call.
-            exchange.span.fail(error)
+            if not is_elsewhere:
+                self.activity.failed(exchange, error)
+                exchange.span.fail(error)
             call.record.fail(error)
             if request is not None and not request.plain:
                 await _send_error(call, error)
             raise
         finally:
             self.activity.end(exchange)
-            self._record(request, outcome, exchange)
+            if is_elsewhere:
+                self.metrics.refused_busy.inc()
+            else:
+                self._record(request, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
     async def _run(self, call: calls.IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
@@ -129,13 +137,14 @@ class Exchanges:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
+            share = calls.share_of(call, owner.tenant)
+            may_wait = not request.command.refuse_if_busy
+            if not may_wait:
+                self.admission.check_free(share, request.task_key)
+                # What a client has uploaded here, it would have to upload elsewhere again.
+                may_wait = request.deferred is not None or request.needs is not NO_NEEDS
             checked = self.signatures.check(request, owner) if request.is_session else None
-            with self.admission.place(
-                calls.share_of(call, owner.tenant),
-                request.task_key,
-                request.held_bytes,
-                may_wait=not request.command.refuse_if_busy,
-            ) as place:
+            with self.admission.place(share, request.task_key, request.held_bytes) as place:
                 if request.plain:
                     # Plain Flight engines wait only seconds for a reply's headers, and a worker may come free later.
                     await call.accept()
@@ -145,7 +154,7 @@ class Exchanges:
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self.metrics.wait_seconds.time():
                     binding = self._binding(owner, request)
-                    grant = await self.admission.worker(place, binding)
+                    grant = await self.admission.worker(place, binding, may_wait=may_wait)
             try:
                 # During the wait, other exchanges may have caused a hold-back, and credentials may have changed.
                 self._refuse_if_held_back(owner, request)

@@ -10,6 +10,7 @@ import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
 
 from updraft.errors import PoolBusyError, PoolFullError, PoolUnavailableError, ProtocolError
+from updraft.service.tenants import Caps, TenantCaps
 from updraft_server.pool.leases import LeaseOutcome
 
 
@@ -265,23 +266,47 @@ async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: Poo
     assert arrivals.granted == ["running", "b1", "a1", "a2"]
 
 
-async def test_an_exchange_that_may_not_wait_gets_a_free_worker_or_a_refusal(pool_of: PoolOf) -> None:
+async def test_a_pool_without_a_free_worker_is_busy_for_an_exchange_that_may_not_wait(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
-    with queue.place("a", None, may_wait=False) as place:
-        running = await queue.worker(place)
-    with pytest.raises(PoolBusyError), queue.place("a", None, may_wait=False):
-        pass
-    running.release(LeaseOutcome.CLEAN)
-    with queue.place("a", None), pytest.raises(PoolBusyError), queue.place("a", None, may_wait=False):
-        # The worker is free, but the first place will take it.
-        pass
+    queue.check_free("a", None)
+    with queue.place("a", None) as first, queue.place("a", None) as second:
+        # Nobody has the worker yet.
+        queue.check_free("a", None)
+        running = await queue.worker(first, may_wait=False)
+        with pytest.raises(PoolBusyError):
+            queue.check_free("a", None)
+        with pytest.raises(PoolBusyError):
+            await queue.worker(second, may_wait=False)
     assert queue.waiting == 0
+    running.release(LeaseOutcome.CLEAN)
 
 
-async def test_an_exchange_that_may_not_wait_is_let_in_if_its_task_holds_a_worker(pool_of: PoolOf) -> None:
+async def test_a_pool_is_busy_for_newcomers_while_others_wait_for_its_free_worker(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(2))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", task=TASK)
+    queue.check_free("a", None)
+    queue._turns.add("b", None, object())  # type: ignore[arg-type]
+    with pytest.raises(PoolBusyError):
+        queue.check_free("a", None)
+
+
+async def test_a_backlog_of_a_tenant_at_its_cap_does_not_make_the_pool_busy_for_others(pool_of: PoolOf) -> None:
+    caps = Caps(lambda tenant: TenantCaps(max_workers=1) if tenant == "capped" else TenantCaps())
+    queue = admission(pool_of(2), caps=caps)
+    arrivals = Arrivals(queue)
+    for number in range(4):
+        await arrivals.come(f"exchange {number}", tenant="capped")
+    queue.check_free("other", None)
+    with pytest.raises(PoolBusyError):
+        queue.check_free("capped", None)
+
+
+async def test_a_task_that_holds_a_worker_need_not_wait_for_another_one(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     first = await acquire(queue, "a", TASK)
-    with queue.place("a", TASK, may_wait=False) as place:
-        second = await queue.worker(place)
+    queue.check_free("a", TASK)
+    with queue.place("a", TASK) as place:
+        second = await queue.worker(place, may_wait=False)
     for grant in (first, second):
         grant.release(LeaseOutcome.CLEAN)

@@ -12,7 +12,7 @@
      +- FunctionLoadError        a registered function cannot be loaded
      +- VersionMismatchError     client and pool differ in the version of Python, pyspark or the protocol
      +- PoolFullError            the queue is full; has a retry hint
-     |   +- PoolBusyError        all workers are busy, and the client asked not to wait
+     +- PoolBusyError            no worker is free, and the client asked to be refused in that case
      +- PoolUnavailableError     the service is draining, has no worker or is unreachable
      +- DeadlineError            the call's deadline or a time limit of the service has passed
      +- UnauthenticatedError     the call has no token, or a wrong one
@@ -138,11 +138,8 @@ class PoolFullError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_FULL, code="RES
     """Raised when the queue is full; has a retry hint."""
 
 
-class PoolBusyError(PoolFullError, kind=PoolFullError.kind, code=PoolFullError.code):
-    """Raised when all workers are busy, and the client asked to be refused in that case.
-
-    Clients see a PoolFullError. Metrics and logs of a service tell the two apart: this one is no sign of overload.
-    """
+class PoolBusyError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_BUSY, code="RESOURCE_EXHAUSTED"):
+    """Raised when no worker is free, and the client asked to be refused in that case."""
 
 
 class PoolUnavailableError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, code="UNAVAILABLE"):

@@ -122,23 +122,16 @@ class Admission:
         metrics.watch("updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.queue_bytes)
 
     @contextmanager
-    def place(
-        self, tenant: str, task: TaskKey | None, held_bytes: int = 0, *, may_wait: bool = True
-    ) -> Iterator[Place]:
+    def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
         """Yield a place for one exchange, and give it up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
-        Raises PoolFullError if the queue is full, PoolBusyError if the exchange may not wait and would have to,
-        LimitError if the exchange alone exceeds its tenant's cap, and PoolUnavailableError during a drain.
+        Raises PoolFullError if the queue is full, LimitError if the exchange alone exceeds its tenant's cap, and
+        PoolUnavailableError during a drain.
         """
         if self._draining:
             raise _draining_error()
         place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
-        if not may_wait and not self._may_overtake(place) and self._would_wait(place):
-            raise PoolBusyError(
-                "all workers are busy, and the client wants to ask another pod before it waits",
-                retry_after_milliseconds=self._limits.retry_after_milliseconds,
-            )
         if not self._may_overtake(place) or self._places.count_of(place.task) >= _MOST_SIBLINGS:
             self._check_caps(place)
             self._make_memory(place)
@@ -149,12 +142,21 @@ class Admission:
         finally:
             self._forget(place)
 
-    async def worker(self, place: Place, binding: Binding = REGISTERED) -> Grant:
+    def check_free(self, tenant: str, task: TaskKey | None) -> None:
+        """Raise PoolBusyError if an exchange that comes now would have to wait for a worker."""
+        newcomer = Place(tenant, None if task is None else replace(task, tenant=tenant), 0)
+        if not self._is_next(newcomer) or not (self._pool.idle or self._may_overtake(newcomer)):
+            raise PoolBusyError("no worker is free for the exchange, and its client wants to ask another pod first")
+
+    async def worker(self, place: Place, binding: Binding = REGISTERED, *, may_wait: bool = True) -> Grant:
         """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.
 
-        Raises PoolFullError if the place went to another tenant, and PoolUnavailableError during a drain or if the
-        pool fails.
+        Raises PoolBusyError if the place may not wait and would have to, PoolFullError if the place went to another
+        tenant, and PoolUnavailableError during a drain or if the pool fails.
         """
+        if not may_wait:
+            # Others may have taken the worker that was free when the exchange came.
+            self.check_free(place.tenant, place.task)
         if not place.granted.done() and self._is_next(place):
             try:
                 grant = await self._lease(place, binding)
@@ -262,10 +264,6 @@ class Admission:
             return not self._is_passed_over() or self._overtaking.may_pass
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
         return not is_capped and not self._turns and not any(True for _ in self._overtakers())
-
-    def _would_wait(self, newcomer: Place) -> bool:
-        """Return whether other exchanges are waiting for all free workers, or its tenant may have no more."""
-        return self.waiting >= self._pool.idle or not self._is_next(newcomer)
 
     def _check_caps(self, newcomer: Place) -> None:
         """Raise PoolFullError or LimitError if the newcomer exceeds what its tenant may have in the queue."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from updraft.errors import PoolBusyError, UpdraftError
+from updraft.errors import UpdraftError
 from updraft.service.spans import UNRECORDED, Span
 from updraft.service.telemetry import shortened
 from updraft_server.front.relay.transfer import Transfer
@@ -107,7 +107,5 @@ class Activity:
             self.ended += 1
 
     def failed(self, exchange: OpenExchange, error: UpdraftError) -> None:
-        """Record the error with which an exchange ends, unless its client asked to be refused."""
-        if isinstance(error, PoolBusyError):
-            return
+        """Record the error with which an exchange ends."""
         self.failures.append(Failure(utc_now(), type(error).__name__, shortened(error.first_line()), exchange.identity))

@@ -39,6 +39,10 @@ class FrontMetrics(Metrics):
         self.exchanges = self.counter(
             "updraft_exchanges_total", "Ended exchanges, by outcome.", ["function", "outcome"]
         )
+        self.refused_busy = self.counter(
+            "updraft_exchanges_refused_busy_total",
+            "Exchanges refused because no worker was free and their clients wanted to ask another pod first.",
+        )
         self.exchange_seconds = self.seconds(
             "updraft_exchange_seconds", "Duration of an exchange, from its first message to its status.", ["function"]
         )

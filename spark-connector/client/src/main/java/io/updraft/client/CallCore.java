@@ -299,11 +299,6 @@ abstract class CallCore {
     }
   }
 
-  /** Return whether the peer may refuse the current call because its workers are busy. */
-  boolean isRefusable() {
-    return false;
-  }
-
   /** Return why the last call left its pod. */
   final Replicas.Departure departure() {
     return departure;
@@ -335,8 +330,7 @@ abstract class CallCore {
     }
     return switch (reason.kind()) {
       case ERROR_KIND_POOL_UNAVAILABLE -> Replicas.Departure.UNAVAILABLE;
-      case ERROR_KIND_POOL_FULL ->
-          isRefusable() ? Replicas.Departure.BUSY : Replicas.Departure.LOST;
+      case ERROR_KIND_POOL_BUSY -> Replicas.Departure.BUSY;
       default -> Replicas.Departure.LOST;
     };
   }

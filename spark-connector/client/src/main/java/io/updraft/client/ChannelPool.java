@@ -57,6 +57,11 @@ final class ChannelPool {
   private final List<SharedChannel> channels = new ArrayList<>();
   private final Circuit circuit = new Circuit();
 
+  /**
+   * True if new connections go to the endpoint's name, which has no other address than the pod's.
+   */
+  private volatile boolean byName;
+
   private ChannelPool(ClientOptions options, InetAddress pod) {
     this.options = options;
     this.pod = pod;
@@ -89,17 +94,16 @@ final class ChannelPool {
     closeAllBut(options.endpoint(), addresses);
     Recovery.Reachability reach = reach(options, addresses);
     if (addresses.isEmpty()) {
-      return new Connection(to(options, null, choice), null, reach);
+      return new Connection(to(options, null, true, choice), null, reach);
     }
     Replicas.Place place =
         REPLICAS
             .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
             .choose(addresses, task, System.nanoTime());
-    // A single address may be that of a restarting pod, so let gRPC resolve the name for each
-    // attempt to connect.
-    boolean isOnly = addresses.equals(List.of(place.address()));
+    // A name may have an address of each family; gRPC tries both if it resolves the name itself.
+    boolean byName = addresses.equals(List.of(place.address()));
     try {
-      return new Connection(to(options, isOnly ? null : place.address(), choice), place, reach);
+      return new Connection(to(options, place.address(), byName, choice), place, reach);
     } catch (RuntimeException e) {
       place.release();
       throw e;
@@ -124,7 +128,10 @@ final class ChannelPool {
   }
 
   private static synchronized SharedChannel to(
-      ClientOptions options, InetAddress pod, Function<ChannelPool, SharedChannel> choice) {
+      ClientOptions options,
+      InetAddress pod,
+      boolean byName,
+      Function<ChannelPool, SharedChannel> choice) {
     Key key =
         new Key(
             Known.of(options),
@@ -132,7 +139,9 @@ final class ChannelPool {
             options.tls().modifiedMilliseconds(),
             options.connectTimeout(),
             options.maxMessageBytes());
-    return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)));
+    ChannelPool pool = POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod));
+    pool.byName = byName;
+    return choice.apply(pool);
   }
 
   /** Close unused connections to pods that the endpoint no longer has. */
@@ -178,7 +187,7 @@ final class ChannelPool {
     // Do not open a second connection to a dead address: it would only be one more failed attempt.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
-      best = new SharedChannel(Channels.open(options, pod));
+      best = new SharedChannel(Channels.open(options, byName ? null : pod));
       channels.add(best);
     }
     best.exchanges++;
@@ -265,15 +274,15 @@ final class ChannelPool {
       return shared.explanation();
     }
 
-    /** Return whether another pod may have a free worker if this one has none. */
+    /** Return whether the call may go to another pod that may have a free worker. */
     boolean hasAlternatives() {
       return place != null && place.hasAlternatives();
     }
 
-    /** Record why the call leaves its pod, before another one may replace it. */
-    void left(Replicas.Departure why) {
+    /** Record why the call leaves its pod, before another call may replace it. */
+    void recordDeparture(Replicas.Departure why) {
       if (place != null) {
-        place.left(why, System.nanoTime());
+        place.recordDeparture(why, System.nanoTime());
       }
     }
 

@@ -35,7 +35,7 @@ final class ExchangeCore extends CallCore {
   private boolean payloadWanted;
   private boolean workDone;
 
-  /** True if the pool may refuse the current call because its workers are busy. */
+  /** True if the pool shall refuse the current call instead of letting it wait. */
   private boolean refusable;
 
   private boolean roomWanted;
@@ -111,7 +111,7 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  @Override
+  /** Return whether the pool shall refuse the current call instead of letting it wait. */
   boolean isRefusable() {
     return refusable;
   }
@@ -332,12 +332,7 @@ final class ExchangeCore extends CallCore {
     }
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire,
-            base,
-            startedBatch(),
-            log.replayable(),
-            refusable,
-            call().reach());
+            workDone || lostOnTheWire, base, startedBatch(), log.replayable(), call().reach());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.GiveUp last) {
       return new Recovery.Decision.GiveUp(explained(last.failure()));

@@ -19,7 +19,7 @@ record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] sc
   private static final ByteString REFUSE_IF_BUSY =
       ExchangeCommand.newBuilder().setRefuseIfBusy(true).build().toByteString();
 
-  /** Return the encoded command of a call that the pool refuses if its workers are busy. */
+  /** Return the encoded command of a call that the pool refuses instead of letting it wait. */
   ByteString refusableCommand() {
     // A parser merges encoded messages that follow each other.
     return command.concat(REFUSE_IF_BUSY);

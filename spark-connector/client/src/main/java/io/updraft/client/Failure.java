@@ -61,7 +61,8 @@ record Failure(
       case ERROR_KIND_FUNCTION_REFUSED, ERROR_KIND_WRITE_REFUSED, ERROR_KIND_PERMISSION_DENIED ->
           Status.Code.PERMISSION_DENIED;
       case ERROR_KIND_VERSION, ERROR_KIND_FUNCTION_LOAD -> Status.Code.FAILED_PRECONDITION;
-      case ERROR_KIND_POOL_FULL, ERROR_KIND_QUOTA -> Status.Code.RESOURCE_EXHAUSTED;
+      case ERROR_KIND_POOL_FULL, ERROR_KIND_POOL_BUSY, ERROR_KIND_QUOTA ->
+          Status.Code.RESOURCE_EXHAUSTED;
       case ERROR_KIND_POOL_UNAVAILABLE -> Status.Code.UNAVAILABLE;
       case ERROR_KIND_DEADLINE -> Status.Code.DEADLINE_EXCEEDED;
       case ERROR_KIND_UNAUTHENTICATED -> Status.Code.UNAUTHENTICATED;
@@ -261,7 +262,10 @@ record Failure(
 
   /** Return whether the peer was full. The call's status, which comes last, says when to retry. */
   boolean isWithoutRoom() {
-    return kind == ErrorKind.ERROR_KIND_POOL_FULL || kind == ErrorKind.ERROR_KIND_QUOTA;
+    return switch (kind) {
+      case ERROR_KIND_POOL_FULL, ERROR_KIND_POOL_BUSY, ERROR_KIND_QUOTA -> true;
+      default -> false;
+    };
   }
 
   /** Return the same failure with another message. */

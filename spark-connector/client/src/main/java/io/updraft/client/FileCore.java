@@ -292,7 +292,7 @@ final class FileCore extends CallCore {
               reason.isWithoutRoom() ? nowNanos : openedNanos());
     }
     boolean workDone = window.sent() > 0 || receivedBytes > 0;
-    var progress = new Recovery.Progress(workDone, 0, 0, false, false, call().reach());
+    var progress = new Recovery.Progress(workDone, 0, 0, false, call().reach());
     return recovery.decide(reason, progress, hint, nowNanos);
   }
 

@@ -308,12 +308,9 @@ abstract class FlightCall implements CallCore.Call {
     return Replicas.Departure.UNAVAILABLE;
   }
 
-  /**
-   * Close a call that is being replaced. The next call goes to another pod if there are several,
-   * unless the task still has another call open at this one.
-   */
+  /** Close a call that is being replaced. */
   final void leave(String reason) {
-    connection.left(departure());
+    connection.recordDeparture(departure());
     if (stage.get() == Stage.CLOSED) {
       // gRPC does not reset a stream that is already half-closed. Without this cancel, it would
       // hold messages that the peer will never read for as long as the connection lasts.

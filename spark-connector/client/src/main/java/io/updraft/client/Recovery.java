@@ -36,8 +36,8 @@ final class Recovery {
   private static final int BACKOFF_DOUBLINGS = 10;
 
   /**
-   * Number of busy pods after which an exchange waits in a queue. A third pod is rarely busy as
-   * well unless nearly all are.
+   * Number of busy pods after which an exchange waits in a queue. With fewer, waits are longer
+   * (docs/scale.md); with more, an exchange makes more calls in vain while all pods are busy.
    */
   private static final int MOST_BUSY_PODS = 2;
 
@@ -75,16 +75,10 @@ final class Recovery {
    * @param startedBatch number of the batch that the function is known to have worked on; zero if
    *     unknown
    * @param replayable true if all unanswered batches are still held
-   * @param refusable true if the pool was asked to refuse the call if its workers were busy
    * @param reach what is known about the endpoint
    */
   record Progress(
-      boolean workDone,
-      long base,
-      long startedBatch,
-      boolean replayable,
-      boolean refusable,
-      Reachability reach) {}
+      boolean workDone, long base, long startedBatch, boolean replayable, Reachability reach) {}
 
   private final ClientOptions options;
   private final RetryBudget budget;
@@ -140,7 +134,7 @@ final class Recovery {
     }
     boolean refused = isRefusal(failure) || failure.origin() == Failure.Origin.CONNECTION;
     if (!progress.workDone() && refused) {
-      return acquireAgain(failure, progress, hint, nowNanos);
+      return acquireAgain(failure, progress.reach(), hint, nowNanos);
     }
     if (isLoss(failure) && progress.replayable()) {
       return replay(failure, progress, nowNanos);
@@ -162,13 +156,13 @@ final class Recovery {
   }
 
   private Decision acquireAgain(
-      Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
-    if (progress.refusable() && failure.kind() == ErrorKind.ERROR_KIND_POOL_FULL) {
-      // Not a retry: another pod is asked for the first time, and few of them are.
+      Failure failure, Reachability reach, OptionalLong hint, long nowNanos) {
+    if (failure.kind() == ErrorKind.ERROR_KIND_POOL_BUSY && mayTryElsewhere()) {
+      // Take nothing from the budget for retries: an exchange comes here at most twice.
       busyPods++;
       return new Decision.Again(Duration.ZERO);
     }
-    Duration limit = acquireLimit(failure, progress.reach());
+    Duration limit = acquireLimit(failure, reach);
     long restMilliseconds = limit.minusNanos(nowNanos - acquiringSinceNanos).toMillis();
     if (restMilliseconds <= 0) {
       return new Decision.GiveUp(failure.withMessage(refused(failure, limit)));

@@ -17,15 +17,12 @@ import java.util.function.LongSupplier;
  * go to the same pod, so that the pod can recognize them as calls of one task. Otherwise, tasks
  * could deadlock: each would hold a worker of one pod and wait for a worker of another pod. So a
  * task leaves its pod only if the pod drains or cannot be reached, and stays if the name loses the
- * pod's address, as it does while the pod is not ready. A pod that has just lost or refused a call
- * comes last for all other calls. While a pod comes first on its merits and not for lack of a
- * better one, a call may ask it for a worker that is free now. The callers resolve names and read
- * the clock.
+ * pod's address, as it does while the pod is not ready. (Behind a load balancer with one address,
+ * the calls of a task may reach different pods all the same.) For a while, a pod that has lost or
+ * refused a call comes last for the calls of other tasks. The callers resolve names and read the
+ * clock.
  */
 final class Replicas {
-  private static final Comparator<Pod> BEST =
-      Comparator.<Pod>comparingLong(pod -> pod.calls).thenComparingLong(pod -> pod.lastUse);
-
   private final LongSupplier firstUse;
   private final Map<InetAddress, Pod> pods = new LinkedHashMap<>();
   private final Map<String, Stay> stays = new HashMap<>();
@@ -35,7 +32,10 @@ final class Replicas {
    */
   private long uses;
 
-  /** Reason why a call leaves its pod, with the time for which other calls avoid the pod. */
+  /**
+   * Reason why a call leaves its pod, with the time for which other calls avoid the pod. The later
+   * reasons weigh more.
+   */
   enum Departure {
     /** All workers were busy. One of them may come free soon. */
     BUSY(Duration.ofSeconds(1)),
@@ -55,7 +55,10 @@ final class Replicas {
     final InetAddress address;
     long lastUse;
     int calls;
-    boolean failed;
+
+    /** Reason of the departure that counts; null before the first. */
+    Departure avoidedFor;
+
     long avoidedUntilNanos;
 
     Pod(InetAddress address, long lastUse) {
@@ -64,13 +67,18 @@ final class Replicas {
     }
 
     boolean isAvoided(long nowNanos) {
-      return failed && avoidedUntilNanos - nowNanos > 0;
+      return avoidedFor != null && avoidedUntilNanos - nowNanos > 0;
     }
 
-    void avoidUntil(long nanos) {
-      if (!failed || nanos - avoidedUntilNanos > 0) {
-        failed = true;
-        avoidedUntilNanos = nanos;
+    /** Return a number that is larger for pods that are less likely to serve a call. */
+    int avoidance(long nowNanos) {
+      return isAvoided(nowNanos) ? 1 + avoidedFor.ordinal() : 0;
+    }
+
+    void avoid(Departure why, long nowNanos) {
+      if (!isAvoided(nowNanos) || why.compareTo(avoidedFor) >= 0) {
+        avoidedFor = why;
+        avoidedUntilNanos = nowNanos + why.avoidedNanos;
       }
     }
   }
@@ -108,7 +116,8 @@ final class Replicas {
   synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
     pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
     Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
-    if (stay.calls == 0 || stay.over) {
+    boolean isAlone = stay.calls == 0;
+    if (isAlone || stay.over) {
       stay.pod = best(addresses, nowNanos);
       stay.over = false;
     }
@@ -116,17 +125,26 @@ final class Replicas {
     stay.pod.calls++;
     uses += 2;
     stay.pod.lastUse = uses;
-    return new Place(stay.pod, stay, task, addresses.size() > 1 && !stay.pod.isAvoided(nowNanos));
+    boolean alternatives = isAlone && hasAlternative(stay.pod, addresses, nowNanos);
+    return new Place(stay.pod, stay, task, alternatives);
   }
 
   private Pod best(List<InetAddress> addresses, long nowNanos) {
     List<Long> ranks = pods.values().stream().map(pod -> pod.lastUse).toList();
     Comparator<Pod> order =
-        Comparator.<Pod, Boolean>comparing(pod -> pod.isAvoided(nowNanos)).thenComparing(BEST);
+        Comparator.<Pod>comparingInt(pod -> pod.avoidance(nowNanos))
+            .thenComparingInt(pod -> pod.calls)
+            .thenComparingLong(pod -> pod.lastUse);
     return addresses.stream()
         .map(address -> pods.computeIfAbsent(address, a -> new Pod(a, rankAmong(ranks))))
         .min(order)
         .orElseThrow();
+  }
+
+  private boolean hasAlternative(Pod chosen, List<InetAddress> addresses, long nowNanos) {
+    return addresses.stream()
+        .map(pods::get)
+        .anyMatch(pod -> pod == null || (pod != chosen && !pod.isAvoided(nowNanos)));
   }
 
   /**
@@ -159,8 +177,8 @@ final class Replicas {
     }
 
     /**
-     * Return whether another pod may have a free worker if this one has none. If this pod has just
-     * refused or lost a call, so have all others.
+     * Return whether the call may go to another pod that has not just lost or refused a call. A
+     * task that has another call open at this pod has to stay.
      */
     boolean hasAlternatives() {
       return alternatives;
@@ -171,9 +189,9 @@ final class Replicas {
      * Calls of a task that still has another call open here follow only if the pod is unavailable:
      * the open call may hold a worker and wait for them.
      */
-    void left(Departure why, long nowNanos) {
+    void recordDeparture(Departure why, long nowNanos) {
       synchronized (Replicas.this) {
-        pod.avoidUntil(nowNanos + why.avoidedNanos);
+        pod.avoid(why, nowNanos);
         stay.over |= why == Departure.UNAVAILABLE && stay.pod == pod;
       }
     }

@@ -62,7 +62,7 @@ public final class WriteCheck {
           failure.mayBeOfAnotherListener() ? wrongPeer(failure, options) : Optional.empty();
       Refusal refusal = wrongPeer.orElse(Refusal.of(failure));
       if (refusal.temporary()) {
-        connection.left(Replicas.Departure.UNAVAILABLE);
+        connection.recordDeparture(Replicas.Departure.UNAVAILABLE);
       }
       return Optional.of(refusal);
     } finally {

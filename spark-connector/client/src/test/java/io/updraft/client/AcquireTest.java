@@ -70,8 +70,7 @@ final class AcquireTest {
             .changed(o -> o.acquireTimeout = Duration.ofSeconds(10));
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone =
-        new Recovery.Progress(false, 0, 0, false, false, Recovery.Reachability.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Recovery.Reachability.ANSWERED);
     for (int second = 0; second < 10; second++) {
       var decision =
           recovery.decide(
@@ -91,8 +90,7 @@ final class AcquireTest {
             .changed(o -> o.acquireTimeout = Duration.ofHours(1));
     Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone =
-        new Recovery.Progress(false, 0, 0, false, false, Recovery.Reachability.ANSWERED);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Recovery.Reachability.ANSWERED);
     return IntStream.range(0, tries)
         .mapToObj(
             number ->
@@ -157,7 +155,7 @@ final class AcquireTest {
     return new Recovery(options, new RetryBudget(), 0)
         .decide(
             failure.apply(options),
-            new Recovery.Progress(false, 0, 0, false, false, reach),
+            new Recovery.Progress(false, 0, 0, false, reach),
             OptionalLong.empty(),
             since.toNanos());
   }
@@ -270,8 +268,8 @@ final class AcquireTest {
     long anHour = Duration.ofHours(1).toNanos();
     Failure lost = Failure.ofStatus(Status.OK, options);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var worked = new Recovery.Progress(true, 0, 5, true, false, Recovery.Reachability.ANSWERED);
-    var refused = new Recovery.Progress(false, 4, 5, true, false, Recovery.Reachability.ANSWERED);
+    var worked = new Recovery.Progress(true, 0, 5, true, Recovery.Reachability.ANSWERED);
+    var refused = new Recovery.Progress(false, 4, 5, true, Recovery.Reachability.ANSWERED);
     assertEquals(
         new Recovery.Decision.Again(Duration.ZERO),
         recovery.decide(lost, worked, OptionalLong.empty(), anHour));

@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 
 import java.net.InetAddress;
 import java.util.List;
@@ -25,6 +26,20 @@ class ChannelPoolTest {
         }
       }
       assertEquals(first, open.connection.place().address());
+    }
+  }
+
+  @Test
+  @DisplayName("a connection to the name leads to the pod that was its only one")
+  void oneConnectionForEachPod() throws Exception {
+    List<InetAddress> first = List.of(InetAddress.getByName("10.0.0.1"));
+    List<InetAddress> second = List.of(InetAddress.getByName("10.0.0.2"));
+    ChannelPool.SharedChannel used;
+    try (Acquired one = new Acquired(null, first)) {
+      used = one.connection.shared();
+    }
+    try (Acquired other = new Acquired(null, second)) {
+      assertNotSame(used, other.connection.shared());
     }
   }
 

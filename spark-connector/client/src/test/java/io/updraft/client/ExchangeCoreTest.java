@@ -85,13 +85,21 @@ final class ExchangeCoreTest {
     ExchangeCore core = begun(Replay.REPLAY, new TestCall(true, true));
     for (int busy = 0; busy < 2; busy++) {
       assertTrue(core.isRefusable());
-      on(core, failed(ErrorKind.ERROR_KIND_POOL_FULL));
+      on(core, failed(ErrorKind.ERROR_KIND_POOL_BUSY));
       core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
       assertEquals(Replicas.Departure.BUSY, core.departure());
       assertTrue(core.isRecoveryDue(0));
       assertTrue(core.begin(new TestCall(true, true)));
     }
     assertFalse(core.isRefusable());
+    on(core, failed(ErrorKind.ERROR_KIND_POOL_BUSY));
+    core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
+    assertFalse(core.isRecoveryDue(0), "a pool that refuses all the same is not asked without end");
+  }
+
+  @Test
+  void a_full_pool_is_asked_again_after_a_pause() throws Exception {
+    ExchangeCore core = begun(Replay.REPLAY, new TestCall(true, true));
     on(core, failed(ErrorKind.ERROR_KIND_POOL_FULL));
     core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, new Metadata(), 0);
     assertEquals(Replicas.Departure.LOST, core.departure());

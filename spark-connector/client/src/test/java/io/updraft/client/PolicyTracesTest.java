@@ -122,7 +122,7 @@ class PolicyTracesTest {
         case "left" ->
             places
                 .get(Integer.parseInt(event[1]))
-                .left(Replicas.Departure.valueOf(event[2]), Long.parseLong(event[3]));
+                .recordDeparture(Replicas.Departure.valueOf(event[2]), Long.parseLong(event[3]));
         default -> {
           List<InetAddress> addresses =
               Stream.of(event[1].split(",")).map(PolicyTracesTest::pod).toList();
@@ -163,7 +163,7 @@ class PolicyTracesTest {
         default -> {
           Recovery.Decision decision =
               recovery.decide(
-                  failure(event), progress(event), hint(event), Long.parseLong(event[13]));
+                  failure(event), progress(event), hint(event), Long.parseLong(event[12]));
           return decision instanceof Recovery.Decision.Again again
               ? within(again.pause().toMillis(), decided)
               : decision instanceof Recovery.Decision.GiveUp ? "give up" : "another token";
@@ -201,14 +201,13 @@ class PolicyTracesTest {
         Long.parseLong(event[7]),
         Long.parseLong(event[8]),
         Boolean.parseBoolean(event[9]),
-        Boolean.parseBoolean(event[10]),
-        Recovery.Reachability.valueOf(event[11]));
+        Recovery.Reachability.valueOf(event[10]));
   }
 
   private static OptionalLong hint(String[] event) {
-    return event[12].equals("-")
+    return event[11].equals("-")
         ? OptionalLong.empty()
-        : OptionalLong.of(Long.parseLong(event[12]));
+        : OptionalLong.of(Long.parseLong(event[11]));
   }
 
   private static RequestBatch batch(String rows) {

@@ -62,7 +62,7 @@ class ReplicasTest {
   @DisplayName("a pod that failed comes last for a while, for its own task too")
   void avoided() {
     Replicas.Place failed = choose(FOUR, "task");
-    failed.left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    failed.recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
     for (int i = 0; i < 9; i++) {
       assertNotEquals(failed.address(), choose(FOUR, null).address());
     }
@@ -80,12 +80,12 @@ class ReplicasTest {
   void staysWithItsOtherCalls() {
     Replicas.Place other = choose(FOUR, "task");
     Replicas.Place lost = choose(FOUR, "task");
-    lost.left(Replicas.Departure.LOST, nowNanos);
+    lost.recordDeparture(Replicas.Departure.LOST, nowNanos);
     lost.release();
     Replicas.Place again = choose(FOUR, "task");
     assertEquals(other.address(), again.address());
     assertNotEquals(other.address(), choose(FOUR, null).address());
-    again.left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    again.recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertNotEquals(other.address(), choose(FOUR, "task").address());
   }
 
@@ -97,11 +97,11 @@ class ReplicasTest {
     assertEquals(first.address(), second.address());
     first.ended();
     second.ended();
-    first.left(Replicas.Departure.LOST, nowNanos);
+    first.recordDeparture(Replicas.Departure.LOST, nowNanos);
     first.release();
     Replicas.Place again = choose(FOUR, "task");
     assertNotEquals(first.address(), again.address());
-    second.left(Replicas.Departure.LOST, nowNanos);
+    second.recordDeparture(Replicas.Departure.LOST, nowNanos);
     second.release();
     assertEquals(again.address(), choose(FOUR, "task").address());
   }
@@ -112,8 +112,8 @@ class ReplicasTest {
     List<InetAddress> two = FOUR.subList(0, 2);
     Replicas.Place first = choose(two, "task");
     choose(two, null);
-    choose(two, "other").left(Replicas.Departure.UNAVAILABLE, nowNanos);
-    choose(two, "another").left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, "other").recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, "another").recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertEquals(first.address(), choose(two, "task").address());
   }
 
@@ -136,8 +136,8 @@ class ReplicasTest {
   @DisplayName("where every pod has failed, one is tried all the same")
   void allFailed() {
     List<InetAddress> two = FOUR.subList(0, 2);
-    choose(two, null).left(Replicas.Departure.UNAVAILABLE, nowNanos);
-    choose(two, null).left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, null).recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
+    choose(two, null).recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
     choose(two, null);
   }
 
@@ -160,7 +160,7 @@ class ReplicasTest {
     Replicas.Place second = choose(others, "task");
     assertEquals(open.address(), second.address());
     assertNotEquals(open.address(), choose(others, "other").address());
-    second.left(Replicas.Departure.UNAVAILABLE, nowNanos);
+    second.recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
     assertNotEquals(open.address(), choose(others, "task").address());
   }
 
@@ -168,7 +168,7 @@ class ReplicasTest {
   @DisplayName("a busy pod comes last for a second, and then as before")
   void busyPods() {
     Replicas.Place busy = choose(FOUR, "task");
-    busy.left(Replicas.Departure.BUSY, nowNanos);
+    busy.recordDeparture(Replicas.Departure.BUSY, nowNanos);
     busy.release();
     for (int i = 0; i < 9; i++) {
       Replicas.Place other = choose(FOUR, null);
@@ -180,30 +180,45 @@ class ReplicasTest {
   }
 
   @Test
-  @DisplayName("a task stays with its open call at a busy pod")
-  void staysAtABusyPod() {
+  @DisplayName("a task stays with its open call, and does not look for another pod")
+  void staysWithItsOpenCall() {
     Replicas.Place waiting = choose(FOUR, "task");
-    Replicas.Place refused = choose(FOUR, "task");
-    refused.ended();
-    refused.left(Replicas.Departure.BUSY, nowNanos);
-    refused.release();
-    Replicas.Place again = choose(FOUR, "task");
-    assertEquals(waiting.address(), again.address());
-    assertFalse(again.hasAlternatives());
+    assertTrue(waiting.hasAlternatives());
+    Replicas.Place second = choose(FOUR, "task");
+    assertEquals(waiting.address(), second.address());
+    assertFalse(second.hasAlternatives());
   }
 
   @Test
-  @DisplayName("a pod has alternatives while another one is known that has not just refused a call")
+  @DisplayName("a pod is an alternative unless it has just lost or refused a call")
   void alternatives() {
     List<InetAddress> two = FOUR.subList(0, 2);
     assertFalse(choose(FOUR.subList(0, 1), null).hasAlternatives());
     Replicas.Place first = choose(two, null);
     assertTrue(first.hasAlternatives());
-    first.left(Replicas.Departure.BUSY, nowNanos);
+    first.recordDeparture(Replicas.Departure.BUSY, nowNanos);
     Replicas.Place second = choose(two, null);
-    assertTrue(second.hasAlternatives());
-    second.left(Replicas.Departure.BUSY, nowNanos);
-    assertFalse(choose(two, null).hasAlternatives());
+    assertNotEquals(first.address(), second.address());
+    assertFalse(second.hasAlternatives());
+  }
+
+  @Test
+  @DisplayName("if all pods are avoided, a busy one comes before one that cannot be reached")
+  void theLeastAvoided() {
+    List<InetAddress> three = FOUR.subList(0, 3);
+    Replicas.Place busy = choose(three, null);
+    Replicas.Place lost = choose(three, null);
+    Replicas.Place unreachable = choose(three, null);
+    unreachable.recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
+    unreachable.recordDeparture(Replicas.Departure.BUSY, nowNanos);
+    lost.recordDeparture(Replicas.Departure.LOST, nowNanos);
+    busy.recordDeparture(Replicas.Departure.BUSY, nowNanos);
+    unreachable.release();
+    lost.release();
+    assertEquals(busy.address(), choose(three, null).address());
+    nowNanos += TimeUnit.SECONDS.toNanos(9);
+    busy.recordDeparture(Replicas.Departure.UNAVAILABLE, nowNanos);
+    assertEquals(lost.address(), choose(three, null).address());
   }
 
   private Replicas.Place choose(List<InetAddress> addresses, String task) {

@@ -6,6 +6,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.LongAccumulator
 import org.slf4j.LoggerFactory
 
 import io.updraft.proto.v1.WriteCommand
@@ -58,6 +59,25 @@ final class RemoteWriterFactory(
     )
 }
 
+/** Factory of Spark's own writer that counts its files. */
+final class OwnWriterFactory(stock: OutputWriterFactory, files: LongAccumulator)
+    extends OutputWriterFactory {
+
+  override def getFileExtension(context: TaskAttemptContext): String =
+    stock.getFileExtension(context)
+
+  override def newInstance(
+      path: String,
+      dataSchema: StructType,
+      context: TaskAttemptContext
+  ): OutputWriter = {
+    val writer = stock.newInstance(path, dataSchema, context)
+    files.add(1)
+    TaskFiles.of(TaskContext.get()).planMetrics.foreach(_.ownFile())
+    writer
+  }
+}
+
 object RemoteWriterFactory {
   private val log = LoggerFactory.getLogger(getClass)
 
@@ -70,6 +90,6 @@ object RemoteWriterFactory {
         new RemoteWriterFactory(stock, settings, command.toByteArray, metrics)
       case BySpark(stock, reason) =>
         log.warn(s"$format: Spark's own writer makes these files, because of $reason")
-        stock
+        new OwnWriterFactory(stock, WriteMetrics.ofOwnFiles(session.sparkContext, reason))
     }
 }

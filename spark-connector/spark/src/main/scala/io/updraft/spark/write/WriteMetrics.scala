@@ -25,6 +25,9 @@ abstract class WriteMetrics extends Serializable {
     add("updraftStoreTime", receipt.getTimings.getStoreMilliseconds)
   }
 
+  /** Record a file that Spark's own writer makes. */
+  def ownFile(): Unit = add("updraftOwnFiles", 1)
+
   /** Record the end of a file, whether it succeeded or failed. */
   def closed(waitedNanos: Long): Unit = add("updraftWaitTime", waitedNanos / 1000000)
 }
@@ -38,6 +41,7 @@ final class PlanMetrics(val all: Map[String, SQLMetric]) extends WriteMetrics {
 }
 
 object WriteMetrics {
+  private val OwnFiles = "files by Spark's own writer"
   private val Counts = Map("updraftFiles" -> "files", "updraftRowGroups" -> "row groups")
   private val Sizes =
     Map("updraftRawBytes" -> "bytes of rows", "updraftFileBytes" -> "bytes of files")
@@ -55,9 +59,15 @@ object WriteMetrics {
     )
   )
 
+  /** Return a named accumulator for the files of a write that Spark's own writer makes. */
+  def ofOwnFiles(context: SparkContext, reason: String): LongAccumulator =
+    context.longAccumulator(s"updraft writer: $OwnFiles, because of $reason")
+
   /** Return metrics of an operator. */
   def ofPlan(context: SparkContext): PlanMetrics = new PlanMetrics(
-    Counts.transform((_, text) => SQLMetrics.createMetric(context, text)) ++
+    (Counts + ("updraftOwnFiles" -> OwnFiles)).transform((_, text) =>
+      SQLMetrics.createMetric(context, text)
+    ) ++
       Sizes.transform((_, text) => SQLMetrics.createSizeMetric(context, text)) ++
       Times.transform((_, text) => SQLMetrics.createTimingMetric(context, s"time $text"))
   )

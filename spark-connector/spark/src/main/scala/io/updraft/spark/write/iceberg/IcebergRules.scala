@@ -58,7 +58,12 @@ object IcebergRules {
       properties.collectFirst {
         case (key, value) if key.startsWith("parquet.") => s"$key = $value"
       },
-    properties => IcebergFiles.compression(properties).left.toOption
+    properties => IcebergFiles.compression(properties).left.toOption,
+    // It may name places that the writer may not write to.
+    properties =>
+      properties
+        .get("write.location-provider.impl")
+        .map(provider => s"write.location-provider.impl = $provider")
   )
 
   private val SwitchesPrefixes =

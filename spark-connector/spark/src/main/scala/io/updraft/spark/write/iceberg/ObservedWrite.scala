@@ -5,6 +5,7 @@ import java.lang.reflect.{InvocationHandler, InvocationTargetException, Method, 
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
 
 import io.updraft.spark.write.RemoteTableWrite
@@ -28,6 +29,10 @@ final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends 
           case (stock: DataWriterFactory, Some(files)) => new RemoteFactory(stock, files)
           case (stock, _) => stock
         }
+      case "supportedCustomMetrics" =>
+        call(method, arguments).asInstanceOf[Array[CustomMetric]] :+ FilesByIceberg(write)
+      case "reportDriverMetrics" =>
+        call(method, arguments).asInstanceOf[Array[CustomTaskMetric]] :+ FilesByIceberg.count(write)
       case "isRemote" => Boolean.box(write.reason.isEmpty)
       case "keepsOrder" => Boolean.box(write.keepsOrder)
       case "toString" => s"$target, $write"

@@ -42,7 +42,8 @@ class IcebergRulesSuite extends AnyFunSuite {
         "write.parquet.bloom-filter-enabled.column.id" -> "true",
         "write.parquet.stats-enabled.column.id" -> "false",
         "write.parquet.page-version" -> "v2",
-        "parquet.enable.dictionary" -> "true"
+        "parquet.enable.dictionary" -> "true",
+        "write.location-provider.impl" -> "com.example.Places"
       )
     ) assert(reason(key -> value).contains(s"$key = $value"))
     assert(reason("write.format.default" -> "orc").contains("the file format orc"))

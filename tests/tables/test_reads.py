@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of tables whose files the writer makes: the same rows from the same files as of stock's, by either reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.plan_metrics import metrics_of
+from tests.support.spark import runtime_confs
+from tests.support.writer import LocalWriter
+from tests.tables.scenarios import TYPES, rows
+
+_PREFIX = "spark.updraft.write."
+_FILTERS = (
+    "id BETWEEN 150 AND 160",
+    "double > 57",
+    "s LIKE 'text 39%'",
+    "s IS NULL",
+    "large_decimal = 250",
+    "day < DATE'1971-01-01'",
+    "struct.n = 7",
+    "k = 1 AND id > 350",
+    "at IS NOT NULL AND id < 0",
+)
+# Eight files for each side: of four appends, with two partitions each.
+_FILES = 8
+# Metrics of a scan about files that are read.
+_READ = {"delta": "numFiles", "iceberg": "resultDataFiles"}
+_SCAN = {"delta": "Scan parquet", "iceberg": "BatchScan"}
+
+
+class _Tables:
+    """A table of each side."""
+
+    def __init__(self, spark: SparkSession, using: str, endpoint: str) -> None:
+        self.using = using
+        self.names = {}
+        for side, tables in (("stock", "none"), ("ours", "delta, iceberg")):
+            name = f"{'iceberg.reads.' if using == 'iceberg' else 'reads_'}{side}"
+            confs = {f"{_PREFIX}tables": tables, f"{_PREFIX}endpoint": endpoint, f"{_PREFIX}unsupported": "fail"}
+            with runtime_confs(spark, confs):
+                _write(spark, using, name)
+            self.names[side] = name
+
+
+def _write(spark: SparkSession, using: str, name: str) -> None:
+    text = "if(id % 50 = 0, NULL, concat('text ', lpad(id, 3, '0'))) AS s"
+    query = f"SELECT id, id % 2 AS k, {text}, {', '.join(TYPES)}"
+    columns = spark.sql(f"{query} FROM range(1)")
+    if using == "iceberg":
+        # It has no integers of one or two bytes.
+        columns = columns.withColumns({name: columns[name].cast("int") for name in ("byte", "short")})
+    spark.sql(f"CREATE TABLE {name} ({columns._jdf.schema().toDDL()}) USING {using} PARTITIONED BY (k)")
+    for begin in range(0, 400, 100):
+        spark.sql(f"INSERT INTO {name} {query} FROM range({begin}, {begin + 100}, 1, 1)")
+
+
+@pytest.fixture(scope="module", params=["delta", "iceberg"])
+def tables(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[_Tables]:
+    with LocalWriter(Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent) as writer:
+        yield _Tables(spark, request.param, writer.tcp_endpoint)
+
+
+def _files_read(spark: SparkSession, tables: _Tables, side: str, predicate: str) -> int:
+    """Return how many files a query with a filter reads."""
+    # A query for which no file is left has no scan.
+    frame = spark.sql(f"SELECT id, s FROM {tables.names[side]} WHERE {predicate}")
+    frame.collect()
+    return metrics_of(frame, _SCAN[tables.using])[_READ[tables.using]]
+
+
+def test_data_skipping_leaves_the_same_number_of_files(spark: SparkSession, tables: _Tables) -> None:
+    with runtime_confs(spark, {"spark.sql.adaptive.enabled": "false"}):
+        read = {
+            side: [_files_read(spark, tables, side, predicate) for predicate in ("true", *_FILTERS)]
+            for side in tables.names
+        }
+    assert read["ours"] == read["stock"]
+    assert read["stock"][0] == _FILES
+    assert len(set(read["stock"])) > 3, "the filters skip different numbers of files"
+
+
+@pytest.mark.parametrize("vectorised", ["true", "false"], ids=["batches", "rows"])
+def test_both_readers_find_the_rows_of_stock(spark: SparkSession, tables: _Tables, vectorised: str) -> None:
+    confs = {
+        "spark.sql.parquet.enableVectorizedReader": vectorised,
+        "spark.sql.iceberg.vectorization.enabled": vectorised,
+    }
+    with runtime_confs(spark, confs):
+        for predicate in ("true", *_FILTERS):
+            queries = [f"SELECT * FROM {tables.names[side]} WHERE {predicate}" for side in ("stock", "ours")]
+            assert rows(spark, queries[1]) == rows(spark, queries[0])

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQL tab shows what the files of a table cost, and which files the writer service has not made, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.spark import runtime_confs
+from tests.support.sql_tab import Operator, last_query, operators_since, stages
+from tests.support.waiting import until
+from tests.support.writer import LocalWriter
+
+_PREFIX = "spark.updraft.write."
+_AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout": "200ms", f"{_PREFIX}fallback": "local"}
+_COSTS = {f"time {what}" for what in ("throttled by the quota", "spent encoding", "spent storing", "that tasks waited")}
+_FORMATS = ("delta", "iceberg")
+
+
+@pytest.fixture(autouse=True)
+def writes_tables(spark: SparkSession) -> Iterator[None]:
+    with runtime_confs(spark, {f"{_PREFIX}tables": "delta, iceberg", f"{_PREFIX}acquireTimeout": "1s"}):
+        yield
+
+
+def _table(spark: SparkSession, using: str, name: str, properties: str = "'comment' = ''") -> str:
+    table = f"iceberg.tab.{name}" if using == "iceberg" else f"tab_{name}"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, k BIGINT) USING {using} TBLPROPERTIES ({properties})")
+    return table
+
+
+def _insert(spark: SparkSession, table: str) -> list[Operator]:
+    """Insert in two tasks, and return the operators of this query."""
+    before = last_query(spark)
+    spark.sql(f"INSERT INTO {table} SELECT id, id % 3 FROM range(0, 100, 1, 2)")
+    return operators_since(spark, before)
+
+
+@pytest.mark.parametrize("using", _FORMATS)
+def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str) -> None:
+    table = _table(spark, using, "costs")
+    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
+    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        inputs = [found for found in _insert(spark, table) if found.name.startswith("WriterInput")]
+    assert len(inputs) == 1
+    shown = inputs[0].metrics
+    assert shown["files"] == "2"
+    assert shown["files by Spark's own writer"] == "0"
+    assert _COSTS | {"bytes of rows", "bytes of files", "row groups"} <= shown.keys()
+
+
+def _own_files(operators: list[Operator]) -> dict[str, str]:
+    """Return the metrics about files that the writer service has not made."""
+    return {name: text for found in operators for name, text in found.metrics.items() if "own writer" in name}
+
+
+def test_it_counts_the_files_that_delta_makes_while_the_writer_is_away(spark: SparkSession) -> None:
+    table = _table(spark, "delta", "away")
+    with runtime_confs(spark, _AWAY):
+        assert _own_files(_insert(spark, table)) == {"files by Spark's own writer": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "because"),
+    [
+        ("away", "'comment' = ''", ""),
+        ("version", "'write.parquet.page-version' = 'v2'", ", because of write.parquet.page-version = v2"),
+    ],
+)
+def test_it_names_a_write_whose_files_iceberg_makes(
+    spark: SparkSession, name: str, properties: str, because: str
+) -> None:
+    table = _table(spark, "iceberg", name, properties)
+    with runtime_confs(spark, _AWAY):
+        found = until("the metric is there", lambda: _own_files(_insert(spark, table)))
+    assert found[f"writes by Iceberg's own writer{because}"] == "1"
+
+
+def test_the_stage_has_the_reason_for_the_files_that_delta_makes(spark: SparkSession) -> None:
+    table = _table(
+        spark,
+        "delta",
+        "compat",
+        "'delta.enableIcebergCompatV2' = 'true', 'delta.columnMapping.mode' = 'name'",
+    )
+    with runtime_confs(spark, _AWAY):
+        assert _own_files(_insert(spark, table)) == {"files by Spark's own writer": "2"}
+    name = "updraft writer: files by Spark's own writer, because of delta.enableIcebergCompatV2 = true"
+    assert any(stage.accumulators.get(name) == "2" for stage in stages(spark))
