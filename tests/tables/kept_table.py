@@ -52,6 +52,8 @@ class KeptTable:
     def batches(self) -> dict[int, int]:
         """Return the rows of each batch, which are all different and as they were written."""
         self._spark.catalog.clearCache()
+        # Before Spark 4.1, a session goes on reading the snapshot that it knows of an Iceberg table.
+        self._spark.sql(f"REFRESH TABLE {self.name}")
         read = self._spark.sql(
             f"SELECT batch, count(*), count(DISTINCT id), count_if(NOT text <=> {TEXT}) FROM {self.name} GROUP BY batch"
         )

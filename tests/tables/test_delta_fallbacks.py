@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.support.spark import another_session, runtime_confs
 from tests.support.writer import LocalWriter
 from tests.tables.delta_log import commits, data_files
+from tests.tables.unfit_writers import UNFIT, unfit_writer
 
 _PREFIX = "spark.updraft.write."
 _AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout": "200ms"}
@@ -70,6 +71,18 @@ def test_a_writer_that_refuses_the_path_is_replaced_too(
             _write(spark, place)
     assert not _by_delta(place)
     assert spark.read.format("delta").load(str(place)).count() == 20
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_a_writer_that_is_full_or_too_old_is_replaced_too(
+    spark: SparkSession, place: Path, tmp_path_factory: pytest.TempPathFactory, unfit: str
+) -> None:
+    with (
+        unfit_writer(place.parent, tmp_path_factory.mktemp("held"), unfit) as writer,
+        runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}),
+    ):
+        _write(spark, place)
+    assert _by_delta(place)
 
 
 def test_what_the_writer_cannot_make_is_an_error_if_the_session_wants_one(spark: SparkSession, place: Path) -> None:

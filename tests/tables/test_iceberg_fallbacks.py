@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tests.support.spark import another_session, runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 from tests.tables.iceberg_metadata import data_files, snapshots
+from tests.tables.unfit_writers import UNFIT, unfit_writer
 
 _PREFIX = "spark.updraft.write."
 _AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout": "200ms"}
@@ -50,7 +52,7 @@ class _Table:
 
 @pytest.fixture
 def table(spark: SparkSession, request: pytest.FixtureRequest) -> _Table:
-    return _Table(spark, request.node.name)
+    return _Table(spark, re.sub(r"\W", "_", request.node.name))
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +101,19 @@ def test_a_writer_that_refuses_the_path_is_replaced_too_and_may_return_the_bytes
             table.append()
     assert not table.by_iceberg()
     assert spark.table(table.name).count() == 20
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_a_writer_that_is_full_or_too_old_is_replaced_too(
+    spark: SparkSession, table: _Table, tmp_path: Path, unfit: str
+) -> None:
+    table.create()
+    with (
+        unfit_writer(table.directory, tmp_path, unfit) as writer,
+        runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}),
+    ):
+        table.append()
+    assert table.by_iceberg()
 
 
 def test_what_the_writer_cannot_make_is_an_error_if_the_session_wants_one_and_explain_has_the_reason(

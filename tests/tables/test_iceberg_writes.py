@@ -18,6 +18,19 @@ from tests.tables.scenarios import Place, parameters, rows, run
 _PREFIX = "spark.updraft.write."
 # The library that the writer encodes with.
 _OURS = "parquet-cpp"
+# Scenarios for a catalog that keeps its tables in a database: each kind of write, and each way to make a table.
+_IN_A_DATABASE = (
+    "ctas_partitioned",
+    "rtas",
+    "append",
+    "insert_overwrite_dynamic",
+    "overwrite_where",
+    "merge",
+    "merge_on_read",
+    "evolved_columns",
+    "branch",
+    "stream",
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +58,20 @@ def _made_by_writer(files: list[Path]) -> set[bool]:
 def test_an_iceberg_table_is_what_stock_iceberg_makes(
     spark: SparkSession, writer: LocalWriter, root: Path, tmp_path: Path, name: str
 ) -> None:
+    _compare(spark, writer, "iceberg", root, tmp_path, name)
+
+
+@pytest.mark.parametrize("name", parameters({name: SCENARIOS[name] for name in _IN_A_DATABASE}, frozenset({"merge"})))
+def test_so_is_one_of_a_catalog_in_a_database(
+    spark: SparkSession, writer: LocalWriter, root: Path, tmp_path: Path, name: str
+) -> None:
+    for side in ("stock", "ours"):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS database.{side}")
+    _compare(spark, writer, "database", root / "database", tmp_path, name)
+
+
+def _compare(spark: SparkSession, writer: LocalWriter, catalog: str, root: Path, scratch: Path, name: str) -> None:
+    """Run a scenario on stock and on Updraft, with the tables of this catalog."""
     scenario = SCENARIOS[name]
     sides: dict[str, dict[str, str]] = {
         "stock": {},
@@ -52,7 +79,7 @@ def test_an_iceberg_table_is_what_stock_iceberg_makes(
     }
     places, errors = {}, {}
     for side, confs in sides.items():
-        place = places[side] = Place(f"iceberg.{side}.{name}", root / side / name, tmp_path / side)
+        place = places[side] = Place(f"{catalog}.{side}.{name}", root / side / name, scratch / side)
         errors[side] = run(spark, scenario, place, confs)
     stock, ours = places["stock"], places["ours"]
     assert errors["ours"] == errors["stock"]

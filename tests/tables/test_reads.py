@@ -49,7 +49,9 @@ class _Tables:
 
 def _write(spark: SparkSession, using: str, name: str) -> None:
     text = "if(id % 50 = 0, NULL, concat('text ', lpad(id, 3, '0'))) AS s"
-    query = f"SELECT id, id % 2 AS k, {text}, {', '.join(TYPES)}"
+    # The types are those of small numbers.
+    types = ", ".join(TYPES).replace("cast(id AS tinyint)", "cast(id % 100 AS tinyint)")
+    query = f"SELECT id, id % 2 AS k, {text}, {types}"
     columns = spark.sql(f"{query} FROM range(1)")
     if using == "iceberg":
         # It has no integers of one or two bytes.

@@ -18,6 +18,7 @@ _PREFIX = "spark.updraft.write."
 _AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout": "200ms", f"{_PREFIX}fallback": "local"}
 _COSTS = {f"time {what}" for what in ("throttled by the quota", "spent encoding", "spent storing", "that tasks waited")}
 _FORMATS = ("delta", "iceberg")
+_OWN = {"files by Spark's own writer"}
 
 
 @pytest.fixture(autouse=True)
@@ -26,30 +27,67 @@ def writes_tables(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def _table(spark: SparkSession, using: str, name: str, properties: str = "'comment' = ''") -> str:
+_ROWS = "SELECT id, id % 3 AS k FROM range(0, 100, 1, 2)"
+
+
+def _table(spark: SparkSession, using: str, name: str, properties: str = "'comment' = ''", partitions: str = "") -> str:
     table = f"iceberg.tab.{name}" if using == "iceberg" else f"tab_{name}"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT, k BIGINT) USING {using} TBLPROPERTIES ({properties})")
+    columns = f"(id BIGINT, k BIGINT) USING {using} {partitions}"
+    spark.sql(f"CREATE TABLE {table} {columns} TBLPROPERTIES ({properties})")
     return table
 
 
-def _insert(spark: SparkSession, table: str) -> list[Operator]:
-    """Insert in two tasks, and return the operators of this query."""
+def _insert(spark: SparkSession, table: str, query: str = _ROWS) -> list[Operator]:
+    """Insert rows, of two tasks unless the query says otherwise, and return the operators of this query."""
     before = last_query(spark)
-    spark.sql(f"INSERT INTO {table} SELECT id, id % 3 FROM range(0, 100, 1, 2)")
-    return operators_since(spark, before)
+    spark.sql(f"INSERT INTO {table} {query}")
+
+    def shown() -> list[Operator]:
+        found = operators_since(spark, before)
+        # Spark adds up the metrics of a query after its end.
+        return found if any(_OWN & operator.metrics.keys() or _of_iceberg(operator) for operator in found) else []
+
+    return until("the metrics are there", shown)
+
+
+def _of_iceberg(operator: Operator) -> bool:
+    return any(name.startswith("writes by Iceberg") for name in operator.metrics)
 
 
 @pytest.mark.parametrize("using", _FORMATS)
-def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str) -> None:
-    table = _table(spark, using, "costs")
+@pytest.mark.parametrize("case", ["whole", "partitioned", "after a shuffle"])
+def test_it_shows_files_bytes_and_throttling(spark: SparkSession, using: str, case: str) -> None:
+    partitions = "PARTITIONED BY (k)" if case == "partitioned" else ""
+    table = _table(spark, using, f"costs_{case.replace(' ', '_')}", partitions=partitions)
+    query = _ROWS
+    if case == "after a shuffle":
+        # Adaptive execution shows its plan again and again.
+        query = f"SELECT DISTINCT * FROM ({query})"
     root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
     with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
-        inputs = [found for found in _insert(spark, table) if found.name.startswith("WriterInput")]
-    assert len(inputs) == 1
+        found = _insert(spark, table, query)
+    files = spark.sql(f"SELECT DISTINCT input_file_name() FROM {table}").count()
+    inputs = [operator for operator in found if operator.name.startswith("WriterInput")]
+    assert len(inputs) == 1, found
     shown = inputs[0].metrics
-    assert shown["files"] == "2"
+    assert shown["files"] == str(files)
     assert shown["files by Spark's own writer"] == "0"
     assert _COSTS | {"bytes of rows", "bytes of files", "row groups"} <= shown.keys()
+    if case == "partitioned" and using == "delta":
+        # Iceberg asks Spark to distribute the rows by partitions, with and without the writer.
+        assert not any("Exchange" in operator.name for operator in found), found
+
+
+@pytest.mark.parametrize("using", _FORMATS)
+def test_batches_of_a_columnar_scan_go_to_the_writer_as_batches(
+    spark: SparkSession, using: str, tmp_path: Path
+) -> None:
+    table = _table(spark, using, "batches")
+    spark.sql("SELECT id, id % 3 AS k FROM range(10)").write.parquet(str(tmp_path / "rows"))
+    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
+    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        found = _insert(spark, table, f"SELECT id, k FROM parquet.`{tmp_path}/rows`")
+    assert "WriterInput batches" in {operator.name for operator in found}
 
 
 def _own_files(operators: list[Operator]) -> dict[str, str]:
@@ -75,7 +113,7 @@ def test_it_names_a_write_whose_files_iceberg_makes(
 ) -> None:
     table = _table(spark, "iceberg", name, properties)
     with runtime_confs(spark, _AWAY):
-        found = until("the metric is there", lambda: _own_files(_insert(spark, table)))
+        found = _own_files(_insert(spark, table))
     assert found[f"writes by Iceberg's own writer{because}"] == "1"
 
 

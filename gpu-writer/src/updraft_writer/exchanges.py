@@ -83,6 +83,8 @@ class Exchanges:
         command = checked_command(encoded)
         _log.info("a client asked whether the writer would open a file", path=command.path)
         self.files.check_open()
+        owner = command.task.owner
+        self.files.check_room(identity.share or identity.tenant_of([owner.tenant]) or owner.application_id)
         await self.factory.check(command, identity.roots)
 
     async def _serve(self, call: Call, span: Span) -> None:

@@ -71,7 +71,7 @@ class OpenFiles:
         The caller keeps the place until the file holds nothing.
         """
         self.check_open()
-        self._check_room(tenant)
+        self.check_room(tenant)
         place = Place(tenant)
         self._places.add(place)
         self._reserve.count(tenant, +1)
@@ -84,7 +84,7 @@ class OpenFiles:
             if not self._places:
                 self._empty.set()
 
-    def _check_room(self, tenant: str) -> None:
+    def check_room(self, tenant: str) -> None:
         """Raise QuotaError if a tenant may not open one more file."""
         caps, own = self._quota.caps, self._reserve.used[tenant]
         if caps.exceeded("max_files", tenant, own, 1):

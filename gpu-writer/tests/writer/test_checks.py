@@ -95,9 +95,13 @@ def test_a_writer_that_drains_says_so(tmp_path: Path) -> None:
         file.finish()
 
 
-def test_a_full_writer_would_open_the_file_later(tmp_path: Path) -> None:
+def test_a_writer_with_as_many_files_as_it_may_have_says_so(tmp_path: Path) -> None:
     with running_writer(tmp_path, max_open_files=1) as writer, writer.client() as client:
         file = client.create(str(tmp_path / "open"), SCHEMA)
         wait_for(lambda: len(writer.writer.files) == 1, "the opening of the file")
-        assert check_file(writer, tmp_path / "f") == [b""]
+        with pytest.raises(pa.ArrowInvalid, match="1 files are open, the maximum of this writer"):
+            check_file(writer, tmp_path / "f")
+        file.write(BATCH)
         file.finish()
+        writer.becomes_empty()
+        assert check_file(writer, tmp_path / "f") == [b""]

@@ -20,7 +20,10 @@ object WriterAnswer {
   /** File name that represents all files of a write. */
   private val AnyFile = "part-00000"
 
-  /** Return why the writer would not make files below `directory`; None if it would. */
+  /** Return why the writer would not make files below `directory` now; None if it would.
+    *
+    * A full writer is a reason only if the session prefers another writer to waiting.
+    */
   def problem(
       context: SparkContext,
       settings: WriteSettings,
@@ -62,7 +65,9 @@ object WriterAnswer {
     val command = WriteCommand.parseFrom(encoded)
     settings.connection
       .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
-        WriteCheck.ask(options, command).toScala
+        WriteCheck.ask(options, command).toScala.filterNot { refusal =>
+          settings.fallback == "fail" && refusal.code == "RESOURCE_EXHAUSTED"
+        }
       }
       .map { refusal =>
         s"${refusal.message} [${refusal.code}] (${WriteConf.endpoint.key} = ${settings.endpoint})" +

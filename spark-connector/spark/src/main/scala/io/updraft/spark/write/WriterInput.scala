@@ -85,7 +85,8 @@ object WriterInput extends ColumnarRule {
     case _ => ofRows(rows)
   }
 
-  private def ofRows(rows: SparkPlan): SparkPlan = WriterInputExec(rows.output, rows.output, rows)
+  /** Return the input of a write that needs single rows. */
+  def ofRows(rows: SparkPlan): SparkPlan = WriterInputExec(rows.output, rows.output, rows)
 
   /** Extractor for the operator that makes batches. */
   private object Batches {

@@ -14,9 +14,18 @@ public interface DataFileHooks {
   /** Return the format of a table's data files. */
   FileFormat format(Protocol protocol, Metadata table);
 
-  /** Return a plan of the same rows that suits the format. */
-  SparkPlan input(SparkPlan rows);
+  /**
+   * Return a plan of the same rows that suits the format.
+   *
+   * @param takesBatches whether nothing needs single rows on their way to the files
+   */
+  SparkPlan input(SparkPlan rows, boolean takesBatches);
 
-  /** Return the tracker of data files' statistics that replaces Delta's own. */
-  DeltaJobStatisticsTracker statistics(Configuration conf, DeltaJobStatisticsTracker stock);
+  /**
+   * Return the tracker of data files' statistics that replaces Delta's own.
+   *
+   * @param written called on the driver when all files are written
+   */
+  DeltaJobStatisticsTracker statistics(
+      Configuration conf, DeltaJobStatisticsTracker stock, Runnable written);
 }

@@ -30,8 +30,9 @@ import scala.collection.immutable.Seq;
  */
 public final class FormatTransaction extends OptimisticTransaction {
   private final ThreadLocal<DeltaLog> writing = new ThreadLocal<>();
-  // Whether the write of this thread shuffles its rows, which batches cannot go through.
+  // Whether the write of this thread shuffles its rows, so that other tasks write the files.
   private final ThreadLocal<Boolean> shuffles = ThreadLocal.withInitial(() -> false);
+  private final ThreadLocal<ShownPlan> shown = new ThreadLocal<>();
   private final DataFileHooks hooks;
   private final FormatLog formatLog;
 
@@ -65,6 +66,7 @@ public final class FormatTransaction extends OptimisticTransaction {
     try {
       return super.writeFiles(data, options, isOptimize, constraints);
     } finally {
+      shown.remove();
       writing.remove();
       shuffles.remove();
     }
@@ -82,8 +84,20 @@ public final class FormatTransaction extends OptimisticTransaction {
   public SparkPlan convertEmptyToNullIfNeeded(
       SparkPlan plan, Seq<Attribute> partitionColumns, Seq<Constraint> constraints) {
     SparkPlan converted = super.convertEmptyToNullIfNeeded(plan, partitionColumns, constraints);
-    boolean needsRows = !partitionColumns.isEmpty() || !constraints.isEmpty() || shuffles.get();
-    return writing.get() == null || needsRows ? converted : hooks.input(converted);
+    if (writing.get() == null || shuffles.get()) {
+      return converted;
+    }
+    boolean takesBatches = partitionColumns.isEmpty() && constraints.isEmpty();
+    SparkPlan input = hooks.input(converted, takesBatches);
+    shown.set(ShownPlan.of(input));
+    showPlan();
+    return input;
+  }
+
+  private void showPlan() {
+    if (shown.get() != null) {
+      shown.get().show();
+    }
   }
 
   @Override
@@ -93,7 +107,12 @@ public final class FormatTransaction extends OptimisticTransaction {
     Tuple2<Option<DeltaJobStatisticsTracker>, Option<StatisticsCollection>> stock =
         super.getOptionalStatsTrackerAndStatsCollection(output, directory, partitions, data);
     return new Tuple2<>(
-        stock._1().map(tracker -> hooks.statistics(deltaLog().newDeltaHadoopConf(), tracker)),
+        // Meanwhile, adaptive execution may have shown the query's plan in place of the write's.
+        stock
+            ._1()
+            .map(
+                tracker ->
+                    hooks.statistics(deltaLog().newDeltaHadoopConf(), tracker, this::showPlan)),
         stock._2());
   }
 }

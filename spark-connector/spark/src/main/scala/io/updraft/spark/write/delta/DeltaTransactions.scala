@@ -56,12 +56,14 @@ object DeltaTransactions {
     override def format(protocol: Protocol, table: Metadata): FileFormat =
       new DeltaFiles(protocol, table)
 
-    override def input(rows: SparkPlan): SparkPlan = WriterInput.of(rows)
+    override def input(rows: SparkPlan, takesBatches: Boolean): SparkPlan =
+      if (takesBatches) WriterInput.of(rows) else WriterInput.ofRows(rows)
 
     override def statistics(
         conf: Configuration,
-        stock: DeltaJobStatisticsTracker
-    ): DeltaJobStatisticsTracker = new ReceiptStatistics(conf, stock)
+        stock: DeltaJobStatisticsTracker,
+        written: Runnable
+    ): DeltaJobStatisticsTracker = new ReceiptStatistics(conf, stock, written)
   }
 
   /** Made here once, so that a Delta whose class differs is found before a transaction begins. */

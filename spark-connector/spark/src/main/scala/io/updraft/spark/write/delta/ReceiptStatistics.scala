@@ -52,9 +52,20 @@ import io.updraft.spark.write.{TaskFile, TaskFiles}
 /** Statistics of new data files for Delta's log. The writer's receipt has those of a file that the
   * writer made; rows are only looked at for what no receipt has, such as bounds of floating-point
   * numbers. Delta's own tracker keeps the statistics of all other files.
+  *
+  * @param written
+  *   called on the driver when all files are written
   */
-final class ReceiptStatistics(conf: Configuration, stock: DeltaJobStatisticsTracker)
-    extends DeltaJobStatisticsTracker(conf, stock.path, stock.dataCols, stock.statsColExpr) {
+final class ReceiptStatistics(
+    conf: Configuration,
+    stock: DeltaJobStatisticsTracker,
+    @transient written: Runnable
+) extends DeltaJobStatisticsTracker(conf, stock.path, stock.dataCols, stock.statsColExpr) {
+
+  override def processStats(stats: Seq[WriteTaskStats], jobCommitTime: Long): Unit = {
+    super.processStats(stats, jobCommitTime)
+    written.run()
+  }
 
   override def newTaskInstance(): WriteTaskStatsTracker =
     new TaskStatistics(super.newTaskInstance(), dataCols, prepareForEval(statsColExpr))
