@@ -19,6 +19,10 @@ DELTA := 4.4.0
 ICEBERG := 1.12.0
 TABLES_SPARK := 4.1
 # spark-versions.toml: end
+# Releases of Iceberg for the other Sparks that Delta has a release for; there is none for 4.2 yet.
+ICEBERG_FOR_4.0 := 1.11.0
+ICEBERG_FOR_4.2 := none
+ICEBERG := $(or $(ICEBERG_FOR_$(TABLES_SPARK)),$(ICEBERG))
 # Comet's native writer of Iceberg tables knows this release of Iceberg.
 COMET := 1.2.0
 COMET_ICEBERG := 1.11.0
@@ -94,7 +98,9 @@ MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
 DELTA_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA)
-TABLE_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG)
+TABLE_JARS := $(DELTA_JARS) $(if $(filter none,$(ICEBERG)),,org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG))
+TABLES_DIR := build/tables/$(TABLES_SPARK)-$(DELTA)-$(ICEBERG)
+TABLE_CASES := $(if $(filter none,$(ICEBERG)),-k 'not iceberg') tests/tables
 FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
@@ -150,7 +156,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
@@ -198,13 +204,17 @@ test-variants: .venv/.synced | $(REPORTS) #+ Cases of workers and of the writer 
 	@$(call BEGIN,variants)
 	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes --ignore=flight-server/tests/processes/on_torch
 
-test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
+test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) $(TABLES_DIR)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
 	@$(call BEGIN,tables)
-	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) $(EVERYDAY) tests/tables
+	UPDRAFT_TABLE_JARS=$(TABLES_DIR) $(call PYTEST,$(call venv,$(TABLES_SPARK)),tables) $(EVERYDAY) $(TABLE_CASES)
 
-test-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) build/tables/$(DELTA)-$(ICEBERG)/.fetched | $(REPORTS) #+ The other scenarios of Delta and Iceberg tables that a writer makes, beside stock
+test-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) $(TABLES_DIR)/.fetched | $(REPORTS) #+ The other scenarios of Delta and Iceberg tables that a writer makes, beside stock
 	@$(call BEGIN,formats)
-	UPDRAFT_TABLE_JARS=build/tables/$(DELTA)-$(ICEBERG) $(call PYTEST,$(call venv,$(TABLES_SPARK)),formats) -m campaign tests/tables
+	UPDRAFT_TABLE_JARS=$(TABLES_DIR) $(call PYTEST,$(call venv,$(TABLES_SPARK)),formats) -m campaign $(TABLE_CASES)
+
+test-other-tables: #+ All scenarios on the other Sparks that Delta has a release for (25 minutes)
+	$(MAKE) test-tables test-formats TABLES_SPARK=4.0
+	$(MAKE) test-tables test-formats TABLES_SPARK=4.2
 
 test-packages: .venv/.synced | $(REPORTS) #+ Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)
@@ -603,10 +613,10 @@ $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-$(VERSION).jar: $(CO
 build/hdfs/.fetched: FOREIGN_JARS = $(HDFS_JARS)
 build/yarn/.fetched: FOREIGN_JARS = $(YARN_JARS)
 # Delta and Iceberg, for tests on their tables.
-build/tables/$(DELTA)-$(ICEBERG)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
+$(TABLES_DIR)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
 # The same and Comet, for a benchmark.
 build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched: FOREIGN_JARS = $(FORMAT_JARS)
-build/hdfs/.fetched build/yarn/.fetched build/tables/$(DELTA)-$(ICEBERG)/.fetched build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched:
+build/hdfs/.fetched build/yarn/.fetched $(TABLES_DIR)/.fetched build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched:
 	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 

@@ -35,7 +35,7 @@ def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     use_short_lived_jvms()
     directory = tmp_path_factory.mktemp("tables")
     jars = sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("*.jar"))
-    # The newest Spark has a release of Delta before it has one of Iceberg: `-k "not iceberg"` tests that.
+    # A new Spark has a release of Delta before it has one of Iceberg: `-k "not iceberg"` tests that.
     has_iceberg = any(jar.name.startswith("iceberg") for jar in jars)
     confs = {
         "spark.driver.extraClassPath": ":".join(map(str, [connector_jar(), *jars])),
