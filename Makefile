@@ -98,7 +98,8 @@ MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
 DELTA_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA)
-TABLE_JARS := $(DELTA_JARS) $(if $(filter none,$(ICEBERG)),,org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG))
+# H2 is the database of a catalog.
+TABLE_JARS := $(DELTA_JARS) com.h2database:h2:2.4.240 $(if $(filter none,$(ICEBERG)),,org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG))
 TABLES_DIR := build/tables/$(TABLES_SPARK)-$(DELTA)-$(ICEBERG)
 TABLE_CASES := $(if $(filter none,$(ICEBERG)),-k 'not iceberg') tests/tables
 FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)

@@ -51,7 +51,7 @@ def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "spark.sql.catalog.iceberg.warehouse": str(directory / "iceberg"),
         "spark.sql.catalog.database": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.database.type": "jdbc",
-        "spark.sql.catalog.database.uri": "jdbc:derby:memory:iceberg;create=true",
+        "spark.sql.catalog.database.uri": "jdbc:h2:mem:iceberg;DB_CLOSE_DELAY=-1",
         "spark.sql.catalog.database.warehouse": str(directory / "iceberg" / "database"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",

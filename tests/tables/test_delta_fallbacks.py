@@ -74,7 +74,7 @@ def test_a_writer_that_refuses_the_path_is_replaced_too(
 
 
 @pytest.mark.parametrize("unfit", UNFIT)
-def test_a_writer_that_is_full_or_too_old_is_replaced_too(
+def test_a_writer_that_is_full_or_of_another_version_is_replaced_too(
     spark: SparkSession, place: Path, tmp_path_factory: pytest.TempPathFactory, unfit: str
 ) -> None:
     with (

@@ -104,7 +104,7 @@ def test_a_writer_that_refuses_the_path_is_replaced_too_and_may_return_the_bytes
 
 
 @pytest.mark.parametrize("unfit", UNFIT)
-def test_a_writer_that_is_full_or_too_old_is_replaced_too(
+def test_a_writer_that_is_full_or_of_another_version_is_replaced_too(
     spark: SparkSession, table: _Table, tmp_path: Path, unfit: str
 ) -> None:
     table.create()

@@ -78,13 +78,12 @@ class Exchanges:
             await self._serve(call, span)
 
     async def check(self, encoded: bytes, identity: Identity) -> None:
-        """Raise the error that opening this file would raise now; creates nothing."""
+        """Raise the error that opening this file would raise now, whoever asks; changes nothing."""
         identity.require(*_WRITE)
         command = checked_command(encoded)
         _log.info("a client asked whether the writer would open a file", path=command.path)
         self.files.check_open()
-        owner = command.task.owner
-        self.files.check_room(identity.share or identity.tenant_of([owner.tenant]) or owner.application_id)
+        self.files.check_full()
         await self.factory.check(command, identity.roots)
 
     async def _serve(self, call: Call, span: Span) -> None:

@@ -71,7 +71,7 @@ class OpenFiles:
         The caller keeps the place until the file holds nothing.
         """
         self.check_open()
-        self.check_room(tenant)
+        self._check_room(tenant)
         place = Place(tenant)
         self._places.add(place)
         self._reserve.count(tenant, +1)
@@ -84,18 +84,22 @@ class OpenFiles:
             if not self._places:
                 self._empty.set()
 
-    def check_room(self, tenant: str) -> None:
+    def check_full(self) -> None:
+        """Raise QuotaError if the writer has as many open files as it may."""
+        if len(self) >= self._max_open_files:
+            raise self._full(
+                f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files"
+            )
+
+    def _check_room(self, tenant: str) -> None:
         """Raise QuotaError if a tenant may not open one more file."""
         caps, own = self._quota.caps, self._reserve.used[tenant]
         if caps.exceeded("max_files", tenant, own, 1):
             raise self._full(caps.refusal("max_files", tenant, own, 1))
         is_within_share = own + 1 <= self._share(tenant)
-        if len(self) >= self._max_open_files:
-            if is_within_share:
-                self._claims.note(tenant)
-            raise self._full(
-                f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files"
-            )
+        if len(self) >= self._max_open_files and is_within_share:
+            self._claims.note(tenant)
+        self.check_full()
         if self._reserve.missing(tenant, 1) > 0:
             if is_within_share:
                 self._claims.note(tenant)

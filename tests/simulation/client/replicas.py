@@ -37,8 +37,12 @@ class _Pod:
         return self.avoided_for is not None and self.avoided_until_nanos > now_nanos
 
     def avoid(self, why: Departure, now_nanos: int) -> None:
-        if self.avoided_for is None or not self.is_avoided(now_nanos) or why.weight >= self.avoided_for.weight:
-            self.avoided_for, self.avoided_until_nanos = why, now_nanos + why.avoided_nanos
+        until_nanos = now_nanos + why.avoided_nanos
+        is_avoided = self.is_avoided(now_nanos)
+        if self.avoided_for is None or not is_avoided or why.weight > self.avoided_for.weight:
+            self.avoided_for = why
+        if not is_avoided or until_nanos > self.avoided_until_nanos:
+            self.avoided_until_nanos = until_nanos
 
     def rank(self, now_nanos: int) -> tuple[int, int, int]:
         avoidance = self.avoided_for.weight if self.avoided_for is not None and self.is_avoided(now_nanos) else 0
@@ -85,8 +89,8 @@ class Replicas:
         return Place(self, stay.pod, stay, task, has_alternatives)
 
     def _has_alternative(self, chosen: _Pod, addresses: Sequence[int], now_nanos: int) -> bool:
-        pods = [self._pods.get(address) for address in addresses]
-        return any(pod is None or (pod is not chosen and not pod.is_avoided(now_nanos)) for pod in pods)
+        pods = [self._pods[address] for address in addresses]
+        return any(pod is not chosen and not pod.is_avoided(now_nanos) for pod in pods)
 
     def _rank_among(self, ranks: Sequence[int]) -> int:
         """Return the rank of a pod that was just found: a random place among the known pods."""

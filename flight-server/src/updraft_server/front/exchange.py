@@ -26,7 +26,6 @@ from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.chart_values import value_of
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ARTIFACT_TIMEOUT_SECONDS, ArtifactDialogue
-from updraft_server.front.artifacts.needs import NO_NEEDS
 from updraft_server.front.limits.deaths import FunctionHealth, HoldBack
 from updraft_server.front.limits.running_exchanges import RunningExchanges
 from updraft_server.front.limits.verdict import Verdict, verdict
@@ -93,7 +92,7 @@ class Exchanges:
     async def _serve(self, call: calls.IdentifiedCall, exchange: OpenExchange) -> None:
         request: Request | None = None
         outcome, reason = "cancelled", ""
-        is_elsewhere = False
+        is_refused_busy = False
         try:
             with self._setting_names.in_errors():
                 read = self.early_reads.of(call)
@@ -114,10 +113,10 @@ class Exchanges:
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.first_line()
-            # The client takes the exchange to another pod, which counts it.
-            is_elsewhere = isinstance(error, PoolBusyError)
+            # The client asked for this answer, and may take the exchange to another pod.
+            is_refused_busy = isinstance(error, PoolBusyError)
             # Record the error before the client gets it, because the client may then cancel the call.
-            if not is_elsewhere:
+            if not is_refused_busy:
                 self.activity.failed(exchange, error)
                 exchange.span.fail(error)
             call.record.fail(error)
@@ -126,7 +125,7 @@ class Exchanges:
             raise
         finally:
             self.activity.end(exchange)
-            if is_elsewhere:
+            if is_refused_busy:
                 self.metrics.refused_busy.inc()
             else:
                 self._record(request, outcome, exchange)
@@ -141,8 +140,8 @@ class Exchanges:
             may_wait = not request.command.refuse_if_busy
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
-                # What a client has uploaded here, it would have to upload elsewhere again.
-                may_wait = request.deferred is not None or request.needs is not NO_NEEDS
+                # What the client uploads here, it would have to upload elsewhere again.
+                may_wait = request.may_upload
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes) as place:
                 if request.plain:

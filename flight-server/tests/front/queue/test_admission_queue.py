@@ -7,11 +7,11 @@ import gc
 from contextlib import ExitStack
 
 import pytest
-from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
+from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
 
 from updraft.errors import PoolBusyError, PoolFullError, PoolUnavailableError, ProtocolError
 from updraft.service.tenants import Caps, TenantCaps
-from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker
 
 
 @pytest.mark.parametrize(
@@ -282,13 +282,24 @@ async def test_a_pool_without_a_free_worker_is_busy_for_an_exchange_that_may_not
 
 
 async def test_a_pool_is_busy_for_newcomers_while_others_wait_for_its_free_worker(pool_of: PoolOf) -> None:
-    queue = admission(pool_of(2))
+    source = Source(pool_of(1))
+    source.refusals[TASK] = NoIdleWorker("the worker of another owner has to end first")
+    queue = admission(source)
     arrivals = Arrivals(queue)
-    await arrivals.come("running", task=TASK)
-    queue.check_free("a", None)
-    queue._turns.add("b", None, object())  # type: ignore[arg-type]
+    await arrivals.come("waiting", task=TASK)
+    assert source.idle
     with pytest.raises(PoolBusyError):
         queue.check_free("a", None)
+    arrivals.tasks["waiting"].cancel()
+
+
+async def test_a_pool_that_drains_is_not_busy_but_gone(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    running = await acquire(queue, "a", None)
+    queue.drain()
+    with pytest.raises(PoolUnavailableError):
+        queue.check_free("a", None)
+    running.release(LeaseOutcome.CLEAN)
 
 
 async def test_a_backlog_of_a_tenant_at_its_cap_does_not_make_the_pool_busy_for_others(pool_of: PoolOf) -> None:

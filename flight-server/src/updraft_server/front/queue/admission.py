@@ -143,7 +143,13 @@ class Admission:
             self._forget(place)
 
     def check_free(self, tenant: str, task: TaskKey | None) -> None:
-        """Raise PoolBusyError if an exchange that comes now would have to wait for a worker."""
+        """Raise PoolBusyError if an exchange that comes now would have to wait for other exchanges.
+
+        Raises PoolUnavailableError during a drain. The start of a worker for a new owner is no reason to refuse: the
+        exchange would cause one at the next pod too.
+        """
+        if self._draining:
+            raise _draining_error()
         newcomer = Place(tenant, None if task is None else replace(task, tenant=tenant), 0)
         if not self._is_next(newcomer) or not (self._pool.idle or self._may_overtake(newcomer)):
             raise PoolBusyError("no worker is free for the exchange, and its client wants to ask another pod first")
@@ -151,8 +157,8 @@ class Admission:
     async def worker(self, place: Place, binding: Binding = REGISTERED, *, may_wait: bool = True) -> Grant:
         """Return a worker for a place, at once or when its turn comes. If cancelled, give back a granted worker.
 
-        Raises PoolBusyError if the place may not wait and would have to, PoolFullError if the place went to another
-        tenant, and PoolUnavailableError during a drain or if the pool fails.
+        Raises PoolBusyError if the place may not wait for other exchanges and would have to, PoolFullError if the place
+        went to another tenant, and PoolUnavailableError during a drain or if the pool fails.
         """
         if not may_wait:
             # Others may have taken the worker that was free when the exchange came.

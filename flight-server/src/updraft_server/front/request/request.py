@@ -154,6 +154,11 @@ class Request:
         return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
+    def may_upload(self) -> bool:
+        """Whether the pool may ask for the function's payload or its artifacts."""
+        return self.deferred is not None or self.needs != NO_NEEDS
+
+    @property
     def held_bytes(self) -> int:
         """Memory that the exchange takes while it waits for a worker."""
         deferred_bytes = self.command.deferred_payload.size_bytes

@@ -33,11 +33,14 @@ final class ChannelPool {
    * Properties shared by all exchanges on one connection. After a change of the TLS files, later
    * calls use a new connection.
    *
-   * @param pod the pod to connect to; null if the endpoint's name is enough
+   * @param pod the pod to connect to; null if the endpoint's name has no address
+   * @param byName whether gRPC resolves the endpoint's name, because it has no other address than
+   *     the pod's
    */
   private record Key(
       Known known,
       InetAddress pod,
+      boolean byName,
       List<Long> filesModifiedMilliseconds,
       Duration connectTimeout,
       int maxMessageBytes) {}
@@ -56,11 +59,6 @@ final class ChannelPool {
   private final InetAddress pod;
   private final List<SharedChannel> channels = new ArrayList<>();
   private final Circuit circuit = new Circuit();
-
-  /**
-   * True if new connections go to the endpoint's name, which has no other address than the pod's.
-   */
-  private volatile boolean byName;
 
   private ChannelPool(ClientOptions options, InetAddress pod) {
     this.options = options;
@@ -136,15 +134,15 @@ final class ChannelPool {
         new Key(
             Known.of(options),
             pod,
+            byName,
             options.tls().modifiedMilliseconds(),
             options.connectTimeout(),
             options.maxMessageBytes());
-    ChannelPool pool = POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod));
-    pool.byName = byName;
-    return choice.apply(pool);
+    InetAddress target = byName ? null : pod;
+    return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, target)));
   }
 
-  /** Close unused connections to pods that the endpoint no longer has. */
+  /** Close unused connections that do not lead to one of the endpoint's pods any more. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()
@@ -152,8 +150,13 @@ final class ChannelPool {
             entry ->
                 entry.getKey().pod() != null
                     && entry.getKey().known().endpoint().equals(endpoint)
-                    && !addresses.contains(entry.getKey().pod())
+                    && !leadsTo(addresses, entry.getKey())
                     && entry.getValue().closeIfUnused());
+  }
+
+  /** Return whether a connection leads to one of these pods, also after it has been made anew. */
+  private static boolean leadsTo(List<InetAddress> addresses, Key key) {
+    return key.byName() ? addresses.equals(List.of(key.pod())) : addresses.contains(key.pod());
   }
 
   private synchronized boolean closeIfUnused() {
@@ -187,7 +190,7 @@ final class ChannelPool {
     // Do not open a second connection to a dead address: it would only be one more failed attempt.
     boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
     if (wanted && channels.size() < EventLoops.THREADS) {
-      best = new SharedChannel(Channels.open(options, byName ? null : pod));
+      best = new SharedChannel(Channels.open(options, pod));
       channels.add(best);
     }
     best.exchanges++;

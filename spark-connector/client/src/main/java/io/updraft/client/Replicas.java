@@ -56,7 +56,7 @@ final class Replicas {
     long lastUse;
     int calls;
 
-    /** Reason of the departure that counts; null before the first. */
+    /** The weightiest reason since the pod was last not avoided; null before the first. */
     Departure avoidedFor;
 
     long avoidedUntilNanos;
@@ -76,9 +76,13 @@ final class Replicas {
     }
 
     void avoid(Departure why, long nowNanos) {
-      if (!isAvoided(nowNanos) || why.compareTo(avoidedFor) >= 0) {
+      long untilNanos = nowNanos + why.avoidedNanos;
+      boolean avoided = isAvoided(nowNanos);
+      if (!avoided || why.compareTo(avoidedFor) > 0) {
         avoidedFor = why;
-        avoidedUntilNanos = nowNanos + why.avoidedNanos;
+      }
+      if (!avoided || untilNanos - avoidedUntilNanos > 0) {
+        avoidedUntilNanos = untilNanos;
       }
     }
   }
@@ -144,7 +148,7 @@ final class Replicas {
   private boolean hasAlternative(Pod chosen, List<InetAddress> addresses, long nowNanos) {
     return addresses.stream()
         .map(pods::get)
-        .anyMatch(pod -> pod == null || (pod != chosen && !pod.isAvoided(nowNanos)));
+        .anyMatch(pod -> pod != chosen && !pod.isAvoided(nowNanos));
   }
 
   /**

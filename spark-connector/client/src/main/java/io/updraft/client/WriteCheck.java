@@ -62,7 +62,8 @@ public final class WriteCheck {
           failure.mayBeOfAnotherListener() ? wrongPeer(failure, options) : Optional.empty();
       Refusal refusal = wrongPeer.orElse(Refusal.of(failure));
       if (refusal.temporary()) {
-        connection.recordDeparture(Replicas.Departure.UNAVAILABLE);
+        boolean full = refusal.kind() == ErrorKind.ERROR_KIND_POOL_FULL;
+        connection.recordDeparture(full ? Replicas.Departure.BUSY : Replicas.Departure.UNAVAILABLE);
       }
       return Optional.of(refusal);
     } finally {

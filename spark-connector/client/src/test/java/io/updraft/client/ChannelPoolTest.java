@@ -30,7 +30,7 @@ class ChannelPoolTest {
   }
 
   @Test
-  @DisplayName("a connection to the name leads to the pod that was its only one")
+  @DisplayName("a connection to the name serves no pod but its only one")
   void oneConnectionForEachPod() throws Exception {
     List<InetAddress> first = List.of(InetAddress.getByName("10.0.0.1"));
     List<InetAddress> second = List.of(InetAddress.getByName("10.0.0.2"));
@@ -40,6 +40,11 @@ class ChannelPoolTest {
     }
     try (Acquired other = new Acquired(null, second)) {
       assertNotSame(used, other.connection.shared());
+    }
+    try (Acquired open = new Acquired("task", first);
+        Acquired next = new Acquired("task", List.of(second.get(0), first.get(0)))) {
+      assertEquals(open.connection.place().address(), next.connection.place().address());
+      assertNotSame(open.connection.shared(), next.connection.shared());
     }
   }
 

@@ -66,7 +66,7 @@ object WriterAnswer {
     settings.connection
       .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
         WriteCheck.ask(options, command).toScala.filterNot { refusal =>
-          settings.fallback == "fail" && refusal.code == "RESOURCE_EXHAUSTED"
+          settings.fallback == "fail" && isFull(refusal)
         }
       }
       .map { refusal =>
@@ -75,11 +75,15 @@ object WriterAnswer {
       }
   }
 
+  private def isFull(refusal: Refusal): Boolean =
+    refusal.kind == ErrorKind.ERROR_KIND_POOL_FULL
+
   private def advice(settings: WriteSettings, refusal: Refusal): String = refusal.code match {
     case "PERMISSION_DENIED" => WriteFailures.OutsideTheRoots
     case "FAILED_PRECONDITION" => ". Use a connector and a writer of the same release"
     case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
       s". Set ${WriteConf.endpoint.key} to the address of a writer"
+    case _ if isFull(refusal) => ""
     case _ if refusal.temporary =>
       s". Start the writer or correct ${WriteConf.endpoint.key}; the driver retries for " +
         settings.connection.connectLimit

@@ -6,12 +6,17 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkPlanInfo$;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLAdaptiveExecutionUpdate;
+import org.apache.spark.util.Utils;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Plan of a write, as the SQL tab shows it. Delta puts operators above the plan of a query and runs
  * them, but tells Spark of the query's plan only.
  */
 final class ShownPlan {
+  private static final Logger log = LoggerFactory.getLogger(ShownPlan.class);
+
   private final SparkContext context;
   private final long query;
   private final SparkPlan plan;
@@ -22,7 +27,7 @@ final class ShownPlan {
     this.plan = plan;
   }
 
-  /** Return the plan of the query that this thread runs; null if it runs none. */
+  /** Return the plan for the query that this thread runs; null if it runs none. */
   static ShownPlan of(SparkPlan plan) {
     SparkContext context = plan.session().sparkContext();
     String query = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
@@ -31,10 +36,16 @@ final class ShownPlan {
 
   /** Show the plan in place of the one that is shown now, as adaptive execution does. */
   void show() {
-    context
-        .listenerBus()
-        .post(
-            new SparkListenerSQLAdaptiveExecutionUpdate(
-                query, plan.treeString(), SparkPlanInfo$.MODULE$.fromSparkPlan(plan)));
+    try {
+      String text = Utils.redact(plan.conf().stringRedactionPattern(), plan.treeString());
+      context
+          .listenerBus()
+          .post(
+              new SparkListenerSQLAdaptiveExecutionUpdate(
+                  query, text, SparkPlanInfo$.MODULE$.fromSparkPlan(plan)));
+    } catch (RuntimeException | LinkageError e) {
+      // A picture must not fail a write.
+      log.debug("delta: cannot show the plan of a write", e);
+    }
   }
 }

@@ -25,9 +25,11 @@ object FilesByIceberg {
       "writes by Iceberg's own writer" + write.reason.fold("")(reason => s", because of $reason")
     )
 
-  /** Return the metric's value for a write that has begun. */
-  def count(write: IcebergWrite): CustomTaskMetric = new CustomTaskMetric {
-    override def name(): String = Name
-    override def value(): Long = if (write.files.isEmpty) 1 else 0
+  /** Return the metric's value; None for a write that failed before it was decided. */
+  def count(write: IcebergWrite): Option[CustomTaskMetric] = write.madeByIceberg.map { byIceberg =>
+    new CustomTaskMetric {
+      override def name(): String = Name
+      override def value(): Long = if (byIceberg) 1 else 0
+    }
   }
 }

@@ -42,6 +42,9 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
   def keepsOrder: Boolean =
     table.spec().isUnpartitioned && !options.keys.exists(_.equalsIgnoreCase("output-spec-id"))
 
+  /** Whether Iceberg makes the data files; None until that is decided. */
+  @volatile var madeByIceberg: Option[Boolean] = None
+
   /** Files for the writer; None if Iceberg makes them. The driver decides once, before the first
     * row is computed. Raise IllegalArgumentException for a wrong setting, and
     * UnsupportedOperationException if the writer cannot make the files and Iceberg must not.
@@ -59,6 +62,9 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
           )
         case _ => reason.orElse(problem(settings)).toLeft(settings)
       }
+    }.map { decided =>
+      madeByIceberg = Some(decided.isLeft)
+      decided
     }.flatMap {
       case Left(reason) =>
         log.warn(s"iceberg: Iceberg's own writer makes these files, because of $reason")

@@ -32,7 +32,7 @@ final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends 
       case "supportedCustomMetrics" =>
         call(method, arguments).asInstanceOf[Array[CustomMetric]] :+ FilesByIceberg(write)
       case "reportDriverMetrics" =>
-        call(method, arguments).asInstanceOf[Array[CustomTaskMetric]] :+ FilesByIceberg.count(write)
+        call(method, arguments).asInstanceOf[Array[CustomTaskMetric]] ++ FilesByIceberg.count(write)
       case "isRemote" => Boolean.box(write.reason.isEmpty)
       case "keepsOrder" => Boolean.box(write.keepsOrder)
       case "toString" => s"$target, $write"
