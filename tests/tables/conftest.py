@@ -22,6 +22,15 @@ _EXTENSIONS = (
 )
 
 
+def _jars() -> list[Path]:
+    return sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("*.jar"))
+
+
+def has_iceberg() -> bool:
+    """Return whether there is Iceberg: a new Spark has a release of Delta first. `-k "not iceberg"` tests that."""
+    return any(jar.name.startswith("iceberg") for jar in _jars())
+
+
 @pytest.fixture(scope="session")
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2) as pool:
@@ -34,13 +43,11 @@ def pool() -> Iterator[LocalPool]:
 def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     use_short_lived_jvms()
     directory = tmp_path_factory.mktemp("tables")
-    jars = sorted(Path(os.environ["UPDRAFT_TABLE_JARS"]).resolve(strict=True).glob("*.jar"))
-    # A new Spark has a release of Delta before it has one of Iceberg: `-k "not iceberg"` tests that.
-    has_iceberg = any(jar.name.startswith("iceberg") for jar in jars)
+    jars = _jars()
     confs = {
         "spark.driver.extraClassPath": ":".join(map(str, [connector_jar(), *jars])),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory / 'derby'}",
-        "spark.sql.extensions": ",".join(_EXTENSIONS if has_iceberg else _EXTENSIONS[:-1]),
+        "spark.sql.extensions": ",".join(_EXTENSIONS if has_iceberg() else _EXTENSIONS[:-1]),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",

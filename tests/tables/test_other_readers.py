@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark import runtime_confs
 from tests.support.writer import LocalWriter
+from tests.tables.conftest import has_iceberg
 from tests.tables.scenarios import TYPES
 
 _ROWS = 100
@@ -52,6 +53,9 @@ class Table:
 def tables(spark: SparkSession) -> dict[str, Table]:
     iceberg = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")))
     delta = str(iceberg.parent / "readers")
+    names = {"delta": f"delta.`{delta}`"}
+    if has_iceberg():
+        names["iceberg"] = "iceberg.readers.table"
     with LocalWriter(iceberg.parent) as writer:
         confs = {
             "spark.updraft.write.tables": "delta, iceberg",
@@ -59,12 +63,10 @@ def tables(spark: SparkSession) -> dict[str, Table]:
             "spark.updraft.write.unsupported": "fail",
         }
         with runtime_confs(spark, confs):
-            _write(spark, f"delta.`{delta}`", "delta")
-            _write(spark, "iceberg.readers.table", "iceberg")
-    return {
-        "delta": _read(spark, f"delta.`{delta}`", delta),
-        "iceberg": _read(spark, "iceberg.readers.table", _newest(iceberg / "readers/table/metadata")),
-    }
+            for using, name in names.items():
+                _write(spark, name, using)
+    places = {"delta": lambda: delta, "iceberg": lambda: _newest(iceberg / "readers/table/metadata")}
+    return {using: _read(spark, name, places[using]()) for using, name in names.items()}
 
 
 def _newest(metadata: Path) -> str:

@@ -27,10 +27,13 @@ object IcebergTables {
     reason.isEmpty
   }
 
-  /** Return the Iceberg table inside a table of Spark's catalogs; None for other formats. */
+  /** Return whether a table of Spark's catalogs is of an Iceberg that the connector knows. Call no
+    * method that names a class of Iceberg before: there may be none.
+    */
+  def has(table: CatalogTable): Boolean = table.getClass.getName.startsWith(Package) && isKnown
+
+  /** Return the Iceberg table inside a table of Spark's catalogs, if it has one. */
   def unwrapped(table: CatalogTable): Option[Table] =
-    Option.when(table.getClass.getName.startsWith(Package) && isKnown) {
-      // Iceberg 1.12 has another class of tables for compaction than 1.11.
-      table.getClass.getMethod("table").invoke(table)
-    }.collect { case found: Table => found }
+    // Iceberg 1.12 has another class of tables for compaction than 1.11.
+    Option(table.getClass.getMethod("table").invoke(table)).collect { case found: Table => found }
 }

@@ -50,7 +50,8 @@ case class IcebergWrites(session: SparkSession) extends SparkStrategy {
       write: Option[A],
       options: Map[String, String] = Map.empty
   )(changed: A => LogicalPlan): Option[LogicalPlan] = (table, write) match {
-    case (relation: DataSourceV2Relation, Some(write)) if !ObservedWrite.is(write) =>
+    case (relation: DataSourceV2Relation, Some(write))
+        if IcebergTables.has(relation.table) && !ObservedWrite.is(write) =>
       IcebergTables.unwrapped(relation.table).map { table =>
         changed(ObservedWrite.of(write, new IcebergWrite(session, table, options)))
       }
