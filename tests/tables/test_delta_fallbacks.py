@@ -22,6 +22,11 @@ _AWAY = {f"{_PREFIX}endpoint": "grpc://127.0.0.1:1", f"{_PREFIX}connectTimeout":
 _FAILURES = (PySparkException, Py4JJavaError)
 
 
+def _here(writer: LocalWriter) -> dict[str, str]:
+    """Return the settings for a writer that can be reached, however busy this machine is."""
+    return {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}connectTimeout": "30s"}
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "table"
@@ -63,7 +68,7 @@ def test_a_writer_that_refuses_the_path_is_replaced_too(
     spark: SparkSession, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with LocalWriter(tmp_path_factory.mktemp("elsewhere")) as writer:
-        confs = {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}
+        confs = {**_here(writer), f"{_PREFIX}fallback": "local"}
         with runtime_confs(spark, confs):
             _write(spark, place)
         assert _by_delta(place)
@@ -79,7 +84,7 @@ def test_a_writer_that_is_full_or_of_another_version_is_replaced_too(
 ) -> None:
     with (
         unfit_writer(place.parent, tmp_path_factory.mktemp("held"), unfit) as writer,
-        runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}),
+        runtime_confs(spark, {**_here(writer), f"{_PREFIX}connectTimeout": "2s", f"{_PREFIX}fallback": "local"}),
     ):
         _write(spark, place)
     assert _by_delta(place)

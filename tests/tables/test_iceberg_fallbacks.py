@@ -50,6 +50,11 @@ class _Table:
         return makers == {"parquet-mr"}
 
 
+def _here(writer: LocalWriter) -> dict[str, str]:
+    """Return the settings for a writer that can be reached, however busy this machine is."""
+    return {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}connectTimeout": "30s"}
+
+
 @pytest.fixture
 def table(spark: SparkSession, request: pytest.FixtureRequest) -> _Table:
     return _Table(spark, re.sub(r"\W", "_", request.node.name))
@@ -93,7 +98,7 @@ def test_a_writer_that_refuses_the_path_is_replaced_too_and_may_return_the_bytes
 ) -> None:
     table.create()
     with LocalWriter(tmp_path) as writer:
-        confs = {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}
+        confs = {**_here(writer), f"{_PREFIX}fallback": "local"}
         with runtime_confs(spark, confs):
             table.append()
         assert table.by_iceberg()
@@ -110,7 +115,7 @@ def test_a_writer_that_is_full_or_of_another_version_is_replaced_too(
     table.create()
     with (
         unfit_writer(table.directory, tmp_path, unfit) as writer,
-        runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}fallback": "local"}),
+        runtime_confs(spark, {**_here(writer), f"{_PREFIX}connectTimeout": "2s", f"{_PREFIX}fallback": "local"}),
     ):
         table.append()
     assert table.by_iceberg()
@@ -172,7 +177,7 @@ def test_a_function_that_raises_in_the_middle_leaves_no_file(
 
     table.create("'write.target-file-size-bytes' = '1'")
     rows = spark.range(0, 50_000, 1, 1).select(udf(raises_late, "bigint", useArrow=False)("id").alias("id"))
-    confs = {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}batchBytes": "16k"}
+    confs = {**_here(writer), f"{_PREFIX}batchBytes": "16k"}
     with runtime_confs(spark, confs), pytest.raises(_FAILURES, match="in the middle"):
         rows.writeTo(table.name).append()
     assert data_files(table.directory) == []
@@ -193,7 +198,7 @@ def test_a_writer_that_dies_fails_the_write_and_leaves_no_file(spark: SparkSessi
 
     rows = spark.range(0, 50_000, 1, 1).select(udf(held, "bigint", useArrow=False)("id").alias("id"))
     with LocalWriter(table.directory) as writer, ThreadPoolExecutor(1) as pool:
-        confs = {f"{_PREFIX}endpoint": writer.tcp_endpoint, f"{_PREFIX}batchBytes": "16k"}
+        confs = {**_here(writer), f"{_PREFIX}connectTimeout": "2s", f"{_PREFIX}batchBytes": "16k"}
         with runtime_confs(spark, confs):
             written = pool.submit(inheritable_thread_target(spark)(rows.writeTo(table.name).append))
             try:
@@ -239,7 +244,7 @@ def test_a_commit_conflicts_with_another_as_on_stock(spark: SparkSession, writer
     errors = []
     for tables in ("none", "iceberg"):
         table = _Table(spark, f"conflict_{tables}")
-        with runtime_confs(spark, {f"{_PREFIX}tables": tables, f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        with runtime_confs(spark, {f"{_PREFIX}tables": tables, **_here(writer)}):
             errors.append(_delete_beside_a_delete(spark, table))
     # Iceberg 1.11 reports the conflict in other words.
     assert re.search("conflict|[Rr]untime file filtering is not possible", errors[0]), errors[0]
@@ -250,7 +255,7 @@ def test_a_long_text_in_one_row_group_stays_visible(spark: SparkSession, writer:
     """The file's footer has bounds for the other row groups only."""
     groups = "TBLPROPERTIES ('write.parquet.row-group-size-bytes' = '1048576')"
     spark.sql(f"CREATE TABLE {table.name} (id BIGINT, s STRING) USING iceberg {groups}")
-    with runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+    with runtime_confs(spark, _here(writer)):
         long = "if(id = 299999, repeat('z', 5000), concat('m', id))"
         spark.sql(f"INSERT INTO {table.name} SELECT id, {long} FROM range(0, 300000, 1, 1)")
     [file] = data_files(table.directory)
