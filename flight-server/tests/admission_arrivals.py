@@ -8,8 +8,9 @@ from dataclasses import replace
 from fake_pool import FakePool
 
 from updraft.service.tenants import Caps
-from updraft_server.front.queue.admission import Admission, AdmissionLimits, WorkerSource
+from updraft_server.front.queue.admission import Admission, AdmissionLimits
 from updraft_server.front.queue.place import Grant
+from updraft_server.front.queue.worker_source import WorkerSource
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 

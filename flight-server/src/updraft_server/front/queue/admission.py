@@ -10,11 +10,10 @@ worker may overtake (`updraft_server.front.queue.overtaking`).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Protocol
 
 from updraft.errors import LimitError, PoolBusyError, PoolFullError, PoolUnavailableError
 from updraft.service.metrics import Metrics
@@ -23,9 +22,9 @@ from updraft_server.front.queue.overtaking import Overtaking
 from updraft_server.front.queue.place import Grant, Place
 from updraft_server.front.queue.turns import Turn, Turns
 from updraft_server.front.queue.waiting_places import WaitingPlaces
+from updraft_server.front.queue.worker_source import WorkerSource
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
-from updraft_server.pool.resting import RestingWorkers
 
 # Most exchanges of one task that may wait beyond the queue's limits while the task holds a worker. The queue lets them
 # in because exchanges of a task may be waiting for each other.
@@ -46,30 +45,6 @@ tries again until its own timeout."""
 RETRY_AFTER_MILLISECONDS = 500
 """Retry hint for refused clients. One of several workers comes free in about this time, and the hint is long enough
 that retries of a thousand waiting tasks cost the front little."""
-
-
-class WorkerSource(Protocol):
-    """Pool, as admission uses it."""
-
-    @property
-    def idle(self) -> int:
-        """Number of workers that could be leased now."""
-
-    async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
-        """Return an idle worker, or an extra one for a task that holds a worker; raise NoIdleWorker or PoolError.
-
-        The call does not take the last `leave_fresh` fresh workers.
-        """
-
-    async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
-        """Return a worker beyond the configured number; raise NoIdleWorker or PoolError."""
-
-    @property
-    def resting(self) -> RestingWorkers[Any]:
-        """Workers between two exchanges."""
-
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +120,8 @@ class Admission:
     def check_free(self, tenant: str, task: TaskKey | None) -> None:
         """Raise PoolBusyError if an exchange that comes now would have to wait for other exchanges.
 
-        Raises PoolUnavailableError during a drain. The start of a worker for a new owner is no reason to refuse: the
-        exchange would cause one at the next pod too.
+        Raises PoolUnavailableError during a drain. An exchange that only needs a new worker for its owner is not
+        refused, because the next pod would have to start one too.
         """
         if self._draining:
             raise _draining_error()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pool, as admission uses it."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from updraft_server.pool.bindings import Binding
+from updraft_server.pool.leases import Lease, TaskKey
+from updraft_server.pool.resting import RestingWorkers
+
+
+class WorkerSource(Protocol):
+    """Source of workers for waiting exchanges; `updraft_server.pool.pool` has the real one."""
+
+    @property
+    def idle(self) -> int:
+        """Number of workers that could be leased now."""
+
+    async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
+        """Return an idle worker, or an extra one for a task that holds a worker; raise NoIdleWorker or PoolError.
+
+        The call does not take the last `leave_fresh` fresh workers.
+        """
+
+    async def lease_extra(self, task: TaskKey | None, binding: Binding) -> Lease:
+        """Return a worker beyond the configured number; raise NoIdleWorker or PoolError."""
+
+    @property
+    def resting(self) -> RestingWorkers[Any]:
+        """Workers between two exchanges."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change."""
