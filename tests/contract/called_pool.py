@@ -38,6 +38,7 @@ def inverse(x: int) -> float:
 @function
 def sleepy(note: str) -> str:
     Path(note).touch()
+    # Tests cancel the call; it must not end before.
     time.sleep(600)
     return note
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Longest time for which a pod may leave a worker idle while an exchange that it could serve waits. A worker that has to
 # be replaced for another owner takes a start.
 IDLE_BESIDE_A_WAITER_SECONDS = 10.0
-# The same while the pod gives workers to other exchanges.
+# Limit for a pod that gives workers to other exchanges meanwhile.
 LONGEST_IDLE_BESIDE_A_WAITER_SECONDS = 60.0
 # Longest time that an exchange may wait for a worker, whatever breaks. All exchanges of a run together take less.
 LONGEST_WAIT_SECONDS = 600.0

@@ -18,7 +18,10 @@ _TIMEOUT_SECONDS = 120
 
 
 def run_java(class_path: str, source: Path, *arguments: str, text: str = "", options: Sequence[str] = ()) -> str:
-    """What the program prints; an AssertionError with its errors when it fails. `options` are those of the JVM."""
+    """Run a program and return what it prints; raise AssertionError with its errors if it fails.
+
+    `options` are options of the JVM.
+    """
     command = java_command(class_path, source, *arguments)
     command[1:1] = options
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)

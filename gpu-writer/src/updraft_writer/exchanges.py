@@ -78,7 +78,7 @@ class Exchanges:
             await self._serve(call, span)
 
     async def check(self, encoded: bytes, identity: Identity) -> None:
-        """Raise the error that opening this file would raise now, whoever asks; changes nothing."""
+        """Raise the error that any client would get now for opening this file; change nothing."""
         identity.require(*_WRITE)
         command = checked_command(encoded)
         _log.info("a client asked whether the writer would open a file", path=command.path)

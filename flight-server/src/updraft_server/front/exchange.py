@@ -140,7 +140,7 @@ class Exchanges:
             may_wait = not request.command.refuse_if_busy
             if not may_wait:
                 self.admission.check_free(share, request.task_key)
-                # What the client uploads here, it would have to upload elsewhere again.
+                # Do not refuse after an upload, because the client would have to repeat it at the next pod.
                 may_wait = request.may_upload
             checked = self.signatures.check(request, owner) if request.is_session else None
             with self.admission.place(share, request.task_key, request.held_bytes) as place:

@@ -36,8 +36,8 @@ final class Recovery {
   private static final int BACKOFF_DOUBLINGS = 10;
 
   /**
-   * Number of busy pods after which an exchange waits in a queue. With fewer, waits are longer
-   * (docs/scale.md); with more, an exchange makes more calls in vain while all pods are busy.
+   * Number of busy pods that an exchange leaves before it waits in a queue. A smaller number makes
+   * waits longer (docs/scale.md). A larger number makes more useless calls while all pods are busy.
    */
   private static final int MOST_BUSY_PODS = 2;
 

@@ -10,7 +10,7 @@ import java.util.List;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.junit.jupiter.api.Test;
 
-/** What the first message of a call says. */
+/** Encoded commands. */
 class ExchangeRequestTest {
 
   @Test

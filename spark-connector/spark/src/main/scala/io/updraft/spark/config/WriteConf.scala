@@ -60,12 +60,12 @@ object WriteConf
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do with a write if the writer cannot take it when the driver plans it. This is so if for `connectTimeout` " +
-      "it does not answer, is draining, or has as many files open as it may. It is also so if it refuses the token, " +
-      "the path or this version of the protocol. `fail`: the write fails, or waits for a full writer. `local`: the " +
-      "driver asks the writer before each write, Spark's own writer writes the files if the answer is no, and the log " +
-      "gives the reason. Set it to `local` for jobs that have to run even if the writer is down. A writer that fails " +
-      "later fails the task in both cases.",
+    "What to do if the writer cannot take a write when the driver plans it. It cannot if, for `connectTimeout`, it gives " +
+      "no answer, is draining, or already has as many open files as it allows. It cannot either if it refuses the token, " +
+      "the path or this version of the protocol. `fail`: the write fails; if the writer is only full, the write waits. " +
+      "`local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the files, " +
+      "and the log gives the reason. Set it to `local` for jobs that have to run even if the writer is down. A writer " +
+      "that fails later fails the task in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )
