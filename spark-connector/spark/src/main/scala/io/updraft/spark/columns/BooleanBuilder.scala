@@ -23,12 +23,12 @@ private[columns] final class BooleanBuilder extends ColumnBuilder {
   }
 
   override def append(row: SpecializedGetters, ordinal: Int): Unit =
-    if (row.isNullAt(ordinal)) {
-      validity.setNull(rows)
-      put(false)
-    } else {
-      put(row.getBoolean(ordinal))
-    }
+    if (row.isNullAt(ordinal)) putNull() else put(row.getBoolean(ordinal))
+
+  override def putNull(): Unit = {
+    validity.setNull(rows)
+    put(false)
+  }
 
   override def append(copies: RowCopies, ordinal: Int): Unit = {
     if (copies.hasNull(ordinal)) validity.setNulls(copies, ordinal, rows)
@@ -39,7 +39,8 @@ private[columns] final class BooleanBuilder extends ColumnBuilder {
     }
   }
 
-  private def put(value: Boolean): Unit = {
+  /** Append a value. */
+  def put(value: Boolean): Unit = {
     val byteIndex = rows >> 3
     val bit = rows & 7
     if (bit == 0) data.reserve(byteIndex + 1L, byteIndex.toLong)

@@ -30,6 +30,9 @@ abstract class ColumnBuilder extends AutoCloseable {
     }
   }
 
+  /** Append a null. Subclasses also have a method `put`, with a parameter of their own type. */
+  def putNull(): Unit
+
   /** Return the bytes of the values so far. For nested columns this is an estimate that [[measure]]
     * updates.
     */

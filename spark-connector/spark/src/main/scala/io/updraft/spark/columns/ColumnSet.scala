@@ -39,6 +39,9 @@ final class ColumnSet(
   // Appended rows that are not in the builders yet.
   private[this] var copies: RowCopies = _
 
+  /** Return the builders of the columns, to be filled one value at a time. */
+  def columns: Array[ColumnBuilder] = builders
+
   /** Copy rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
     takeCopies()

@@ -48,6 +48,9 @@ private[columns] final class DecimalBuilder(dataType: DecimalType)
       }
   }
 
+  /** Append a value. */
+  def put(value: Decimal): Unit = put(value, addRow())
+
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     row match {
       case unsafe: UnsafeRow if isLong => putLong(unsafe.getLong(ordinal), address)

@@ -56,16 +56,20 @@ private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuil
     }
   }
 
-  override def append(row: SpecializedGetters, ordinal: Int): Unit = {
+  override def append(row: SpecializedGetters, ordinal: Int): Unit =
+    if (row.isNullAt(ordinal)) putNull() else copyValue(row, ordinal, addRow())
+
+  override def putNull(): Unit = {
+    validity.setNull(rows)
+    Platform.setMemory(addRow(), 0, width.toLong)
+  }
+
+  /** Add a row. Return the address of its value, which the caller writes. */
+  protected final def addRow(): Long = {
     val used = rows.toLong * width
     data.reserve(used + width, used)
-    if (row.isNullAt(ordinal)) {
-      Platform.setMemory(data.address + used, 0, width.toLong)
-      validity.setNull(rows)
-    } else {
-      copyValue(row, ordinal, data.address + used)
-    }
     rows += 1
+    data.address + used
   }
 
   override def append(copies: RowCopies, ordinal: Int): Unit = {

@@ -8,7 +8,7 @@ import org.apache.arrow.memory.ArrowBuf
 import org.apache.arrow.vector.FieldVector
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.arrow.vector.types.pojo.Field
-import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, SpecializedGetters}
 import org.apache.spark.sql.updraft.{FieldWriter, SparkInternals}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
 
@@ -18,6 +18,7 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
 private[columns] final class NestedBuilder(field: Field) extends ColumnBuilder {
   private[this] var vector: FieldVector = _
   private[this] var writer: FieldWriter = _
+  private[this] val single = new GenericInternalRow(1)
   private[this] var measuredBytes = 0L
 
   override def append(source: ColumnVector, from: Int, count: Int): Unit = {
@@ -35,6 +36,14 @@ private[columns] final class NestedBuilder(field: Field) extends ColumnBuilder {
     start()
     writer.write(row, ordinal)
   }
+
+  /** Append a value in Spark's internal form. */
+  def put(value: AnyRef): Unit = {
+    single.update(0, value)
+    append(single, 0)
+  }
+
+  override def putNull(): Unit = put(null)
 
   private def start(): Unit = if (vector == null) {
     vector = field.createVector(SparkInternals.allocator)

@@ -36,6 +36,9 @@ private[columns] final class ByteBuilder
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Byte] =
     source.getBytes(from, count)
 
+  /** Append a value. */
+  def put(value: Byte): Unit = Platform.putByte(null, addRow(), value)
+
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putByte(null, address, row.getByte(ordinal))
 
@@ -48,6 +51,9 @@ private[columns] final class ShortBuilder
 
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Short] =
     source.getShorts(from, count)
+
+  /** Append a value. */
+  def put(value: Short): Unit = Platform.putShort(null, addRow(), value)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putShort(null, address, row.getShort(ordinal))
@@ -62,6 +68,9 @@ private[columns] final class IntBuilder
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Int] =
     source.getInts(from, count)
 
+  /** Append a value. */
+  def put(value: Int): Unit = Platform.putInt(null, addRow(), value)
+
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putInt(null, address, row.getInt(ordinal))
 
@@ -74,6 +83,9 @@ private[columns] final class LongBuilder
 
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Long] =
     source.getLongs(from, count)
+
+  /** Append a value. */
+  def put(value: Long): Unit = Platform.putLong(null, addRow(), value)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putLong(null, address, row.getLong(ordinal))
@@ -88,6 +100,9 @@ private[columns] final class FloatBuilder
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Float] =
     source.getFloats(from, count)
 
+  /** Append a value. */
+  def put(value: Float): Unit = Platform.putFloat(null, addRow(), value)
+
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putFloat(null, address, row.getFloat(ordinal))
 
@@ -100,6 +115,9 @@ private[columns] final class DoubleBuilder
 
   override protected def values(source: ColumnVector, from: Int, count: Int): Array[Double] =
     source.getDoubles(from, count)
+
+  /** Append a value. */
+  def put(value: Double): Unit = Platform.putDouble(null, addRow(), value)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putDouble(null, address, row.getDouble(ordinal))

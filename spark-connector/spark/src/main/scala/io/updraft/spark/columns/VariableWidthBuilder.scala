@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.types.UTF8String
 
 /** Builder of strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
 abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
@@ -93,7 +94,7 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
     rows += count
   }
 
-  private def putNull(): Unit = {
+  override def putNull(): Unit = {
     validity.setNull(rows)
     reserveOffsets(1)
     putOffset(rows, dataBytes)
@@ -163,15 +164,15 @@ abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
 private[columns] final class StringBuilder(offsetWidth: Int)
     extends VariableWidthBuilder(offsetWidth) {
 
-  override protected def putValue(source: ColumnVector, rowId: Int): Unit = {
-    val value = source.getUTF8String(rowId)
-    putBytes(value.getBaseObject, value.getBaseOffset, value.numBytes())
-  }
+  override protected def putValue(source: ColumnVector, rowId: Int): Unit =
+    put(source.getUTF8String(rowId))
 
-  override protected def putValue(row: SpecializedGetters, ordinal: Int): Unit = {
-    val value = row.getUTF8String(ordinal)
+  override protected def putValue(row: SpecializedGetters, ordinal: Int): Unit =
+    put(row.getUTF8String(ordinal))
+
+  /** Append a value. */
+  def put(value: UTF8String): Unit =
     putBytes(value.getBaseObject, value.getBaseOffset, value.numBytes())
-  }
 }
 
 final class BinaryBuilder(offsetWidth: Int)

@@ -174,7 +174,18 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
     beforeTasks()
     val runner = taskRunner
     val barrier = barrierTasks
-    if (child.supportsColumnar) {
+    val fused = runner.fused.flatMap(input => FusedStage.of(child, input.spec).map(input -> _))
+    if (fused.isDefined) {
+      val (input, stage) = fused.get
+      SparkInternals.mapPartitions(stage.input) { (partition, rows) =>
+        val context = TaskContext.get()
+        barrier.filter(_.include(context)) match {
+          case Some(stock) =>
+            stock.batches(partition, Seq(stage.plain.rows(partition, rows)), context)
+          case None => runner.runFused(input, stage.fused, partition, rows, context)
+        }
+      }
+    } else if (child.supportsColumnar) {
       SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
         val context = TaskContext.get()
         barrier.filter(_.include(context)) match {

@@ -12,7 +12,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.client.Exchange
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
-import io.updraft.spark.task.input.{RequestSource, TaskInput}
+import io.updraft.spark.task.input.{FusedCode, FusedInput, RequestSource, TaskInput}
 import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
 import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
@@ -91,6 +91,17 @@ final class TaskRunner(
       rows: Iterator[InternalRow],
       context: TaskContext
   ): Iterator[ColumnarBatch] = run(context)(input.ofRows(rows, _, partition))
+
+  /** Return the input that generated code may fill without rows in between. */
+  def fused: Option[FusedInput] = input.fused
+
+  def runFused(
+      input: FusedInput,
+      code: FusedCode,
+      partition: Int,
+      rows: Iterator[InternalRow],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = run(context)(input.requests(code, rows, _, partition))
 
   private def run(context: TaskContext)(source: InputFiles => RequestSource) = {
     val files = new InputFiles

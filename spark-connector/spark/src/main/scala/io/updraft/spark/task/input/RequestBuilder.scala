@@ -11,7 +11,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 import io.updraft.client.BatchGroups
-import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
+import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnBuilder, ColumnSet, FilledColumn}
 
 /** Rows of one request after another, as a feed fills them. */
 trait RequestBuffer extends AutoCloseable {
@@ -93,6 +93,12 @@ abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends Request
     if (projection != null) computed.append(projection(row))
     count += 1
   }
+
+  /** Return the columns of a row, in the order of [[RequestSpec.columns]]. */
+  def columns: Array[ColumnBuilder] = child.columns ++ computed.columns
+
+  /** Set how many rows have been written into [[columns]]. */
+  def hasRows(rows: Int): Unit = count = rows
 
   /** End a group. The group is the rows since the end of the last group. */
   def endGroup(): Unit = ends += count

@@ -32,7 +32,7 @@ final case class RequestSpec(
     largeVarTypes: Boolean
 ) {
 
-  private val columns = copied.map(child)
+  private val copiedColumns = copied.map(child)
 
   /** Position of each argument in the list of copied columns followed by computed columns. */
   val slots: IndexedSeq[Int] = {
@@ -43,7 +43,10 @@ final case class RequestSpec(
   /** Arguments that are not plain columns. */
   val computed: Seq[Expression] = inputs.filter(childColumn(_).isEmpty)
 
-  val childTypes: Seq[DataType] = columns.map(_.dataType)
+  /** Return the columns of a request: the copied columns, then the computed columns. */
+  def columns: Seq[Expression] = copiedColumns ++ computed
+
+  val childTypes: Seq[DataType] = copiedColumns.map(_.dataType)
 
   val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
@@ -69,7 +72,8 @@ final case class RequestSpec(
     ArrowSchemas.of(RequestSpec.numbered(types), timeZone, largeVarTypes)
 
   private def childColumn(input: Expression): Option[Int] = input match {
-    case column: Attribute => Some(columns.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
+    case column: Attribute =>
+      Some(copiedColumns.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
     case _ => None
   }
 }

@@ -22,6 +22,11 @@ trait TaskInput extends Serializable {
 
   def ofRows(rows: Iterator[InternalRow], files: InputFiles, partition: Int): RequestSource
 
+  /** Return the input that generated code fills without rows in between; None if requests are made
+    * from whole rows.
+    */
+  def fused: Option[FusedInput] = None
+
   def ofBatches(
       batches: Iterator[ColumnarBatch],
       files: InputFiles,
@@ -56,6 +61,9 @@ final class ArgumentInput(spec: RequestSpec, once: Option[CallOnce] = None) exte
 
   override def schema: Schema = spec.inputSchema
 
+  override def fused: Option[FusedInput] =
+    Option.when(once.isEmpty)(new FusedInput(spec, new RequestBuilder.OfArguments(spec, _)))
+
   override protected def builder(partition: Int): RequestBuffer = {
     val direct = new RequestBuilder.OfArguments(spec, partition)
     once.filter(_.isWorthwhile).fold[RequestBuffer](direct) { policy =>
@@ -71,6 +79,9 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
   private def rowSchema = ArrowSchemas.of(rowType, spec.timeZone, spec.largeVarTypes)
 
   override def schema: Schema = SparkInternals.rowSchema(rowSchema)
+
+  override def fused: Option[FusedInput] =
+    Some(new FusedInput(spec, new RequestBuilder.OfRows(spec, rowSchema, _)))
 
   override protected def builder(partition: Int): RequestBuffer =
     new RequestBuilder.OfRows(spec, rowSchema, partition)
