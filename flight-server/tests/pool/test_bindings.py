@@ -3,10 +3,10 @@
 
 import pytest
 
-from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, victim
+from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, superfluous, victim
 from updraft_server.pool.leases import Owner
 
-A, B = (Binding(Owner("tenant", application, "")) for application in ("a", "b"))
+A, B, C = (Binding(Owner("tenant", application, "")) for application in "abc")
 A_WITH_MODULES = A._replace(modules="x")
 ANONYMOUS = Binding(Owner("tenant", "", ""))
 
@@ -65,3 +65,16 @@ def test_the_least_recently_used_worker_of_the_owner_with_most_goes() -> None:
         gone.append(chosen)
         idle = [each for each in idle if each[0] != chosen]
     assert gone == ["older", "only one", "registered", "newer"]
+
+
+def test_of_too_many_spares_one_of_the_owner_with_most_goes_and_then_of_the_owner_who_stays_away_longest() -> None:
+    spares = [
+        ("soon back", Bound(A, 1)),
+        ("long away", Bound(B, 2)),
+        ("older of two", Bound(C, 3)),
+        ("newer of two", Bound(C, 4)),
+    ]
+    absences = {A.owner: 2, B.owner: 30, C.owner: 1}
+    for expected in ("older of two", "long away", "soon back", "newer of two"):
+        assert superfluous(spares, absences.__getitem__) == expected
+        spares = [each for each in spares if each[0] != expected]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding of workers to owners, and choice of the idle worker that ends if no worker may serve a new owner.
+"""Binding of workers to owners, and choice of the worker that makes room if no idle worker may serve an owner.
 
 This module holds only policy. What an exchange leaves in a process (modules, memory, patched libraries) cannot be taken
 out again, so a worker serves one owner until it ends. Registered functions count as an owner of their own: rows of
@@ -7,7 +7,7 @@ every client pass through their workers, and session code must not find these ro
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from updraft_server.pool.leases import Owner
@@ -67,13 +67,28 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
 
 
 def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
-    """Return the idle worker to end, or None if no worker is idle.
+    """Return the idle worker that makes room for another owner, or None if no worker is idle.
 
     This is the least recently used worker of the owner with the most idle workers. An owner with one idle worker keeps
     it as long as another owner has two. So owners that take turns keep their workers.
     """
     owned = Counter(_owner(bound) for _, bound in idle)
     return min(idle, key=lambda each: (-owned[_owner(each[1])], each[1].used))[0] if idle else None
+
+
+def superfluous(spares: Sequence[tuple[Key, Bound]], expected_absence: Callable[[Owner | None], float]) -> Key:
+    """Return the spare to end if there are too many.
+
+    This is a spare of the owner with the most spares; among several such owners, of the one that is expected to stay
+    away longest; and among that owner's spares, the least recently used one.
+    """
+    owned = Counter(_owner(bound) for _, bound in spares)
+
+    def rank(spare: tuple[Key, Bound]) -> tuple[float, ...]:
+        owner = _owner(spare[1])
+        return (-owned[owner], -expected_absence(owner), spare[1].used)
+
+    return min(spares, key=rank)[0]
 
 
 def _owner(bound: Bound) -> Owner | None:

@@ -153,8 +153,9 @@ class Pool:
     ) -> leases.Lease:
         """Lease an idle worker at once, or an extra one for a task that holds one; raises NoIdleWorker and PoolError.
 
-        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). The call takes a fresh worker
-        only if there are more than `leave_fresh`, or as many as the pool keeps.
+        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). If no idle worker can serve this
+        owner, a spare or fresh worker takes the place of an idle one. The call takes a fresh worker only if there are
+        more than `leave_fresh`, or as many as the pool keeps.
         """
         if self._closing:
             raise leases.PoolError("the pool is closing")
@@ -165,7 +166,7 @@ class Pool:
         known = self._workers.best(WorkerState.IDLE, binding)
         if known is not None or not held:
             other = None if known is not None else self._workers.victim()
-            lease = self._lease(known or self._in_place_of(other, leave_fresh), task, binding)
+            lease = self._lease(known or self._in_place_of(other, binding, leave_fresh), task, binding)
             if share_memory(self.sandbox):
                 await lease.wait_for_deaths([other] if other else self._workers.leaving(lease, binding))
             return lease
@@ -193,19 +194,28 @@ class Pool:
             await lease.wait_for_deaths(self._workers.leaving(lease, binding))
         return lease
 
-    def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
-        """Return a fresh worker and end another owner's idle worker; raises NoIdleWorker if either is missing.
+    def _in_place_of(self, other: PooledWorker | None, binding: Binding, leave_fresh: int) -> PooledWorker:
+        """Return a spare or fresh worker for `binding` in the place of another owner's idle worker.
 
-        If the pool has no fresh worker and starts none, this ends the idle worker. Waiters are notified when its
-        replacement is ready.
+        The idle worker becomes a spare. If the pool has no fresh worker and starts none, the idle worker ends, and
+        waiters are notified when its replacement is ready. Raises NoIdleWorker if there is no such worker.
         """
         if other is None:
             raise leases.NoIdleWorker("all workers are busy")
-        fresh = list(self._workers.in_state(WorkerState.FRESH))
-        if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
-            self._workers.discard(other)
+        self._workers.absences.ended(binding.owner)
+        substitute = self._workers.best(WorkerState.SPARE, binding)
+        if substitute is None:
+            fresh = list(self._workers.in_state(WorkerState.FRESH))
+            if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
+                substitute = fresh[0]
+        if substitute is not None:
+            # From here on, it is none of the spares that may have to end.
+            substitute.state = WorkerState.IDLE
+            # Owners whose workers share /dev/shm may not be in the pool together.
+            aside = self._workers.discard if share_memory(self.sandbox) else self._workers.set_aside
+            aside(other)
             self._wake.set()
-            return fresh[0]
+            return substitute
         if not self._starts.unasked and not self._workers.missing(self._starts.unasked):
             self._workers.discard(other)
             self._heal()
@@ -344,19 +354,9 @@ class Pool:
         if not is_reusable or self._closing or worker.generation != self.generation:
             self._workers.discard(worker)
         else:
-            self._keep_for_later(worker)
+            self._workers.keep(worker)
         self._sweep_behind(worker)
         self._heal()
-
-    def _keep_for_later(self, worker: PooledWorker) -> None:
-        state = self._workers.state_after_exchange()
-        if state is None:
-            self._workers.discard(worker)
-            return
-        worker.state = state
-        self._workers.bind(worker, worker.bound.binding)
-        if not self.resting.begin(worker):
-            self._workers.discard(worker)
 
     def _ended(self, worker: PooledWorker) -> None:
         """Start a replacement for a worker that has ended; the worker's exit status follows."""

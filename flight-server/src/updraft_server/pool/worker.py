@@ -25,7 +25,7 @@ _STATUS_TIMEOUT_SECONDS = 1.0
 
 
 class WorkerState(enum.Enum):
-    """States of a worker: STARTING -> FRESH -> IDLE <-> BUSY <-> SPARE -> IDLE, FRESH -> BUSY; DEAD from any state."""
+    """States of a worker: STARTING -> FRESH -> IDLE <-> BUSY <-> SPARE <-> IDLE, FRESH -> BUSY; DEAD from any state."""
 
     STARTING = "starting"
     FRESH = "fresh"

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import structlog
 
 from updraft_server.ipc.zygote_packets import Continue, Stop
-from updraft_server.pool.bindings import Binding, Bound, best, victim
+from updraft_server.pool.absences import Absences
+from updraft_server.pool.bindings import Binding, Bound, best, superfluous, victim
 from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolSettings, TaskKey, WorkerInfo
 from updraft_server.pool.resting import RestingWorkers
 from updraft_server.pool.worker import PooledWorker, WorkerState
@@ -99,6 +100,8 @@ class PooledWorkers:
             clock=self._loop.time,
         )
         """Workers between two exchanges."""
+        self.absences = Absences()
+        """Owners whose workers' places others have taken."""
         self._settings = settings
         self._send = send
         self._notices: dict[str, asyncio.TimerHandle] = {}
@@ -171,18 +174,37 @@ class PooledWorkers:
         return best([(worker, worker.bound) for worker in self.in_state(state)], binding)
 
     def victim(self) -> PooledWorker | None:
-        """Return the idle worker to end in favour of another owner; None if no worker is idle."""
+        """Return the idle worker that makes room for another owner; None if no worker is idle."""
         return victim([(worker, worker.bound) for worker in self.in_state(WorkerState.IDLE)])
 
     def bind(self, worker: PooledWorker, binding: Binding | None) -> None:
         """Record the use of a worker."""
         worker.bound = Bound(binding, next(self._uses))
 
-    def state_after_exchange(self) -> WorkerState | None:
-        """Return the state of a worker that an exchange gives back; None if the pool has enough workers without it."""
-        if not self._has_one_for_each_task():
-            return WorkerState.IDLE
-        return WorkerState.SPARE if self.count(WorkerState.SPARE) < self._settings.workers else None
+    def keep(self, worker: PooledWorker) -> None:
+        """Keep a worker that an exchange gives back: as idle, or as a spare if the pool is complete without it."""
+        worker.state = WorkerState.SPARE if self._has_one_for_each_task() else WorkerState.IDLE
+        self.bind(worker, worker.bound.binding)
+        if self.resting.begin(worker):
+            self._limit_spares()
+        else:
+            self.discard(worker)
+
+    def set_aside(self, worker: PooledWorker) -> None:
+        """Make an idle worker a spare for its owner's return, because another owner's worker takes its place."""
+        if worker.is_the_operators or not self._settings.fresh_workers:
+            # Any fresh worker serves registered functions just as well. Without fresh workers, spares of other owners
+            # would fill the gap that a new owner waits for.
+            self.discard(worker)
+        else:
+            self.absences.began(worker.owner)
+            worker.state = WorkerState.SPARE
+            self._limit_spares()
+
+    def _limit_spares(self) -> None:
+        spares = [(worker, worker.bound) for worker in self.in_state(WorkerState.SPARE)]
+        if len(spares) > self._settings.workers:
+            self.discard(superfluous(spares, self.absences.expected))
 
     def fill_up(self) -> None:
         """Let spare and fresh workers take the places of missing workers, as far as they suffice."""

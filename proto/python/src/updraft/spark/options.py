@@ -194,9 +194,9 @@ class PoolOptions(ServiceOptions, total=False):
     """Number of unused workers kept ready, in addition to workers.
 
     A worker serves one owner (tenant, application and Spark Connect session) until it ends. If all idle workers belong
-    to others, a new owner gets a fresh worker at once, and one of the idle workers ends. Raise this number if many
-    sessions start at the same time. With 0, a new owner waits until a worker has started. With session_functions off,
-    the pool keeps no fresh workers. [workers]
+    to others, a new owner gets a fresh worker at once, in the place of one of the idle workers. Raise this number if
+    many sessions start at the same time. With 0, a new owner waits until an idle worker has ended and a new one has
+    started. With session_functions off, the pool keeps no fresh workers. [workers]
     """
 
     idle_worker_seconds: float
