@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from tests.programs.bench.case import MILLION, Case
 from tests.programs.bench.cases import CHARTS
 from tests.programs.bench.record import Record, read
-from tests.programs.bench.report import best_stock, seconds_of
+from tests.programs.bench.report import best_stock, own_cost, seconds_of
 from tests.support.paths import BUILD, REPOSITORY
 
 _MEASURED = BUILD / "bench"
@@ -28,15 +28,16 @@ noop sink.
 
 Seconds are medians of at least three counted runs. CPU counts every process of a side, as a share of the CPU time of
 the stock configuration. "no UDF" is the same query with a column in place of the UDF's result; for functions of groups
-it is the shuffle and the sort that bring a group together. Cases may have been measured on different days
+it is the shuffle and the sort that bring a group together. "own cost" is the time above that of the query without UDF:
+stock's, in multiples of Updraft's. Cases may have been measured on different days
 (`BENCH="--add --cases ..."`), so compare within a line. "applyInPandas, 8 large groups" is mostly Spark's own shuffle
 and varies with the JVM, so its Sparks were started several times (`--starts`).
 
 `make bench-check` checks each case against its target.
 """
 _HEADER = """\
-| case | rows | no UDF, s | best stock, s | Updraft, s | speed | CPU | target |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| case | rows | no UDF, s | best stock, s | Updraft, s | speed | own cost | CPU | target |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -69,14 +70,17 @@ def _rows(cases: Sequence[Case], records: Sequence[Record]) -> Iterator[str]:
             continue
         speed = stock.median_wall_s / ours.median_wall_s
         cpu = ours.median_cpu_s / stock.median_cpu_s
+        own = own_cost(mine.get("no-udf"), stock, ours)
         seconds = " | ".join(map(seconds_of, (mine.get("no-udf"), stock, ours)))
         yield (
             f"| {case.title} | {_count(ours.rows)} | {seconds} "
-            f"| {speed:.2f}x | {cpu:.2f} | {case.target.speed:.2f}x |\n"
+            f"| {speed:.2f}x | {'-' if own is None else f'{own:.1f}x'} | {cpu:.2f} | {case.target.speed:.2f}x |\n"
         )
 
 
 def _count(rows: int) -> str:
+    if rows < 1000:
+        return str(rows)
     return f"{rows // MILLION}M" if rows % MILLION == 0 else f"{rows // 1000}k"
 
 

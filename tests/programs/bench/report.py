@@ -12,12 +12,14 @@ from tests.programs.bench.variants import VARIANTS
 
 _HEADER = (
     f"{'case':27}{'no UDF':>8}{'best stock':>12}  {'which':25}{'updraft':>9}{'unix':>8}{'speed':>8}{'':>8}{'CPU':>7}"
+    f"{'own cost':>10}"
 )
 
 
 def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, Ratios]:
     """Print a line for each case that was measured on stock; return the ratios of those that ran on a pool too."""
-    print(f"\nmedian seconds; speed and CPU against the best stock, over TCP and over the Unix socket\n{_HEADER}")
+    print("\nmedian seconds; speed and CPU against the best stock, over TCP and over the Unix socket;")
+    print(f"own cost: stock's time above the query without UDF, in multiples of ours over TCP\n{_HEADER}")
     ratios = {}
     for case in cases:
         mine = {record.variant: record for record in records if record.case == case.name and record.wall_s}
@@ -55,7 +57,8 @@ def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | 
     if ratio is None:
         return line
     unix = f"{ratio.unix_speed:.2f}x" if ratio.unix_speed is not None else "-"
-    return f"{line}{ratio.speed:>7.2f}x{unix:>8}{ratio.cpu:>7.2f}"
+    own = own_cost(mine.get("no-udf"), best, mine.get("updraft"))
+    return f"{line}{ratio.speed:>7.2f}x{unix:>8}{ratio.cpu:>7.2f}{f'{own:.1f}x' if own is not None else '-':>10}"
 
 
 def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -> Ratios | None:
@@ -70,6 +73,17 @@ def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -
 
     with_unix = (speed(unix), cpu(unix)) if unix is not None else (None, None)
     return Ratios(case.title, speed(tcp), cpu(tcp), *with_unix)
+
+
+def own_cost(without_udf: Record | None, stock: Record, ours: Record | None) -> float | None:
+    """Return stock's own cost of a UDF in multiples of Updraft's; None if it cannot be told.
+
+    The own cost is the time above that of the same query without the UDF.
+    """
+    if without_udf is None or ours is None:
+        return None
+    own_seconds = ours.median_wall_s - without_udf.median_wall_s
+    return (stock.median_wall_s - without_udf.median_wall_s) / own_seconds if own_seconds > 0 else None
 
 
 def seconds_of(record: Record | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 PARTITIONS = 4
-_STRING_BYTES = 100
 _PASSED_COLUMNS = 10
 
 
@@ -32,12 +32,12 @@ class Table:
         target = self.path(directory, rows)
         if target.exists():
             return
-        table, partial = self.make(rows), target.with_suffix(".partial")
-        partial.mkdir(parents=True, exist_ok=True)
+        table, unfinished = self.make(rows), target.with_suffix(".partial")
+        unfinished.mkdir(parents=True, exist_ok=True)
         part = -(-rows // PARTITIONS)
         for index in range(PARTITIONS):
-            pq.write_table(table.slice(index * part, part), partial / f"part-{index}.parquet", use_dictionary=False)
-        partial.rename(target)
+            pq.write_table(table.slice(index * part, part), unfinished / f"part-{index}.parquet", use_dictionary=False)
+        unfinished.rename(target)
 
 
 def _numbers(rows: int) -> pa.Table:
@@ -45,9 +45,9 @@ def _numbers(rows: int) -> pa.Table:
     return pa.table({name: chance.integers(0, 2**40, rows) for name in "abc"})
 
 
-def _texts(rows: int) -> pa.Table:
-    letters = np.random.default_rng(2).integers(97, 123, rows * _STRING_BYTES, dtype=np.uint8)
-    offsets = np.arange(0, (rows + 1) * _STRING_BYTES, _STRING_BYTES, dtype=np.int32)
+def _texts(rows: int, length: int) -> pa.Table:
+    letters = np.random.default_rng(2).integers(97, 123, rows * length, dtype=np.uint8)
+    offsets = np.arange(0, (rows + 1) * length, length, dtype=np.int32)
     return pa.table({"text": pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))})
 
 
@@ -59,5 +59,6 @@ def _wide(rows: int) -> pa.Table:
 
 
 NUMBERS = Table("numbers", _numbers)
-STRINGS = Table("strings", _texts)
+STRINGS = Table("strings", partial(_texts, length=100))
+TEXTS = Table("texts", partial(_texts, length=200))
 WIDE = Table("wide", _wide)

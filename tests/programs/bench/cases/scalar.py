@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.programs.bench.case import MILLION, Case, Scene
-from tests.programs.bench.tables import NUMBERS, STRINGS, WIDE
+from tests.programs.bench.tables import NUMBERS, STRINGS, TEXTS, WIDE
 from tests.programs.bench.targets import HEAVY, LIGHTEST, REPEATED
 
 _ONCE = "spark.updraft.udf.callOncePerValue"
@@ -63,6 +63,14 @@ def _three_columns(scene: Scene) -> DataFrame:
 
 def _strings(scene: Scene) -> DataFrame:
     return scene.stored(STRINGS).select(scene.use(_arrow(pc.utf8_upper, "string"))("text").alias("x"))
+
+
+def _text_lengths(scene: Scene) -> DataFrame:
+    return scene.stored(TEXTS).select(scene.use(_arrow(pc.utf8_length, "int"))("text").alias("x"))
+
+
+def _one_row(scene: Scene) -> DataFrame:
+    return scene.spark.range(0, scene.rows, 1, 1).select(scene.use(_arrow(add_one))("id").alias("x"))
 
 
 def _ten_columns(scene: Scene) -> DataFrame:
@@ -131,6 +139,8 @@ CASES = [
         "three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST
     ),
     _arrow_vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
+    _arrow_vectors("text_lengths", "200-byte text in, its length out, Parquet", MILLION, _text_lengths, TEXTS),
+    _arrow_vectors("one_row", "arrow_udf x+1, one row", 1, _one_row),
     _arrow_vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
     _vectors("pandas_add", "pandas_udf x+1, range", 5 * MILLION, _pandas_add),
     _vectors("pandas_iterator", "pandas_udf iterator x+1, range", 5 * MILLION, _pandas_iterator),
