@@ -226,6 +226,18 @@ def test_several_functions_share_one_exchange(sides: Sides, source: str) -> None
     assert sides.compares_stock_with_itself or answer.plan.count("Flight") == 1
 
 
+def test_generated_code_writes_its_rows_into_requests(sides: Sides) -> None:
+    lineages = []
+
+    def query(spark: SparkSession) -> DataFrame:
+        frame = spark.range(10_000).where("id % 3 != 0").select(plus_one(F.col("id") * 2), "id")
+        lineages.append(frame._jdf.queryExecution().toRdd().toDebugString())
+        return frame
+
+    sides.assert_same(query)
+    assert sides.compares_stock_with_itself or "FusedStage" in lineages[-1]
+
+
 @pytest.mark.parametrize("rows", ["columnar", "rows"])
 @pytest.mark.parametrize("kind", ONE_ARGUMENT)
 def test_each_row_knows_its_input_file_beside_a_function(
@@ -241,8 +253,13 @@ def test_each_row_knows_its_input_file_beside_a_function(
         files = files if rows == "columnar" else files.where("rand() >= 0")
         return files.select("*", ONE_ARGUMENT[kind]("id"), F.input_file_name())
 
-    in_one_task = {"spark.sql.files.openCostInBytes": "0", "spark.sql.files.minPartitionNum": "1"}
-    answer = sides.updraft(query, confs=in_one_task)
+    confs = {
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.files.minPartitionNum": "1",
+        # Files begin within a batch and between two.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    }
+    answer = sides.updraft(query, confs=confs)
     sides.assert_ran_on_the_pool(answer)
     if not sides.compares_stock_with_itself:
         assert sorted(answer.rows) == sorted(
