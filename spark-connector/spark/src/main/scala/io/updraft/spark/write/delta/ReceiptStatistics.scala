@@ -68,23 +68,25 @@ final class ReceiptStatistics(
   }
 
   override def newTaskInstance(): WriteTaskStatsTracker =
-    new TaskStatistics(super.newTaskInstance(), dataCols, prepareForEval(statsColExpr))
+    new TaskStatistics(() => super.newTaskInstance(), dataCols, prepareForEval(statsColExpr))
 }
 
 /** Statistics of the files that one task writes.
   *
-  * @param stock
-  *   Delta's own tracker, for files that Spark makes
+  * @param newStock
+  *   function that creates Delta's own tracker, for files that Spark makes. Creating it takes
+  *   milliseconds, because it generates code
   * @param columns
   *   columns of the rows
   * @param statistics
   *   Delta's expression for the statistics of a file, as JSON; it contains aggregates of `columns`
   */
 private final class TaskStatistics(
-    stock: WriteTaskStatsTracker,
+    newStock: () => WriteTaskStatsTracker,
     columns: Seq[Attribute],
     statistics: Expression
 ) extends WriteTaskStatsTracker {
+  private[this] var stock: Option[WriteTaskStatsTracker] = None
   private[this] val open = mutable.HashMap.empty[String, FileStatistics]
   private[this] val complete = Map.newBuilder[String, String]
   // All files of a task have the same options.
@@ -92,7 +94,8 @@ private final class TaskStatistics(
   private[this] var lastPath: String = _
   private[this] var last: Option[FileStatistics] = None
 
-  override def newPartition(values: InternalRow): Unit = stock.newPartition(values)
+  /** Do nothing, like Delta's own tracker: files know their partitions. */
+  override def newPartition(values: InternalRow): Unit = ()
 
   override def newFile(path: String): Unit =
     TaskFiles.of(TaskContext.get()).find(path) match {
@@ -100,7 +103,9 @@ private final class TaskStatistics(
         if (sources == null)
           sources = new StatisticsSources(columns, statistics, file.command.getParquet)
         open(path) = new FileStatistics(file, sources.newBuffer())
-      case None => stock.newFile(path)
+      case None =>
+        if (stock.isEmpty) stock = Some(newStock())
+        stock.foreach(_.newFile(path))
     }
 
   override def newRow(path: String, row: InternalRow): Unit = {
@@ -110,19 +115,21 @@ private final class TaskStatistics(
     }
     last match {
       case Some(file) => sources.update(file.buffer, row)
-      case None => stock.newRow(path, row)
+      case None => stock.foreach(_.newRow(path, row))
     }
   }
 
   override def closeFile(path: String): Unit = open.remove(path) match {
     case Some(file) => add(path, file)
-    case None => stock.closeFile(path)
+    case None => stock.foreach(_.closeFile(path))
   }
 
   override def getFinalStats(taskCommitTime: Long): WriteTaskStats = {
     open.foreach { case (path, file) => add(path, file) }
-    val ofStock = stock.getFinalStats(taskCommitTime).asInstanceOf[DeltaFileStatistics]
-    DeltaFileStatistics(ofStock.stats ++ complete.result())
+    val ofStock = stock.map(_.getFinalStats(taskCommitTime)).map {
+      case DeltaFileStatistics(stats) => stats
+    }
+    DeltaFileStatistics(ofStock.getOrElse(Map.empty) ++ complete.result())
   }
 
   private def add(path: String, file: FileStatistics): Unit = {
