@@ -126,8 +126,8 @@ private final class TaskStatistics(
 
   override def getFinalStats(taskCommitTime: Long): WriteTaskStats = {
     open.foreach { case (path, file) => add(path, file) }
-    val ofStock = stock.map(_.getFinalStats(taskCommitTime)).map {
-      case DeltaFileStatistics(stats) => stats
+    val ofStock = stock.map { tracker =>
+      tracker.getFinalStats(taskCommitTime).asInstanceOf[DeltaFileStatistics].stats
     }
     DeltaFileStatistics(ofStock.getOrElse(Map.empty) ++ complete.result())
   }
