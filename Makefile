@@ -8,21 +8,26 @@ SHELL := /bin/bash
 
 # Written by `make versions`.
 # spark-versions.toml: variables
-SPARKS := 4.3 4.2 4.1 4.0
-JAR_OF_4.3 := 4.2
-JAR_OF_4.2 := 4.2
-JAR_OF_4.1 := 4.1
-JAR_OF_4.0 := 4.0
+SPARKS := 4.3 4.2 4.1 4.0 3.5
+JAR_OF_4.3 := 4.2_2.13
+JAR_OF_4.2 := 4.2_2.13
+JAR_OF_4.1 := 4.1_2.13
+JAR_OF_4.0 := 4.0_2.13
+JAR_OF_3.5 := 3.5_2.12
+JAR_NAMES := 4.2_2.13 4.1_2.13 4.0_2.13 3.5_2.12 3.5_2.13
 RAPIDS := 26.08.1
 RAPIDS_SPARK := 4.1
 DELTA := 4.4.0
 ICEBERG := 1.12.0
 TABLES_SPARK := 4.1
 # spark-versions.toml: end
-# Releases of Iceberg for the other Sparks that Delta has a release for; there is none for 4.2 yet.
+# Releases of Iceberg for the other Sparks that Delta has a release for; there is none for 4.2 yet. Spark 3.5 has a Delta of its own.
+ICEBERG_FOR_3.5 := 1.12.0
 ICEBERG_FOR_4.0 := 1.11.0
 ICEBERG_FOR_4.2 := none
 ICEBERG := $(or $(ICEBERG_FOR_$(TABLES_SPARK)),$(ICEBERG))
+DELTA_FOR_3.5 := 3.3.2
+DELTA := $(or $(DELTA_FOR_$(TABLES_SPARK)),$(DELTA))
 # Comet's native writer of Iceberg tables knows this release of Iceberg.
 COMET := 1.2.0
 COMET_ICEBERG := 1.11.0
@@ -91,15 +96,17 @@ MVN := ./mvnw --batch-mode --no-transfer-progress
 # Hardly any of Maven's or the compilers' code runs long enough for the second compiler to pay.
 #= MAVEN_OPTS options of Maven's JVM
 export MAVEN_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-$(VERSION).jar
-JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
+named_jar = spark-connector/bundle/target/updraft-spark-$(1)-$(VERSION).jar
+jar = $(call named_jar,$(JAR_OF_$(1)))
+JARS := $(foreach name,$(JAR_NAMES),$(call named_jar,$(name)))
 JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
-DELTA_JARS := io.delta:delta-spark_$(TABLES_SPARK)_2.13:$(DELTA) io.delta:delta-storage:$(DELTA)
+TABLES_SCALA := $(lastword $(subst _, ,$(JAR_OF_$(TABLES_SPARK))))
+DELTA_JARS := io.delta:delta-spark$(if $(DELTA_FOR_$(TABLES_SPARK)),,_$(TABLES_SPARK))_$(TABLES_SCALA):$(DELTA) io.delta:delta-storage:$(DELTA)
 # H2 is the database of a catalog.
-TABLE_JARS := $(DELTA_JARS) com.h2database:h2:2.4.240 $(if $(filter none,$(ICEBERG)),,org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(ICEBERG))
+TABLE_JARS := $(DELTA_JARS) com.h2database:h2:2.4.240 $(if $(filter none,$(ICEBERG)),,org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_$(TABLES_SCALA):$(ICEBERG))
 TABLES_DIR := build/tables/$(TABLES_SPARK)-$(DELTA)-$(ICEBERG)
 TABLE_CASES := $(if $(filter none,$(ICEBERG)),-k 'not iceberg') tests/tables
 FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)
@@ -214,6 +221,7 @@ test-formats: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) $
 	UPDRAFT_TABLE_JARS=$(TABLES_DIR) $(call PYTEST,$(call venv,$(TABLES_SPARK)),formats) -m campaign $(TABLE_CASES)
 
 test-other-tables: #+ All scenarios on the other Sparks that Delta has a release for (25 minutes)
+	$(MAKE) test-tables test-formats TABLES_SPARK=3.5
 	$(MAKE) test-tables test-formats TABLES_SPARK=4.0
 	$(MAKE) test-tables test-formats TABLES_SPARK=4.2
 
@@ -605,7 +613,7 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft-core --no-group spark$(subst .,,$(NEWEST)) --group $*
 	@touch $@
 
-$(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-$(VERSION).jar: $(CONNECTOR_SOURCES)
+$(JARS): spark-connector/bundle/target/updraft-spark-%-$(VERSION).jar: $(CONNECTOR_SOURCES)
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@

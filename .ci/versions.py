@@ -27,9 +27,16 @@ _FILES = (
     ".github/workflows/release.yml",
 )
 # A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
-_SOURCES_CHANGED_IN = ("4.1", "4.2")
+_SOURCES_CHANGED_IN = ("4.0", "4.1", "4.2")
+# Packages of the libraries that a jar may carry.
+_CARRIED = {"guava": "com.google.common", "gson": "com.google.gson"}
+# The compiler's warnings, by Scala.
+_WARNINGS = {
+    "2.12": {"scala.lint": "-Xlint:_", "scala.unused": "-Ywarn-unused:imports,privates,locals"},
+    "2.13": {"scala.lint": "-Xlint:_,-byname-implicit", "scala.unused": "-Wunused:imports,privates,locals"},
+}
 
-Row = dict[str, str]
+Row = dict[str, Any]
 
 
 class Table:
@@ -42,9 +49,13 @@ class Table:
         self.rapids: Row = parsed["rapids"]
         self.tables: Row = parsed["tables"]
 
+    def jars_of(self, spark: Row) -> list[Row]:
+        """Return the jars that run on a Spark, first that for the Scala of PySpark."""
+        return [jar for jar in self.jars if jar["version"] == spark["jar"]]
+
     def jar_of(self, spark: Row) -> Row:
-        """Return the jar that runs on a Spark."""
-        return next(jar for jar in self.jars if jar["version"] == spark["jar"])
+        """Return the jar that runs on the Spark of PySpark."""
+        return self.jars_of(spark)[0]
 
 
 def profiles(table: Table) -> str:
@@ -53,12 +64,23 @@ def profiles(table: Table) -> str:
 
 
 def _profile(jar: Row, *, default: bool) -> str:
-    properties = {"spark.binary.version": jar["version"]}
-    properties |= {f"{key}.version": value for key, value in jar.items() if key != "version"}
+    spark, scala = jar["version"], _scala(jar)
+    properties = {"spark.binary.version": spark, "scala.binary.version": scala}
+    properties |= {f"{key}.version": value for key, value in jar.items() if key not in ("version", "carries")}
+    # Iceberg has no runtime for 4.2, and the connector uses only classes that are the same in all of them.
+    properties["delta.artifact"] = (
+        f"delta-spark_{spark}_{scala}" if _number(spark) >= (4, 0) else f"delta-spark_{scala}"
+    )
+    properties["iceberg.artifact"] = f"iceberg-spark-runtime-{'4.1' if _number(spark) >= (4, 0) else spark}_{scala}"
+    for library, package in _CARRIED.items():
+        carried = library in jar.get("carries", ())
+        properties[f"{library}.scope"] = "compile" if carried else "provided"
+        properties[f"{library}.relocated"] = package if carried else f"none.{library}"
+    properties |= _WARNINGS[scala]
     for change in _SOURCES_CHANGED_IN:
         side = "since" if _number(jar["version"]) >= _number(change) else "before"
         properties[f"sources.{change}"] = f"spark-{side}-{change}"
-    lines = ["<profile>", f"  <id>spark-{jar['version']}</id>"]
+    lines = ["<profile>", f"  <id>spark-{_name(jar)}</id>"]
     if default:
         lines += ["  <activation>", "    <activeByDefault>true</activeByDefault>", "  </activation>"]
     lines += ["  <properties>", *(f"    <{key}>{value}</{key}>" for key, value in properties.items())]
@@ -68,7 +90,8 @@ def _profile(jar: Row, *, default: bool) -> str:
 
 def variables(table: Table) -> str:
     """Return Make's variables: the versions, newest first, their jars, and versions of what is tested beside them."""
-    jars = "".join(f"JAR_OF_{spark['version']} := {spark['jar']}\n" for spark in table.sparks)
+    jars = "".join(f"JAR_OF_{spark['version']} := {_name(table.jar_of(spark))}\n" for spark in table.sparks)
+    jars += f"JAR_NAMES := {' '.join(_name(jar) for jar in table.jars)}\n"
     sparks = " ".join(spark["version"] for spark in table.sparks)
     beside = {"RAPIDS": table.rapids["version"], "RAPIDS_SPARK": table.rapids["spark"]}
     beside |= {"DELTA": table.tables["delta"], "ICEBERG": table.tables["iceberg"]}
@@ -99,17 +122,18 @@ def pyspark(table: Table) -> str:
 
 def _pyspark(table: Table) -> str:
     oldest, (major, minor) = table.sparks[-1], _number(table.sparks[0]["version"])
-    return f'["pyspark>={oldest["version"]},<{major}.{minor + 1}", "pandas>=2.2,<3", "numpy>=1.26"]'
+    return _list([f"pyspark>={oldest['version']},<{major}.{minor + 1}", "pandas>=2.2,<3", "numpy>=1.26"])
 
 
 def jars(table: Table) -> str:
-    """Which jar runs on which Spark, for Python."""
-    return "".join(f'    "{spark["version"]}": "{spark["jar"]}",\n' for spark in table.sparks)
+    """Which jars run on which Spark, for Python, first that for the Scala of PySpark."""
+    names = {spark["version"]: [_name(jar) for jar in table.jars_of(spark)] for spark in table.sparks}
+    return "".join(f'    "{spark}": {_list(jars)},\n' for spark, jars in names.items())
 
 
 def lines(table: Table) -> str:
     """Return the jars that the wheel `updraft-spark` carries."""
-    return f"jars = [{', '.join(chr(34) + jar['version'] + chr(34) for jar in table.jars)}]\n"
+    return f"jars = {_list([_name(jar) for jar in table.jars])}\n"
 
 
 def compatibility(table: Table) -> str:
@@ -117,16 +141,16 @@ def compatibility(table: Table) -> str:
     head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool"]
     rows = [head, ["---"] * len(head)]
     for spark in table.sparks:
-        jar = table.jar_of(spark)
-        rows.append(
+        rows += [
             [
                 f"{spark['version']}.x",
-                f"`updraft-spark-{jar['version']}_2.13`",
+                f"`updraft-spark-{_name(jar)}`",
                 f"Spark {jar['spark']}, Scala {jar['scala']}",
                 f"{jar['arrow']}, {jar['netty'].removesuffix('.Final')}",
                 f"{spark['version']}.x, tested: {spark['pyspark']}",
             ]
-        )
+            for jar in table.jars_of(spark)
+        ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -136,9 +160,26 @@ def workflow(table: Table) -> str:
     return f"        spark: [{sparks}]\n"
 
 
-def _groups(table: Table) -> Row:
+def _groups(table: Table) -> dict[str, str]:
     sparks = {f"spark{spark['version'].replace('.', '')}": spark["pyspark"] for spark in table.sparks}
     return {**sparks, "rapids": table.rapids["pyspark"]}
+
+
+def _name(jar: Row) -> str:
+    """Return a jar's name without its prefix and version: that of Spark and that of Scala."""
+    return f"{jar['version']}_{_scala(jar)}"
+
+
+def _scala(jar: Row) -> str:
+    return ".".join(jar["scala"].split(".")[:2])
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _list(texts: list[str]) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
 
 
 def _number(version: str) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses to build a distribution that does not carry a jar of this version for every Spark."""
+"""Refuses to build a distribution that does not carry a jar of this version for every Spark and Scala."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ class JarsBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Raise RuntimeError when a jar is missing, or there is one of another version."""
         package = Path(self.root) / "src/updraft_spark"
-        wanted = {f"updraft-spark-{line}_2.13-{self.metadata.version}.jar" for line in self.config["jars"]}
+        wanted = {f"updraft-spark-{name}-{self.metadata.version}.jar" for name in self.config["jars"]}
         found = {jar.name for jar in package.glob("jars/*.jar")}
         if version != "editable" and found != wanted:
             raise RuntimeError(f"{package}/jars has {sorted(found)} where {sorted(wanted)} belong: run `make dist`")

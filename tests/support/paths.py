@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+from updraft.spark.jars import JARS
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 # Of registered functions, as the guides deploy them.
@@ -38,6 +40,5 @@ def connector_jar() -> Path:
 
 
 def _built_jar(spark: str) -> Path:
-    table = tomllib.loads((REPOSITORY / "spark-versions.toml").read_text())
-    jar = next(row["jar"] for row in table["spark"] if row["version"] == spark)
-    return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{jar}_2.13-{VERSION}.jar"
+    # The first jar of a Spark is for the Scala of PySpark from PyPI.
+    return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{JARS[spark][0]}-{VERSION}.jar"

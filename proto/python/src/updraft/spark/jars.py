@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jars of the connector: which one fits which Spark, and where the distribution `updraft-spark` keeps it."""
+"""Jars of the connector: which one fits which Spark and Scala, and where the distribution `updraft-spark` keeps it."""
 
 import importlib.metadata
 import importlib.util
@@ -11,13 +11,14 @@ EXTENSIONS = "io.updraft.spark.UpdraftExtensions"
 
 JARS = {
     # spark-versions.toml: jars
-    "4.3": "4.2",
-    "4.2": "4.2",
-    "4.1": "4.1",
-    "4.0": "4.0",
+    "4.3": ["4.2_2.13"],
+    "4.2": ["4.2_2.13"],
+    "4.1": ["4.1_2.13"],
+    "4.0": ["4.0_2.13"],
+    "3.5": ["3.5_2.12", "3.5_2.13"],
     # spark-versions.toml: end
 }
-"""Version of the jar for each Spark, newest Spark first."""
+"""Version and Scala of the jars for each Spark, newest Spark first. The first jar is for PySpark from PyPI."""
 
 # Full PySpark, or only its Spark Connect client.
 _DISTRIBUTIONS = ("pyspark", "pyspark-client")
@@ -25,22 +26,27 @@ _PACKAGE = "updraft_spark"
 _MAJOR_MINOR = re.compile(r"(\d+\.\d+)(?:\..*)?")
 
 
-def jar(spark: str | None = None) -> Path:
+def jar(spark: str | None = None, *, scala: str | None = None) -> Path:
     """Return the path of the connector's jar for a version of Spark: the value of `spark.jars`.
 
     Args:
         spark: Version of Spark, such as "4.3" or "4.3.0"; None for that of the PySpark installed here.
+        scala: Version of Spark's Scala, such as "2.12"; None for that of PySpark from PyPI. Only Spark 3.5 has two.
 
     Raises:
-        ValueError: Updraft has no jar for this Spark, or `spark` is None and no PySpark is installed.
+        ValueError: Updraft has no jar for this Spark and Scala, or `spark` is None and no PySpark is installed.
         ModuleNotFoundError: The distribution `updraft-spark`, which carries the jars, is not installed.
     """
     version = spark if spark is not None else _installed_spark()
     matched = _MAJOR_MINOR.fullmatch(version)
-    line = JARS.get(matched[1]) if matched else None
-    if line is None:
+    names = JARS.get(matched[1]) if matched else None
+    if names is None:
         raise ValueError(f"Updraft has no jar for Spark {version}; it runs on {', '.join(JARS)}")
-    return _jar_of(line)
+    fitting = [name for name in names if scala is None or name.endswith(f"_{scala}")]
+    if not fitting:
+        known = " and ".join(name.split("_")[1] for name in names)
+        raise ValueError(f"Updraft has no jar for Spark {version} in Scala {scala}; it has one in Scala {known}")
+    return _jar_of(fitting[0])
 
 
 def _installed_spark() -> str:
@@ -54,16 +60,16 @@ def _installed_spark() -> str:
     )
 
 
-def _jar_of(line: str) -> Path:
+def _jar_of(name: str) -> Path:
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(
             "the connector's jars are in the distribution updraft-spark: pip install updraft-spark", name=_PACKAGE
         )
-    jars = sorted((Path(found.origin).parent / "jars").glob(f"updraft-spark-{line}_2.13-*.jar"))
+    jars = sorted((Path(found.origin).parent / "jars").glob(f"updraft-spark-{name}-*.jar"))
     if len(jars) != 1:
         raise ModuleNotFoundError(
-            f"{Path(found.origin).parent} has {len(jars)} jars for Spark {line} where one is expected:"
+            f"{Path(found.origin).parent} has {len(jars)} jars updraft-spark-{name} where one is expected:"
             " pip install --force-reinstall updraft-spark",
             name=_PACKAGE,
         )

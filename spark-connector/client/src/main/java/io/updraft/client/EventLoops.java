@@ -8,7 +8,6 @@ import io.netty.channel.epoll.EpollDomainSocketChannel;
 import io.netty.channel.epoll.EpollEventLoopGroup;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.nio.NioEventLoopGroup;
-import io.netty.channel.socket.nio.NioDomainSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.concurrent.DefaultThreadFactory;
@@ -54,7 +53,20 @@ final class EventLoops {
   }
 
   static Class<? extends Channel> unixChannel() {
-    return EPOLL ? EpollDomainSocketChannel.class : NioDomainSocketChannel.class;
+    return EPOLL ? EpollDomainSocketChannel.class : nioUnixChannel();
+  }
+
+  // Looked up by name, because Netty 4.1.96, which Spark 3.5 ships, does not have this class.
+  private static Class<? extends Channel> nioUnixChannel() {
+    try {
+      return Class.forName("io.netty.channel.socket.nio.NioDomainSocketChannel")
+          .asSubclass(Channel.class);
+    } catch (ClassNotFoundException e) {
+      throw new UnsupportedOperationException(
+          "cannot connect to a Unix socket: Spark's Netty supports it only with epoll, which is not"
+              + " available here; use an endpoint with grpc://",
+          e);
+    }
   }
 
   static SocketAddress unixAddress(String path) {

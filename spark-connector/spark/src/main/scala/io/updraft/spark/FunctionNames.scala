@@ -21,7 +21,8 @@ import org.apache.spark.sql.updraft.{
   DeclaredArgument,
   FunctionPath,
   FunctionPlace,
-  FunctionText
+  FunctionText,
+  Renamed
 }
 
 import io.updraft.spark.functions.{
@@ -63,7 +64,7 @@ case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def ofPool(call: UnresolvedFunction): Option[UnboundPoolFunction] =
     // Spark's internal functions belong to no namespace.
-    if (call.isInternal) None else find(call.nameParts, hasValue)
+    if (Renamed.isInternal(call)) None else find(call.nameParts, hasValue)
 
   /** Raise an error if the name can only mean a pool's function and the pool has no such function.
     */

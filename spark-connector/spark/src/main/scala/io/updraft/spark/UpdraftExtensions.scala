@@ -2,6 +2,7 @@
 package io.updraft.spark
 
 import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.updraft.EarlyRules
 
 import io.updraft.spark.functions.RegisteredCalls
 import io.updraft.spark.plan.{
@@ -10,7 +11,7 @@ import io.updraft.spark.plan.{
   StatefulFunctions,
   UpdraftStrategy
 }
-import io.updraft.spark.write.WriterInput
+import io.updraft.spark.write.{WriterCheckStrategy, WriterInput}
 import io.updraft.spark.write.delta.TableWrites
 import io.updraft.spark.write.iceberg.IcebergWrites
 
@@ -20,10 +21,13 @@ import io.updraft.spark.write.iceberg.IcebergWrites
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
 
   override def apply(extensions: SparkSessionExtensions): Unit = {
-    extensions.injectHintResolutionRule(FunctionNames(_))
+    EarlyRules.inject(extensions, FunctionNames(_))
     extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
     extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
+    // PySpark 3.5 does not look for WriterCheckExtension by itself. Where Spark does, the second
+    // strategy finds each command checked.
+    extensions.injectPlannerStrategy(WriterCheckStrategy(_))
     extensions.injectPlannerStrategy(TableWrites(_))
     extensions.injectPlannerStrategy(IcebergWrites(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)

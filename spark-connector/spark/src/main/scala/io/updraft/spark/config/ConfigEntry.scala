@@ -4,6 +4,7 @@ package io.updraft.spark.config
 import java.time.Duration
 import java.util.Locale
 
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.network.util.JavaUtils
@@ -64,7 +65,7 @@ private[config] object Values {
   val path: Values[String] = Values("path", identity)
 
   val boolean: Values[Boolean] =
-    Values("boolean", _.toBooleanOption.getOrElse(fail("expected true or false")))
+    Values("boolean", text => Try(text.toBoolean).getOrElse(fail("expected true or false")))
 
   def choice(allowed: String*): Values[String] = {
     val names = allowed.mkString(" or ")

@@ -43,7 +43,7 @@ object GenerateDocs {
         |<!-- Written by io.updraft.spark.config.GenerateDocs from FunctionKinds and FallbackReason. Do not edit. -->
         |# What runs where
         |
-        |Every kind of Python function that PySpark 4.0 to 4.3 has. A function whose kind runs on the pool still stays on stock
+        |Every kind of Python function that PySpark 3.5 to 4.3 has. A function whose kind runs on the pool still stays on stock
         |execution if one of the reasons below applies to its query; `explain` and the log give the reason. Set
         |`${UpdraftConf.unsupported.key}` or `${UpdraftConf.fallback.key}` to `fail` to get an error instead.
         |""".stripMargin

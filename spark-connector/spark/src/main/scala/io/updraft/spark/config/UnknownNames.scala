@@ -31,17 +31,15 @@ object UnknownNames extends Logging {
   /** Return the warning for a setting; None if the setting exists or is not one of the connector's.
     */
   def unknownSetting(name: String): Option[String] =
-    Option.when(name.startsWith(Prefix) && !settings.contains(name)) {
-      s"$name is not a setting of Updraft and has no effect${meant(name, settings)}"
-    }
+    if (name.startsWith(Prefix) && !settings.contains(name))
+      Some(s"$name is not a setting of Updraft and has no effect${meant(name, settings)}")
+    else None
 
   /** Return the warning for an option of a write. Spark ignores the case of an option's name. */
   def unknownOption(name: String): Option[String] =
-    Option.when(
-      lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name))
-    ) {
-      s"$name is not an option of a write and has no effect${meant(name, writeOptions)}"
-    }
+    if (lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name)))
+      Some(s"$name is not an option of a write and has no effect${meant(name, writeOptions)}")
+    else None
 
   private def meant(name: String, known: Seq[String]): String =
     NearestName.of(name, known, Prefix).fold("; docs/reference/connector.md lists the settings")(
@@ -66,7 +64,7 @@ object NearestName {
     *   common prefix of all names
     */
   def of(name: String, known: Seq[String], prefix: String = ""): Option[String] =
-    known.minByOption(distance(name, _)).filter { nearest =>
+    known.sortBy(distance(name, _)).headOption.filter { nearest =>
       distance(name, nearest) <= AlikeShare * (nearest.length - prefix.length)
     }
 

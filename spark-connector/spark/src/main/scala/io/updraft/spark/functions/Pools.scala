@@ -4,7 +4,6 @@ package io.updraft.spark.functions
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 
 import scala.jdk.CollectionConverters._
-import scala.jdk.OptionConverters._
 
 import org.apache.spark.SparkException
 import org.apache.spark.sql.updraft.SparkInternals
@@ -76,9 +75,11 @@ object Pools {
       val answer = connection.within[PoolCheck.Answer](connection.startLimit)(_.silence.isEmpty)(
         PoolCheck.ask(connection.planningOptions)
       )
-      val status = answer.status.toScala.getOrElse {
-        val problem = answer.refusal.toScala.map(_.message).orElse(
-          answer.silence.toScala.map(seen => s"no answer within ${connection.startLimit}: $seen")
+      val status = Option(answer.status.orElse(null)).getOrElse {
+        val problem = Option(answer.refusal.orElse(null)).map(_.message).orElse(
+          Option(answer.silence.orElse(null)).map(seen =>
+            s"no answer within ${connection.startLimit}: $seen"
+          )
         )
         throw new SparkException(
           s"cannot list the functions of the pool at $address: " +

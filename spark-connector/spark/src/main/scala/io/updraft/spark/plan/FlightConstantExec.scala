@@ -18,7 +18,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{ColumnarToRowExec, ProjectExec, SparkPlan, UnaryExecNode}
-import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.{Renamed, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
 
@@ -46,7 +46,7 @@ case class FlightConstantExec(
       val rows = ColumnarToRowExec(once).executeCollect()
       Some(Literal(rows.head.get(0, result.dataType), result.dataType))
     } catch {
-      case e: SparkThrowable if e.getCondition == FlightConstantExec.Cancelled => throw e
+      case e: SparkThrowable if Renamed.errorCondition(e) == FlightConstantExec.Cancelled => throw e
       case NonFatal(e) =>
         logWarning(
           s"the single call of ${function.name}() for all rows failed: calling it for each row",

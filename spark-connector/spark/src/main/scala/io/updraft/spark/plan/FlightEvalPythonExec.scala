@@ -3,9 +3,8 @@ package io.updraft.spark.plan
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SessionConf, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec, TaskInput}
@@ -61,7 +60,7 @@ case class FlightEvalPythonExec(
   override protected def mayCallOnce: Boolean =
     (evalType == EvalType.Pickled ||
       evalType == EvalType.ArrowOptimized && !SparkInternals.convertsBatchesForArrowUdfs(conf)) &&
-      conf.pythonUDFProfiler.isEmpty && !PythonCall.mayUseAccumulators(udfs)
+      SessionConf.profiler(conf).isEmpty && !PythonCall.mayUseAccumulators(udfs)
 
   override protected def identity: String = PythonCall.digest(udfs)
 
@@ -74,7 +73,7 @@ case class FlightEvalPythonExec(
 
   override def simpleString(maxFields: Int): String = withOnce(super.simpleString(maxFields))
 
-  private def pickledRows: Int = conf.getConf(SQLConf.PYTHON_UDF_MAX_RECORDS_PER_BATCH)
+  private def pickledRows: Int = SessionConf.pickledRows(conf)
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightEvalPythonExec =
     copy(child = newChild)

@@ -79,11 +79,12 @@ case class FlightEvalPythonUDTFExec(
       if (evalType == EvalType.ArrowOptimizedTable) "input_type" -> spec.inputType.json
       else "table_arg_offsets" -> PythonCall.tableOffsets(udtf, call).mkString(",")
     val types = resultAttrs.map(_.dataType)
+    val required = resultAttrs.map(!_.nullable)
     new TaskRunner(
       settings,
       arrowCall(call, evalConf = Map(evalConf)).copy(joined = requiredChildOutput.nonEmpty),
       new ArgumentInput(spec),
-      () => FlightEvalPythonUDTFExec.arrowResults(types, spec),
+      () => FlightEvalPythonUDTFExec.arrowResults(types, required, spec),
       exchangeMetrics
     )
   }
@@ -94,8 +95,12 @@ case class FlightEvalPythonUDTFExec(
 
 object FlightEvalPythonUDTFExec {
 
-  private def arrowResults(types: Seq[DataType], spec: RequestSpec): Results = {
-    val replies = new ReplyReader.OfTable(types)
+  private def arrowResults(
+      types: Seq[DataType],
+      required: Seq[Boolean],
+      spec: RequestSpec
+  ): Results = {
+    val replies = new ReplyReader.OfTable(types, required)
     if (spec.passed.isEmpty) new Results.Unprompted(replies)
     else new TableResults(replies)
   }

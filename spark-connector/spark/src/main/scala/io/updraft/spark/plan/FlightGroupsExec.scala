@@ -15,8 +15,8 @@ import org.apache.spark.sql.execution.python.{
   GroupColumns
 }
 import org.apache.spark.sql.execution.{BinaryExecNode, SparkPlan}
-import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.config.UdfSettings
@@ -58,7 +58,13 @@ trait FlightGroupsExec extends FlightPythonExec {
     arrowCall(PythonCall.ofNumbers(function, arguments))
 
   protected def rowResult: RowResult =
-    RowResult(function.dataType, output.map(_.dataType), EvalType.name(evalType), RowCheck.Layout)
+    RowResult(
+      function.dataType,
+      output.map(_.dataType),
+      output.map(!_.nullable),
+      EvalType.name(evalType),
+      RowCheck.Layout
+    )
 }
 
 /** Operator that runs applyInPandas and applyInArrow on a pool and replaces
@@ -134,7 +140,7 @@ case class FlightCogroupedMapExec(
     val leftInput = groupedInput(left, leftKeys, leftColumns, RowShape.Columns)
     val rightInput = groupedInput(right, rightKeys, rightColumns, RowShape.Columns)
     val call = groupedCall(leftColumns.arguments ++ rightColumns.arguments)
-      .copy(secondInputSchema = rightInput.schema.serializeAsMessage())
+      .copy(secondInputSchema = SparkInternals.message(rightInput.schema))
     new CogroupedMapRunner(settings, call, leftInput, rightInput, rowResult, exchangeMetrics)
   }
 

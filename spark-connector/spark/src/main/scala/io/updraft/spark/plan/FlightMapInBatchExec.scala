@@ -30,15 +30,16 @@ case class FlightMapInBatchExec(
   override def outputPartitioning: Partitioning = child.outputPartitioning
 
   override def vectorTypes: Option[Seq[String]] =
-    Option.when(PythonConf.validatesSchema(conf))(
-      output.map(column => ResultColumns.className(column.dataType))
-    )
+    if (PythonConf.validatesSchema(conf))
+      Some(output.map(column => ResultColumns.className(column.dataType)))
+    else None
 
   override protected[plan] def taskRunner: TaskRunner = {
     val spec = requestSpec(child.output, child.output.indices, Seq.empty, child.output)
     val result = RowResult(
       function.dataType,
       output.map(_.dataType),
+      output.map(!_.nullable),
       EvalType.name(evalType),
       if (PythonConf.validatesSchema(conf)) RowCheck.Types else RowCheck.Nothing
     )

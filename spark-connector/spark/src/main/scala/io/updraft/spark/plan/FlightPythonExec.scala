@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{ColumnarRule, RowToColumnarExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SessionConf, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Replay
@@ -82,8 +82,8 @@ trait FlightPythonExec extends SparkPlan {
 
   protected def limits: BatchLimits = BatchLimits(
     sliceRows = sliceRows,
-    sliceBytes = conf.arrowMaxBytesPerBatch,
-    requestBytes = math.min(settings.batchBytes, conf.arrowMaxBytesPerBatch),
+    sliceBytes = SessionConf.arrowBytesPerBatch(conf),
+    requestBytes = math.min(settings.batchBytes, SessionConf.arrowBytesPerBatch(conf)),
     heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
     ceilingBytes = math.max(FlightPythonExec.CeilingBytes, settings.batchBytes)
   )
@@ -139,21 +139,23 @@ trait FlightPythonExec extends SparkPlan {
   /** Return the environment variables for PySpark's worker, with the values that the stock runners
     * set. `pickledRows` is the number of rows in a pickled list.
     */
-  protected def environment(pickledRows: Int): Map[String, String] =
+  protected def environment(pickledRows: Int): Map[String, String] = {
+    val dumpSeconds = PythonConf.tracebackDumpSeconds(conf)
+    val session =
+      if (PythonConf.collectsWorkerLogs(conf)) SparkInternals.sessionUuid(this) else None
+    val flags = Map(
+      "SPARK_HIDE_TRACEBACK" -> SessionConf.hidesTraceback(conf),
+      "SPARK_SIMPLIFIED_TRACEBACK" -> conf.pysparkSimplifiedTraceback,
+      "SPARK_TRACEBACK_WITH_LOCALS" -> showsLocals
+    )
     Map(
       "SPARK_JOB_ARTIFACT_UUID" -> SparkInternals.jobArtifactUuid.getOrElse("default"),
       "PYTHON_UDF_BATCH_SIZE" -> pickledRows.toString
     ) ++
-      Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
-      Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1") ++
-      Option.when(showsLocals)("SPARK_TRACEBACK_WITH_LOCALS" -> "1") ++
-      Option.when(PythonConf.tracebackDumpSeconds(conf) > 0)(
-        "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS" -> PythonConf.tracebackDumpSeconds(conf).toString
-      ) ++
-      Option
-        .when(PythonConf.collectsWorkerLogs(conf))(SparkInternals.sessionUuid(this))
-        .flatten
-        .map(FunctionCall.SessionVariable -> _)
+      flags.collect { case (name, true) => name -> "1" } ++
+      Some(dumpSeconds).filter(_ > 0).map(FunctionCall.DumpVariable -> _.toString) ++
+      session.map(FunctionCall.SessionVariable -> _)
+  }
 
   // The setting is read by name because it first appears in Spark 4.3.
   private def showsLocals: Boolean =

@@ -36,9 +36,10 @@ trait FlightScalarExec extends FlightUnaryExec {
   private lazy val callsOnce: Boolean =
     settings.callOncePerValue != "off" && udfs.forall(_.deterministic) && mayCallOnce
 
-  protected def once: Option[CallOnce] = Option.when(callsOnce)(
-    CallOnce(settings.callOncePerValue == "auto", UUID.randomUUID().toString, identity)
-  )
+  protected def once: Option[CallOnce] =
+    if (callsOnce)
+      Some(CallOnce(settings.callOncePerValue == "auto", UUID.randomUUID().toString, identity))
+    else None
 
   override protected lazy val exchangeMetrics: ExchangeMetrics =
     if (callsOnce) ExchangeMetrics.withCalls(sparkContext)

@@ -56,9 +56,9 @@ private[plan] object FusedStage extends Logging {
   def of(child: SparkPlan, spec: RequestSpec): Option[FusedStage] = child match {
     case stage @ WholeStageCodegenExec(last: CodegenSupport) if returnsRowsOneByOne(last) =>
       val fused = code(WholeStageCodegenExec(sink(last, spec))(stage.codegenStageId), stage)
-      Option.when(compiles(fused, stage)) {
-        new FusedStage(last.inputRDDs().head, fused, code(stage, stage))
-      }
+      if (compiles(fused, stage))
+        Some(new FusedStage(last.inputRDDs().head, fused, code(stage, stage)))
+      else None
     case _ => None
   }
 

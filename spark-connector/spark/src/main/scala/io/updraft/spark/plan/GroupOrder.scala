@@ -4,9 +4,9 @@ package io.updraft.spark.plan
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
 import org.apache.spark.sql.execution.{LeafExecNode, SortExec, SortPrefixUtils, SparkPlan}
 import org.apache.spark.sql.types._
+import org.apache.spark.sql.updraft.Collations
 
 import io.updraft.spark.task.groups.{GroupMetrics, GroupedRows}
 
@@ -37,7 +37,7 @@ object GroupOrder {
 
   /** Return whether values of a type are equal if and only if their bytes are. */
   private def hasOneForm(dataType: DataType): Boolean = dataType match {
-    case text: StringType => UnsafeRowUtils.isBinaryStable(text)
+    case text: StringType => Collations.isBinaryStable(text)
     case BooleanType | ByteType | ShortType | IntegerType | LongType | DateType | TimestampType |
         TimestampNTZType | BinaryType => true
     case _: DecimalType | _: YearMonthIntervalType | _: DayTimeIntervalType => true

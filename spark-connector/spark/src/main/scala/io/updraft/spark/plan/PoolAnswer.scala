@@ -2,7 +2,6 @@
 package io.updraft.spark.plan
 
 import scala.jdk.CollectionConverters._
-import scala.jdk.OptionConverters._
 import scala.util.Try
 
 import com.fasterxml.jackson.databind.ObjectMapper
@@ -59,26 +58,27 @@ private[plan] final case class PoolAnswer(
       .orElse(pool.flatMap(refusal(_, settings, functions)).map(PoolAnswer.of))
 
   /** Return the problem of an endpoint that accepts connections and stays silent. */
-  def unanswered: Option[PoolProblem] = pool.flatMap(_.silence.toScala).map(PoolAnswer.unreachable)
+  def unanswered: Option[PoolProblem] =
+    pool.flatMap(said => Option(said.silence.orElse(null))).map(PoolAnswer.unreachable)
 
   private def refusal(
       said: PoolCheck.Answer,
       settings: UdfSettings,
       functions: Seq[PythonFuncExpression]
   ): Option[PoolCheck.Refusal] = {
-    val caller = said.caller.toScala.flatMap(
+    val caller = Option(said.caller.orElse(null)).flatMap(
       PoolAnswer.ofCaller(_, functions.nonEmpty, settings.connection.tenant)
     )
-    if (functions.isEmpty) said.refusal.toScala.orElse(caller)
+    if (functions.isEmpty) Option(said.refusal.orElse(null)).orElse(caller)
     else
       PythonCall
         .pythonVersions(functions)
-        .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
+        .flatMap(version => Option(said.refusalOf(version, SPARK_VERSION).orElse(null)))
         .headOption
         .orElse(caller)
         .orElse {
-          if (settings.signing.isEmpty) said.refusalOfUnsigned().toScala
-          else said.signature.toScala
+          if (settings.signing.isEmpty) Option(said.refusalOfUnsigned().orElse(null))
+          else Option(said.signature.orElse(null))
         }
   }
 }

@@ -5,10 +5,9 @@ import java.io.IOException
 import java.net.{InetSocketAddress, Socket, StandardProtocolFamily, UnixDomainSocketAddress}
 import java.nio.channels.SocketChannel
 import java.nio.file.{Files, Path}
+import java.util.Optional
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit
-
-import scala.jdk.OptionConverters._
 
 import org.apache.spark.SparkException
 import org.apache.spark.sql.SparkSession
@@ -139,7 +138,7 @@ object PoolProbe {
         Signing.ofNoFunction(signing, owner.build())
       }
       val options = settings.connection.planningOptions
-      PoolAnswer(pool = Some(PoolCheck.ask(options, signed.toJava)))
+      PoolAnswer(pool = Some(PoolCheck.ask(options, Optional.ofNullable(signed.orNull))))
     } catch {
       case e: IllegalArgumentException => PoolAnswer(unusable = Some(e.getMessage))
     }

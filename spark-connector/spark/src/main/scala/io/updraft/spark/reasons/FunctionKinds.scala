@@ -25,37 +25,37 @@ final case class FunctionKind(
     fallbackReason: Option[FallbackReason]
 )
 
-/** All kinds in PySpark 4.0 to 4.3. This table decides where functions run, and
+/** All kinds in PySpark 3.5 to 4.3. This table decides where functions run, and
   * docs/reference/functions.md is generated from it.
   */
 object FunctionKinds {
   import FallbackReason.{State, UnknownKind}
 
   val all: Seq[FunctionKind] = Seq(
-    pool(100, "SQL_BATCHED_UDF", "`udf`, pickled", "4.0"),
-    pool(101, "SQL_ARROW_BATCHED_UDF", "`udf` with `useArrow=True`", "4.0"),
-    pool(200, "SQL_SCALAR_PANDAS_UDF", "`pandas_udf`, Series to Series", "4.0"),
-    pool(204, "SQL_SCALAR_PANDAS_ITER_UDF", "`pandas_udf`, iterator of Series", "4.0"),
+    pool(100, "SQL_BATCHED_UDF", "`udf`, pickled", "3.5"),
+    pool(101, "SQL_ARROW_BATCHED_UDF", "`udf` with `useArrow=True`", "3.5"),
+    pool(200, "SQL_SCALAR_PANDAS_UDF", "`pandas_udf`, Series to Series", "3.5"),
+    pool(204, "SQL_SCALAR_PANDAS_ITER_UDF", "`pandas_udf`, iterator of Series", "3.5"),
     pool(250, "SQL_SCALAR_ARROW_UDF", "`arrow_udf`, Array to Array", "4.1"),
     pool(251, "SQL_SCALAR_ARROW_ITER_UDF", "`arrow_udf`, iterator of Arrays", "4.1"),
-    pool(205, "SQL_MAP_PANDAS_ITER_UDF", "`mapInPandas`", "4.0"),
-    pool(207, "SQL_MAP_ARROW_ITER_UDF", "`mapInArrow`", "4.0"),
-    pool(201, "SQL_GROUPED_MAP_PANDAS_UDF", "`applyInPandas`", "4.0"),
+    pool(205, "SQL_MAP_PANDAS_ITER_UDF", "`mapInPandas`", "3.5"),
+    pool(207, "SQL_MAP_ARROW_ITER_UDF", "`mapInArrow`", "3.5"),
+    pool(201, "SQL_GROUPED_MAP_PANDAS_UDF", "`applyInPandas`", "3.5"),
     pool(216, "SQL_GROUPED_MAP_PANDAS_ITER_UDF", "`applyInPandas`, iterators", "4.1"),
     pool(209, "SQL_GROUPED_MAP_ARROW_UDF", "`applyInArrow`", "4.0"),
     pool(215, "SQL_GROUPED_MAP_ARROW_ITER_UDF", "`applyInArrow`, iterators", "4.1"),
-    pool(206, "SQL_COGROUPED_MAP_PANDAS_UDF", "`cogroup().applyInPandas`", "4.0"),
+    pool(206, "SQL_COGROUPED_MAP_PANDAS_UDF", "`cogroup().applyInPandas`", "3.5"),
     pool(210, "SQL_COGROUPED_MAP_ARROW_UDF", "`cogroup().applyInArrow`", "4.0"),
-    pool(202, "SQL_GROUPED_AGG_PANDAS_UDF", "`pandas_udf`, aggregate", "4.0"),
+    pool(202, "SQL_GROUPED_AGG_PANDAS_UDF", "`pandas_udf`, aggregate", "3.5"),
     pool(217, "SQL_GROUPED_AGG_PANDAS_ITER_UDF", "`pandas_udf`, aggregate, iterators", "4.2"),
     pool(252, "SQL_GROUPED_AGG_ARROW_UDF", "`arrow_udf`, aggregate", "4.1"),
     pool(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "`arrow_udf`, aggregate, iterators", "4.2"),
-    pool(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "4.0"),
+    pool(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "3.5"),
     pool(253, "SQL_WINDOW_AGG_ARROW_UDF", "`arrow_udf` over a window", "4.1"),
-    pool(300, "SQL_TABLE_UDF", "`udtf`", "4.0"),
-    pool(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "4.0"),
+    pool(300, "SQL_TABLE_UDF", "`udtf`", "3.5"),
+    pool(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "3.5"),
     pool(302, "SQL_ARROW_UDTF", "`arrow_udtf`", "4.1"),
-    state(208, "SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE", "`applyInPandasWithState`", "4.0"),
+    state(208, "SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE", "`applyInPandasWithState`", "3.5"),
     state(211, "SQL_TRANSFORM_WITH_STATE_PANDAS_UDF", "`transformWithStateInPandas`", "4.0"),
     state(
       212,

@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.planning.{PhysicalAggregation, PhysicalWindow}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types.DataType
-import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{MapCogroupsInArrow, MapGroupsInArrow, MapInBatch, PythonCall}
 
 /** Logical node with Python functions that has an operator on the pool. The cases of this class are
   * the only list of such nodes. [[Support]] uses the list to decide, and the planner strategy uses
@@ -91,18 +91,16 @@ object PythonNode {
     case ArrowEvalPython(udfs, results, child, evalType) => Eval(udfs, results, child, evalType)
     case BatchEvalPython(udfs, results, child) => Eval(udfs, results, child, EvalType.Pickled)
     case table: BaseEvalPythonUDTF => Table(table)
-    case MapInArrow(function: PythonUDF, output, child, isBarrier, profile) =>
-      MapRows(function, output, child, isBarrier, profile.isDefined)
-    case MapInPandas(function: PythonUDF, output, child, isBarrier, profile) =>
-      MapRows(function, output, child, isBarrier, profile.isDefined)
+    case MapInBatch(function, output, child, isBarrier, hasProfile) =>
+      MapRows(function, output, child, isBarrier, hasProfile)
     case FlatMapGroupsInPandas(keys, function: PythonUDF, output, child) =>
       MapGroups(keys, function, output, child, isArrow = false)
-    case FlatMapGroupsInArrow(keys, function: PythonUDF, output, child) =>
+    case MapGroupsInArrow(keys, function, output, child) =>
       MapGroups(keys, function, output, child, isArrow = true)
     case node @ FlatMapCoGroupsInPandas(_, _, function: PythonUDF, output, left, right) =>
       MapCogroups(node.leftAttributes, node.rightAttributes, function, output, left, right)
-    case node @ FlatMapCoGroupsInArrow(_, _, function: PythonUDF, output, left, right) =>
-      MapCogroups(node.leftAttributes, node.rightAttributes, function, output, left, right)
+    case MapCogroupsInArrow(leftKeys, rightKeys, function, output, left, right) =>
+      MapCogroups(leftKeys, rightKeys, function, output, left, right)
     case PhysicalAggregation(keys, functions, results, child)
         if !plan.isStreaming && areOfOneKind(functions) =>
       Aggregated(keys, functions, results, child)

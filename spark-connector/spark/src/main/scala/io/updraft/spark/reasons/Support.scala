@@ -4,7 +4,7 @@ package io.updraft.spark.reasons
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan, Window}
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
+import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, Variants, WorkerModules}
 
 /** Rules that decide whether a pool can run a logical node with Python functions. If the pool
   * cannot run it, the rules give the reason.
@@ -53,7 +53,7 @@ object Support {
     case _: CharType | _: VarcharType => false
     case _: StringType | BinaryType | DateType | TimestampType | TimestampNTZType => true
     case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType => true
-    case VariantType => true
+    case variant if Variants.isVariant(variant) => true
     case time if ResultTypes.isTime(time) => true
     case ArrayType(element, _) => travels(element)
     case MapType(key, value, _) => travels(key) && travels(value)

@@ -47,5 +47,5 @@ object Signing {
       } catch {
         case NonFatal(e) => Some(s"$role: $e")
       }
-    }.nextOption()
+    }.find(_ => true)
 }

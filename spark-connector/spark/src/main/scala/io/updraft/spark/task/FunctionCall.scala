@@ -72,6 +72,9 @@ object FunctionCall {
   /** Environment variable that names the session for which PySpark's worker collects logs. */
   val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
 
+  /** Environment variable with the seconds between two dumps of a worker's stack. */
+  val DumpVariable = "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS"
+
   /** Environment variable that tells PySpark's worker which Spark Connect session's artifacts to
     * use.
     */

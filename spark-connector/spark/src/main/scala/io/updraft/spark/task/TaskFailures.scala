@@ -2,7 +2,6 @@
 package io.updraft.spark.task
 
 import scala.jdk.CollectionConverters._
-import scala.jdk.OptionConverters._
 
 import org.apache.spark.sql.execution.python.PythonExceptions
 import org.apache.spark.sql.updraft.SparkInternals
@@ -33,7 +32,7 @@ abstract class TaskFailures(
   protected final def wrongPeer(e: ExchangeException): String =
     if (TaskFailures.MayBeOfAnother(e.kind())) {
       val peer = options.peer()
-      Listener.wrongPeer(options).toScala.fold("")(told =>
+      Option(Listener.wrongPeer(options).orElse(null)).fold("")(told =>
         s". $told. Set ${peer.setting(Peer.Setting.ENDPOINT)} to a ${peer.noun}"
       )
     } else ""

@@ -96,7 +96,7 @@ private[trace] final class RecordedSpan(
 
   override def failed(error: ExchangeException): Unit = {
     span.setAttribute("error.type", error.kind().name().stripPrefix("ERROR_KIND_"))
-    span.setStatus(StatusCode.ERROR, error.getMessage.linesIterator.nextOption().getOrElse(""))
+    span.setStatus(StatusCode.ERROR, error.getMessage.linesIterator.find(_ => true).getOrElse(""))
   }
 
   override def end(counts: (String, Long)*): Unit = {

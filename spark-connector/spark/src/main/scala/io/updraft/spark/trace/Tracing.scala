@@ -88,8 +88,8 @@ private[trace] object QueryIds {
 
   /** Return the ids; None for a task outside a query. */
   def of(applicationId: String, queryId: String): Option[SpanContext] =
-    Option.when(queryId.nonEmpty) {
-      val name = s"$applicationId/$queryId".getBytes(UTF_8)
+    Some(queryId).filter(_.nonEmpty).map { id =>
+      val name = s"$applicationId/$id".getBytes(UTF_8)
       val digits = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(name))
       SpanContext.create(
         digits.take(TraceIdDigits),

@@ -49,7 +49,7 @@ object OrcPlan {
   private def unsupported(schema: StructType, conf: Configuration): Option[String] = {
     val leaves = StoredSchema.leaves(schema)
     leaves.find(!StoredSchema.isWritten(_)).map(leaf => s"the type ${leaf.sql} in ORC")
-      .orElse(Option.when(leaves.contains(TimestampType))(Timestamps))
+      .orElse(leaves.find(_ == TimestampType).map(_ => Timestamps))
       .orElse(Foreign.find(conf.get(_) != null).map(key => s"$key = ${conf.get(key)}"))
       .orElse(bloomColumns(conf).find(!schema.fieldNames.contains(_)).map(column =>
         s"$column in $BloomColumns (not a top-level column)"

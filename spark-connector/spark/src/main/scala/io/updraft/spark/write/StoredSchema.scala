@@ -30,10 +30,11 @@ object StoredSchema {
 
   private def annotated(struct: StructType, fields: Seq[Field]): Seq[Field] =
     struct.fields.toSeq.zip(fields).map { case (spark, field) =>
-      val id = Option.when(spark.metadata.contains(SparkFieldId))(
-        ArrowFieldId -> spark.metadata.getLong(SparkFieldId).toString
-      )
-      annotated(spark.dataType, field, id.toMap)
+      val id =
+        if (spark.metadata.contains(SparkFieldId))
+          Map(ArrowFieldId -> spark.metadata.getLong(SparkFieldId).toString)
+        else Map.empty[String, String]
+      annotated(spark.dataType, field, id)
     }
 
   private def annotated(dataType: DataType, field: Field, id: Map[String, String]): Field = {

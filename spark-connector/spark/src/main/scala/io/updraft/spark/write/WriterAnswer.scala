@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-import scala.jdk.OptionConverters._
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
@@ -65,7 +63,7 @@ object WriterAnswer {
     val command = WriteCommand.parseFrom(encoded)
     settings.connection
       .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
-        WriteCheck.ask(options, command).toScala.filterNot { refusal =>
+        Option(WriteCheck.ask(options, command).orElse(null)).filterNot { refusal =>
           settings.fallback == "fail" && isFull(refusal)
         }
       }

@@ -103,7 +103,7 @@ object WriterInput extends ColumnarRule {
         case column: Attribute => column
         case Alias(column: Attribute, _) => column
       }
-      Option.when(columns.length == list.length)(columns)
+      if (columns.length == list.length) Some(columns) else None
     }
   }
 }

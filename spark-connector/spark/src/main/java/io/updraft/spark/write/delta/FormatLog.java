@@ -21,23 +21,19 @@ final class FormatLog extends DeltaLog {
 
   private final BiFunction<Protocol, Metadata, FileFormat> format;
 
-  static FormatLog of(DeltaLog log, BiFunction<Protocol, Metadata, FileFormat> format) {
+  static FormatLog of(
+      DeltaLog log, Option<CatalogTable> table, BiFunction<Protocol, Metadata, FileFormat> format) {
     COPIED.set(log);
     try {
-      return new FormatLog(log, format);
+      return new FormatLog(log, table, format);
     } finally {
       COPIED.remove();
     }
   }
 
-  private FormatLog(DeltaLog log, BiFunction<Protocol, Metadata, FileFormat> format) {
-    super(
-        log.logPath(),
-        log.dataPath(),
-        log.options(),
-        log.allOptions(),
-        log.clock(),
-        log.initialCatalogTable());
+  private FormatLog(
+      DeltaLog log, Option<CatalogTable> table, BiFunction<Protocol, Metadata, FileFormat> format) {
+    super(log.logPath(), log.dataPath(), log.options(), log.allOptions(), log.clock(), table);
     this.format = format;
   }
 

@@ -46,7 +46,7 @@ final case class RetainedRows(
 
   /** Return the file block of a row. */
   def fileOf(row: Int): AnyRef =
-    laterFiles.findLast(_.firstRow <= row).fold(inputFile)(_.block)
+    laterFiles.reverseIterator.find(_.firstRow <= row).fold(inputFile)(_.block)
 
   override def close(): Unit = {
     columns.foreach(_.close())

@@ -62,7 +62,7 @@ final class ArgumentInput(spec: RequestSpec, once: Option[CallOnce] = None) exte
   override def schema: Schema = spec.inputSchema
 
   override def fused: Option[FusedInput] =
-    Option.when(once.isEmpty)(new FusedInput(spec, new RequestBuilder.OfArguments(spec, _)))
+    if (once.isEmpty) Some(new FusedInput(spec, new RequestBuilder.OfArguments(spec, _))) else None
 
   override protected def builder(partition: Int): RequestBuffer = {
     val direct = new RequestBuilder.OfArguments(spec, partition)

@@ -18,6 +18,8 @@ import io.updraft.spark.columns.{ColumnSet, ResultColumns}
   *   struct of a row
   * @param columns
   *   types of the operator's output columns
+  * @param required
+  *   for each column, whether it is declared to have no nulls
   * @param operation
   *   name of the kind of function in errors
   * @param check
@@ -26,6 +28,7 @@ import io.updraft.spark.columns.{ColumnSet, ResultColumns}
 final case class RowResult(
     row: DataType,
     columns: Seq[DataType],
+    required: Seq[Boolean],
     operation: String,
     check: RowCheck
 )
@@ -111,7 +114,7 @@ object ReplyReader {
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
       if (result.check == RowCheck.Nothing)
         ColumnSet.loadUntyped(columns, fields).take(declaredColumns.length)
-      else ColumnSet.load(columns, declaredColumns, fields)
+      else withValues(ColumnSet.load(columns, declaredColumns, fields), result.required)
 
     private def check(schema: Schema): Unit = {
       val actual = SparkInternals.sparkType(schema.getFields.get(0))
@@ -133,17 +136,36 @@ object ReplyReader {
     }
   }
 
-  /** Reader for table functions: one struct column, whose fields are the function's output. */
-  final class OfTable(resultTypes: Seq[DataType]) extends Typed(resultTypes, "Python UDTF") {
+  /** Reader for table functions: one struct column, whose fields are the function's output.
+    *
+    * @param required
+    *   for each field, whether it is declared to have no nulls
+    */
+  final class OfTable(resultTypes: Seq[DataType], required: Seq[Boolean])
+      extends Typed(resultTypes, "Python UDTF") {
 
     override protected def columns(schema: Schema): Schema = fieldsOf(schema)
 
     override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
       check(schema)
       val fields = fieldsOf(reply.batch())
-      try ColumnSet.load(fields, declared, columns(schema))
+      try withValues(ColumnSet.load(fields, declared, columns(schema)), required)
       finally fields.close()
     }
+  }
+
+  /** Return the columns, or raise Arrow's own error for a null in a required column. Generated code
+    * does not ask such a column for nulls, and our columns read values without looking.
+    */
+  private def withValues(
+      columns: Array[ColumnVector],
+      required: Seq[Boolean]
+  ): Array[ColumnVector] = {
+    if (columns.zip(required).exists { case (column, isRequired) => isRequired && column.hasNull }) {
+      columns.foreach(_.close())
+      throw new IllegalStateException("Value at index is null")
+    }
+    columns
   }
 
   private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)

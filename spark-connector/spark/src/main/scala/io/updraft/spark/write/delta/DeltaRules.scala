@@ -39,21 +39,22 @@ object DeltaRules {
     "vacuumProtocolCheck"
   )
 
-  /** Release of Delta whose classes the connector extends. Another release may call methods that
-    * the connector's classes lack, even after a commit.
+  /** Releases of Delta whose classes the connector extends: one for Spark 3.5, one for Spark 4.
+    * Another release may call methods that the connector's classes lack, even after a commit.
     */
-  private val Release = "4.4"
+  private val Releases = Seq("3.3", "4.4")
 
   private type Rule = (Protocol, Metadata) => Option[String]
 
   private val rules: Seq[Rule] = Seq(
     (protocol, _) =>
-      Option.when(
-        protocol.minReaderVersion > ReaderVersion || protocol.minWriterVersion > WriterVersion
-      ) {
-        s"Delta's protocol in version ${protocol.minReaderVersion} of readers and " +
-          s"${protocol.minWriterVersion} of writers"
-      },
+      if (protocol.minReaderVersion <= ReaderVersion && protocol.minWriterVersion <= WriterVersion)
+        None
+      else
+        Some(
+          s"Delta's protocol in version ${protocol.minReaderVersion} of readers and " +
+            s"${protocol.minWriterVersion} of writers"
+        ),
     // Delta's own writer adds ids of nested fields to the schema of such files.
     (_, metadata) =>
       metadata.configuration.collectFirst {
@@ -66,11 +67,10 @@ object DeltaRules {
 
   /** Return why the connector must leave this version of Delta alone; None if it need not. */
   def versionReason(version: String): Option[String] =
-    Option.when(!version.startsWith(Release + "."))(
-      s"Delta's version $version: the connector knows $Release"
-    )
+    if (Releases.exists(release => version.startsWith(release + "."))) None
+    else Some(s"Delta's version $version: the connector knows ${Releases.mkString(" and ")}")
 
   /** Return why a writer must not make a table's data files; None if it may. */
   def reason(protocol: Protocol, metadata: Metadata): Option[String] =
-    rules.iterator.flatMap(rule => rule(protocol, metadata)).nextOption()
+    rules.iterator.flatMap(rule => rule(protocol, metadata)).find(_ => true)
 }

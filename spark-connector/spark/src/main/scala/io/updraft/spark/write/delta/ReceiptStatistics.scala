@@ -60,7 +60,7 @@ final class ReceiptStatistics(
     conf: Configuration,
     stock: DeltaJobStatisticsTracker,
     @transient written: Runnable
-) extends DeltaJobStatisticsTracker(conf, stock.path, stock.dataCols, stock.statsColExpr) {
+) extends StatisticsTracker(conf, stock) {
 
   override def processStats(stats: Seq[WriteTaskStats], jobCommitTime: Long): Unit = {
     super.processStats(stats, jobCommitTime)
@@ -68,7 +68,7 @@ final class ReceiptStatistics(
   }
 
   override def newTaskInstance(): WriteTaskStatsTracker =
-    new TaskStatistics(() => super.newTaskInstance(), dataCols, prepareForEval(statsColExpr))
+    new TaskStatistics(() => super.newTaskInstance(), dataCols, evaluated)
 }
 
 /** Statistics of the files that one task writes.

@@ -4,6 +4,7 @@ package io.updraft.spark.write.iceberg
 import java.util.Locale
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema => ArrowSchema}
 import org.apache.iceberg.avro.AvroSchemaUtil
@@ -88,7 +89,7 @@ object IcebergFiles {
       case "gzip" => Right(builder.setCodec(Codec.CODEC_GZIP).setLevel(GzipLevel).build())
       case "zstd" =>
         level
-          .fold(Option(ZstdLevel))(_.toIntOption)
+          .fold(Option(ZstdLevel))(text => Try(text.toInt).toOption)
           .map(found => builder.setCodec(Codec.CODEC_ZSTD).setLevel(found).build())
           .toRight(s"the level ${level.mkString} of zstd")
       case other => Left(s"the codec $other")

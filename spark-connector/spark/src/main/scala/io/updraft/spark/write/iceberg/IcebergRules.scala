@@ -22,14 +22,14 @@ object IcebergRules {
 
   private val ofTable: Seq[Table => Option[String]] = Seq(
     table =>
-      Option.when(table.encryption().getClass != classOf[PlaintextEncryptionManager])(
-        s"encryption by ${table.encryption().getClass.getName}"
-      ),
+      Some(table.encryption().getClass)
+        .filter(_ != classOf[PlaintextEncryptionManager])
+        .map(other => s"encryption by ${other.getName}"),
     // The writer and Spark open the files through Hadoop's names of storage.
     table =>
-      Option.when(table.io().getClass != classOf[HadoopFileIO])(
-        s"the file IO ${table.io().getClass.getName}"
-      )
+      Some(table.io().getClass)
+        .filter(_ != classOf[HadoopFileIO])
+        .map(other => s"the file IO ${other.getName}")
   )
 
   private val ofProperties: Seq[Properties => Option[String]] = Seq(
@@ -90,9 +90,8 @@ object IcebergRules {
 
   /** Return why the connector must leave this version of Iceberg alone; None if it need not. */
   def versionReason(version: String): Option[String] =
-    Option.when(!Releases.exists(release => version.startsWith(release + ".")))(
-      s"Iceberg's version $version: the connector knows ${Releases.mkString(" and ")}"
-    )
+    if (Releases.exists(release => version.startsWith(release + "."))) None
+    else Some(s"Iceberg's version $version: the connector knows ${Releases.mkString(" and ")}")
 
   /** Return why a writer must not make files of this schema and with these properties; None if it
     * may.
@@ -109,7 +108,7 @@ object IcebergRules {
     first(ofTable, table).orElse(reason(table.schema(), properties))
 
   private def first[A](rules: Seq[A => Option[String]], subject: A): Option[String] =
-    rules.iterator.flatMap(rule => rule(subject)).nextOption()
+    rules.iterator.flatMap(rule => rule(subject)).find(_ => true)
 
   private def typeReason(schema: Schema): Option[String] =
     TypeUtil

@@ -49,9 +49,8 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
     * row is computed. Raise IllegalArgumentException for a wrong setting, and
     * UnsupportedOperationException if the writer cannot make the files and Iceberg must not.
     */
-  lazy val files: Option[RemoteFiles] = {
-    val conf = SparkInternals.conf(session)
-    Option.when(WriteConf.writesTables(conf, "iceberg")) {
+  lazy val files: Option[RemoteFiles] =
+    Some(SparkInternals.conf(session)).filter(WriteConf.writesTables(_, "iceberg")).map { conf =>
       UnknownNames.warnOfSettings(session, conf)
       UnknownNames.warnOfOptions(session, options)
       val settings = WriteConf.settings(conf, options, "iceberg")
@@ -74,16 +73,15 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
         QuerySpans.begin(settings.connection, session.sparkContext)
         Some(RemoteFiles(settings, metrics))
     }
-  }
 
   /** Return why the writer would not make the files, if the session then prefers Iceberg's own. */
   private def problem(settings: WriteSettings): Option[String] =
-    Option.when(settings.fallback == "local") {
+    if (settings.fallback == "local") {
       val command = IcebergFiles.command(settings.command(), table.schema(), properties)
       val directory = new Path(table.locationProvider().newDataLocation("any")).getParent
       val conf = SparkInternals.hadoopConf(session, Map.empty)
       WriterAnswer.problem(session.sparkContext, settings, command, directory, conf)
-    }.flatten
+    } else None
 
   override def toString: String =
     reason.fold("files by Updraft's writer")(reason => s"files by Iceberg, because of $reason")

@@ -63,7 +63,7 @@ private final class RemoteBuilder(
     file: EncryptedOutputFile,
     files: RemoteFiles
 ) extends ModelWriteBuilder[InternalRow, StructType] {
-  import RemoteBuilder.log
+  import RemoteBuilder.{Builder, log}
 
   private[this] val properties = mutable.Map.empty[String, String]
   private[this] val keyValues = mutable.Map.empty[String, String]
@@ -72,8 +72,6 @@ private final class RemoteBuilder(
   private[this] var rows: Option[StructType] = None
   private[this] var config = MetricsConfig.getDefault
   private[this] var isEncrypted = false
-
-  private type Builder = ModelWriteBuilder[InternalRow, StructType]
 
   override def schema(schema: Schema): Builder = {
     columns = schema
@@ -160,5 +158,7 @@ private final class RemoteBuilder(
 }
 
 private object RemoteBuilder {
+  type Builder = ModelWriteBuilder[InternalRow, StructType]
+
   private val log = LoggerFactory.getLogger(getClass)
 }

@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.types.{DataType, StructType}
-import org.apache.spark.util.CollectionAccumulator
 
 /** Registered function of a pool in the place of a pickled function. So Spark's own rules extract
   * the calls from expressions, and only the operator differs.
@@ -46,7 +45,7 @@ final case class CalledFunction(
   override def pythonExec: String = ""
   override def pythonVer: String = ""
   override def broadcastVars: java.util.List[Broadcast[PythonBroadcast]] = Collections.emptyList()
-  override def accumulator: CollectionAccumulator[Array[Byte]] = null
+  override def accumulator: PythonAccumulators.Updates = null
 }
 
 object CalledFunction {
@@ -80,13 +79,12 @@ object CalledFunction {
       rows: StructType,
       arguments: Seq[Expression],
       deterministic: Boolean
-  ): LogicalPlan = new UserDefinedPythonTableFunction(
-    called.fullName,
-    called,
-    rows,
-    PythonEvalType.SQL_ARROW_TABLE_UDF,
-    deterministic
-  ).builder(arguments, session.sessionState.sqlParser)
+  ): LogicalPlan = {
+    val evalType = PythonEvalType.SQL_ARROW_TABLE_UDF
+    val function =
+      new UserDefinedPythonTableFunction(called.fullName, called, rows, evalType, deterministic)
+    TableFunctions.call(session, function, arguments)
+  }
 
   /** Return a call that returns a value for each group. */
   def aggregate(

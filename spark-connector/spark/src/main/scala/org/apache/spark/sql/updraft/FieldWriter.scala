@@ -8,10 +8,19 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 /** Spark's Arrow writer of one column, which is visible only inside Spark's packages. */
 final class FieldWriter(vector: ValueVector) {
   private[this] val writer = ArrowWriter.createFieldWriter(vector)
+  private[this] var count = 0
 
-  def write(row: SpecializedGetters, ordinal: Int): Unit = writer.write(row, ordinal)
+  def write(row: SpecializedGetters, ordinal: Int): Unit = {
+    writer.write(row, ordinal)
+    count += 1
+  }
 
-  def sizeInBytes: Long = writer.getSizeInBytes().toLong
+  /** Return the bytes of the values so far. */
+  def sizeInBytes: Long = {
+    // Arrow does not count the bytes of values that it has not been told of.
+    vector.setValueCount(count)
+    vector.getBufferSizeFor(count).toLong
+  }
 
   def finish(): Unit = writer.finish()
 }

@@ -4,6 +4,7 @@ package org.apache.spark.sql.updraft
 import java.io.File
 import java.net.URI
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.api.python.{PythonBroadcast, PythonFunction}
@@ -80,11 +81,16 @@ final case class FunctionArtifacts(
 object FunctionArtifacts {
 
   def of(functions: Seq[PythonFunction]): FunctionArtifacts = FunctionArtifacts(
-    functions.flatMap(_.broadcastVars.asScala).distinctBy(_.id),
+    distinct(functions.flatMap(_.broadcastVars.asScala)),
     functions.flatMap(_.pythonIncludes.asScala).distinct,
     functions.head.envVars.asScala.toMap.filter { case (name, _) => UserVariables.travels(name) },
     SessionFiles.current
   )
+
+  private def distinct(broadcasts: Seq[Broadcast[PythonBroadcast]]) = {
+    val known = mutable.Set.empty[Long]
+    broadcasts.filter(broadcast => known.add(broadcast.id))
+  }
 }
 
 /** Files and archives that the session has distributed to its executors.
@@ -138,7 +144,7 @@ object UserVariables {
   )
 
   def travels(name: String): Boolean =
-    Name.matches(name) && !Reserved(name) && !ReservedPrefixes.exists(prefix =>
+    Name.pattern.matcher(name).matches() && !Reserved(name) && !ReservedPrefixes.exists(prefix =>
       name.startsWith(prefix)
     )
 }

@@ -12,5 +12,5 @@ final case class FunctionText(text: String) extends LeafRunnableCommand {
   override val output: Seq[Attribute] =
     Seq(AttributeReference("function_desc", StringType, nullable = false)())
 
-  override def run(session: SparkSession): Seq[Row] = text.linesIterator.map(Row(_)).toSeq
+  override def run(session: SparkSession): Seq[Row] = text.linesIterator.map(Row(_)).toList
 }

@@ -14,26 +14,26 @@ import org.apache.spark.rdd.InputFileBlockHolder
   * Otherwise, it has a variable of the operator's own, which [[show]] sets.
   */
 final class InputFiles {
-  private[this] var child: AnyRef = InputFileBlockHolder.getThreadLocalValue()
+  private[this] var child: AnyRef = FileOfThread.get
   private[this] val own: AtomicReference[AnyRef] = {
     InputFileBlockHolder.unset()
-    contentOf(InputFileBlockHolder.getThreadLocalValue())
+    contentOf(FileOfThread.get)
   }
 
   /** Run `read`, which reads the child. */
   def ofChild[T](read: => T): T = {
-    InputFileBlockHolder.setThreadLocalValue(child)
+    FileOfThread.set(child)
     try read
     finally {
-      child = InputFileBlockHolder.getThreadLocalValue()
-      InputFileBlockHolder.setThreadLocalValue(own)
+      child = FileOfThread.get
+      FileOfThread.set(own)
     }
   }
 
   /** Return the file block that the child reads now. It is the same object as long as the block is
     * the same.
     */
-  def current: AnyRef = contentOf(InputFileBlockHolder.getThreadLocalValue()).get()
+  def current: AnyRef = contentOf(FileOfThread.get).get()
 
   /** Return whether the child reads files at all. */
   def readsFiles: Boolean = InputFileBlockHolder.getInputFilePath.numBytes() > 0

@@ -24,7 +24,7 @@ object PickledRows {
       binaryAsBytes: Boolean
   ): Iterator[Array[Byte]] = {
     EvaluatePython.registerPicklers()
-    val arguments = Seq[AnyRef](rows, schema, Int.box(listRows)) ++
+    val arguments = PickledLists.arguments(rows, schema, listRows) ++
       PythonConf.picklingArguments(binaryAsBytes)
     Defaults
       .call(BatchEvalPythonExec, "getInputIterator", arguments)

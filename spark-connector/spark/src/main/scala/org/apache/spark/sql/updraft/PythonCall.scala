@@ -129,8 +129,8 @@ object PythonCall {
       udtf.func.command.toArray,
       udtf.elementSchema,
       udtf.children.map(argument(_, inputs)),
-      udtf.pythonUDTFPartitionColumnIndexes.toSeq.flatMap(_.partitionChildIndexes),
-      udtf.pickledAnalyzeResult
+      TableFunctions.partitionIndexes(udtf),
+      TableFunctions.analyzeResult(udtf)
     )
     PythonCall(
       Seq.empty,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import java.io.{ByteArrayInputStream, File, InputStream}
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, File, InputStream}
 import java.lang.reflect.InvocationTargetException
+import java.nio.channels.Channels
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.ipc.ArrowStreamReader
+import org.apache.arrow.vector.ipc.message.MessageSerializer
+import org.apache.arrow.vector.ipc.{ArrowStreamReader, WriteChannel}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.api.python.PythonEvalType
@@ -27,7 +29,7 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.{AllTuples, ClusteredDistribution, Distribution}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
-import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -56,6 +58,13 @@ object SparkInternals {
       )
     ).asJava
   )
+
+  /** Return a schema as an IPC message. Arrow 12 has no method of the schema for that. */
+  def message(schema: Schema): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream
+    MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema): Unit
+    bytes.toByteArray
+  }
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
 
@@ -103,22 +112,17 @@ object SparkInternals {
     .asInstanceOf[SparkPlan]
 
   /** Return whether strings in values of this type are compared by a collation. */
-  def isCollated(dataType: DataType): Boolean = dataType.existsRecursively {
-    case text: StringType => text != StringType
-    case _ => false
-  }
+  def isCollated(dataType: DataType): Boolean = Collations.isCollated(dataType)
 
   /** Return the stock metrics of Python operators, under their stock names. */
-  def pythonMetrics(context: SparkContext): Map[String, SQLMetric] = {
-    import PythonSQLMetrics._
-    pythonSizeMetricsDesc.map { case (key, text) =>
+  def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
+    PythonMetrics.sizes.map { case (key, text) =>
       key -> SQLMetrics.createSizeMetric(context, text)
-    } ++ pythonTimingMetricsDesc.map { case (key, text) =>
+    } ++ PythonMetrics.timings.map { case (key, text) =>
       key -> SQLMetrics.createTimingMetric(context, text)
-    } ++ pythonOtherMetricsDesc.map { case (key, text) =>
+    } ++ PythonMetrics.counts.map { case (key, text) =>
       key -> SQLMetrics.createMetric(context, text)
     }
-  }
 
   /** Return the settings that PySpark's worker reads for the Arrow family, as Spark itself collects
     * them. Since Spark 4.2 they include the profiler.
@@ -128,7 +132,9 @@ object SparkInternals {
 
   /** Return the settings that PySpark's worker reads for pickled UDFs. */
   def pickledRunnerConf(conf: SQLConf): Map[String, String] =
-    conf.pythonUDFProfiler.map(SQLConf.PYTHON_UDF_PROFILER.key -> _).toMap
+    SessionConf.profiler(conf).map(ProfilerKey -> _).toMap
+
+  private val ProfilerKey = "spark.sql.pyspark.udf.profiler"
 
   def addSpilled(context: TaskContext, memoryBytes: Long, diskBytes: Long): Unit = {
     context.taskMetrics().incMemoryBytesSpilled(memoryBytes)
@@ -219,17 +225,34 @@ object SparkInternals {
   }
 
   def withoutUserDefined(dataType: DataType): DataType =
-    dataType.transformRecursively { case udt: UserDefinedType[_] => udt.sqlType }
+    replaced(dataType) { case udt: UserDefinedType[_] => udt.sqlType }
 
   /** Return the type as which values of a type are stored. User-defined and interval types are
     * stored as other types.
     */
-  def storedType(dataType: DataType): DataType = dataType.transformRecursively {
+  def storedType(dataType: DataType): DataType = replaced(dataType) {
     case udt: UserDefinedType[_] => storedType(udt.sqlType)
     case _: YearMonthIntervalType => IntegerType
     case _: DayTimeIntervalType => LongType
     case _: StringType => StringType
   }
+
+  /** Return the type with replacements for itself or the types nested in it. Replacements are not
+    * looked into.
+    */
+  private def replaced(dataType: DataType)(by: PartialFunction[DataType, DataType]): DataType =
+    by.applyOrElse(
+      dataType,
+      (other: DataType) =>
+        other match {
+          case ArrayType(element, nulls) => ArrayType(replaced(element)(by), nulls)
+          case MapType(key, value, nulls) =>
+            MapType(replaced(key)(by), replaced(value)(by), nulls)
+          case StructType(fields) =>
+            StructType(fields.map(field => field.copy(dataType = replaced(field.dataType)(by))))
+          case leaf => leaf
+        }
+    )
 
   /** Run `body` when the JVM ends, after Spark has released its resources. */
   def onExit(body: () => Unit): Unit =
@@ -262,7 +285,7 @@ object SparkInternals {
 
   /** Return whether results of these types fit the functions' declarations. */
   def sameTypes(declared: Seq[DataType], actual: Seq[DataType]): Boolean =
-    DataType.equalsIgnoreCompatibleCollation(declared, actual)
+    Collations.sameTypes(declared, actual)
 
   def compatibleRow(actual: DataType, declared: DataType): Boolean =
     DataType.equalsIgnoreCompatibleNullability(from = actual, to = declared)

@@ -4,13 +4,13 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.execution.python.HybridRowQueue
+import org.apache.spark.sql.execution.python.TaskRowQueue
 
 /** Rows of a task that wait for their results, first in, first out. The queue is Spark's own. It
   * uses the task's memory and spills to disk if memory is short.
   */
 final class WaitingRows(columns: Int, context: TaskContext) {
-  private[this] val queue = HybridRowQueue(context.taskMemoryManager(), columns)
+  private[this] val queue = new TaskRowQueue(columns, context)
 
   context.addTaskCompletionListener[Unit](_ => queue.close())
 

@@ -4,7 +4,7 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.window.{WindowEvaluatorFactoryBase, WindowFunctionFrame}
+import org.apache.spark.sql.execution.window.WindowFunctionFrame
 import org.apache.spark.sql.types.IntegerType
 
 /** Frames of Python window functions, created and moved by Spark's own code.
@@ -21,7 +21,7 @@ final case class WindowFrames(
     orderSpec: Seq[SortOrder],
     childOutput: Seq[Attribute],
     spillSize: SQLMetric
-) extends WindowEvaluatorFactoryBase {
+) extends FrameFactories {
 
   private val expressions: Seq[WindowExpression] =
     windowExpression.flatMap(_.collect { case window: WindowExpression => window })

@@ -10,9 +10,10 @@ object FunctionPath {
   /** Return the places where Spark looks for a function of this name. The list is lazy: a catalog
     * is loaded only when its place is evaluated.
     */
-  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] = {
-    val inCatalog = FunctionPlace.inCatalog(session, name) #:: LazyList.empty[FunctionPlace]
-    if (name.length > 1) inCatalog else FunctionPlace.System(name) #:: inCatalog
+  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] = {
+    val inCatalog = () => FunctionPlace.inCatalog(session, name)
+    if (name.length > 1) LazySequence.of(inCatalog)
+    else LazySequence.of(() => FunctionPlace.System(name), inCatalog)
   }
 
   def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =

@@ -14,8 +14,8 @@ object FunctionPath {
   /** Return the places where Spark looks for a function of this name. The list is lazy: a catalog
     * is loaded only when its place is evaluated.
     */
-  def of(session: SparkSession, name: Seq[String]): LazyList[FunctionPlace] =
-    candidates(session, name).to(LazyList).map(place(session, _))
+  def of(session: SparkSession, name: Seq[String]): Seq[FunctionPlace] =
+    LazySequence.of(candidates(session, name).map(name => () => place(session, name)): _*)
 
   def systemHasValue(session: SparkSession, name: Seq[String]): Boolean =
     systemHas(session, name, table = false)

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta;
+
+import org.apache.spark.sql.delta.DeltaOptions;
+import org.apache.spark.sql.delta.OptimisticTransaction;
+import org.apache.spark.sql.delta.files.TransactionalWrite$;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.Option;
+
+/**
+ * Delta's transaction, open to subclasses in Scala, which hides its constructor.
+ *
+ * <p>The three classes of a transaction take turns: Java calls what Scala hides, and Scala names
+ * the types whose names differ between its versions.
+ */
+public abstract class OpenTransaction extends OptimisticTransaction {
+
+  /** Create a transaction that begins where another one begins. */
+  protected OpenTransaction(OptimisticTransaction begun) {
+    super(begun.deltaLog(), begun.catalogTable(), begun.snapshot());
+  }
+
+  /** Return whether Delta shuffles the rows of a write, to make few files. */
+  protected final boolean isOptimized(Option<DeltaOptions> options, SQLConf conf) {
+    Option<Object> asked = options.flatMap(DeltaOptions::optimizeWrite);
+    return asked.isDefined()
+        ? (Boolean) asked.get()
+        : TransactionalWrite$.MODULE$.shouldOptimizeWrite(metadata(), conf);
+  }
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+/** Sequence whose elements are evaluated when they are read, each once. Scala 2.12 evaluates the
+  * first element at once.
+  */
+object LazySequence {
+  def of[A](elements: (() => A)*): Seq[A] = elements.toStream.map(_())
+}

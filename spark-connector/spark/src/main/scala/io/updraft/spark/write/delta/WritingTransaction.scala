@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write.delta
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.delta.actions.FileAction
+import org.apache.spark.sql.delta.constraints.Constraint
+import org.apache.spark.sql.delta.stats.{DeltaJobStatisticsTracker, StatisticsCollection}
+import org.apache.spark.sql.delta.{DeltaOptions, OptimisticTransaction}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.{Dataset, Row}
+
+/** Delta's transaction, whose data files have another file format. A file's receipt supplies the
+  * statistics, and rows come in batches where the plan has them. Everything else, such as schema
+  * checks, constraints and the commit, is Delta's. [[FormatTransaction]] completes it.
+  *
+  * Delta asks the table's log for the format while it writes files. So in the threads that write
+  * files, and only as long as they do, the transaction shows them a log with the other format.
+  *
+  * @param begun
+  *   new transaction of Delta, which must not be used any more
+  * @param hooks
+  *   parts that replace Delta's
+  */
+abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileHooks)
+    extends OpenTransaction(begun) {
+  // Whether the write of this thread shuffles its rows, so that other tasks write the files.
+  private[this] val shuffles = ThreadLocal.withInitial[java.lang.Boolean](() => false)
+  private[this] val shown = new ThreadLocal[ShownPlan]
+
+  /** Show this thread a log with the other format until [[endWriting]]. */
+  def beginWriting(): Unit
+
+  def endWriting(): Unit
+
+  def isWriting: Boolean
+
+  override def writeFiles(
+      data: Dataset[_],
+      options: Option[DeltaOptions],
+      isOptimize: Boolean,
+      constraints: Seq[Constraint]
+  ): Seq[FileAction] = {
+    beginWriting()
+    shuffles.set(!isOptimize && isOptimized(options, SparkInternals.conf(data.sparkSession)))
+    try super.writeFiles(data, options, isOptimize, constraints)
+    finally {
+      shown.remove()
+      endWriting()
+      shuffles.remove()
+    }
+  }
+
+  override def convertEmptyToNullIfNeeded(
+      plan: SparkPlan,
+      partitionColumns: Seq[Attribute],
+      constraints: Seq[Constraint]
+  ): SparkPlan = {
+    val converted = super.convertEmptyToNullIfNeeded(plan, partitionColumns, constraints)
+    if (!isWriting || shuffles.get) converted
+    else {
+      val input = hooks.input(converted, partitionColumns.isEmpty && constraints.isEmpty)
+      shown.set(ShownPlan.of(input))
+      showPlan()
+      input
+    }
+  }
+
+  private def showPlan(): Unit = Option(shown.get).foreach(_.show())
+
+  override def getOptionalStatsTrackerAndStatsCollection(
+      output: Seq[Attribute],
+      directory: Path,
+      partitions: StructType,
+      data: Dataset[Row]
+  ): (Option[DeltaJobStatisticsTracker], Option[StatisticsCollection]) = {
+    val (tracker, statistics) =
+      super.getOptionalStatsTrackerAndStatsCollection(output, directory, partitions, data)
+    // Meanwhile, adaptive execution may have shown the query's plan in place of the write's.
+    val replaced =
+      tracker.map(hooks.statistics(deltaLog.newDeltaHadoopConf(), _, () => showPlan()))
+    (replaced, statistics)
+  }
+}
