@@ -12,10 +12,11 @@ import pyspark.worker
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.pyspark.init_message import Surroundings, compose
-from updraft_server.worker.pyspark.init_message_before_4_2 import compose_4_0, compose_4_1
+from updraft_server.worker.pyspark.init_message_before_4_2 import compose_3_5, compose_4_0, compose_4_1
 from updraft_server.worker.pyspark.trailer import TIMINGS, TIMINGS_BEFORE_4_2
 
 _INIT_MESSAGES: dict[tuple[int, int], Callable[[Assignment, exchange_pb2.SessionPayload, Surroundings], bytes]] = {
+    (3, 5): compose_3_5,
     (4, 0): compose_4_0,
     (4, 1): compose_4_1,
     (4, 2): compose,

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Init message of PySpark 4.0 and 4.1. The module `init_message` has the parts that all versions share.
+"""Init message of PySpark 3.5, 4.0 and 4.1. The module `init_message` has the parts that all versions share.
 
 The task is a sequence of numbers instead of JSON. Only functions over Arrow batches have settings. The settings include
-what 4.2 has in the eval conf. They do not include the profiler, which precedes the functions.
+what 4.2 has in the eval conf. They do not include the profiler, which precedes the functions since 4.0. In 3.5,
+arguments have no names, and a table function has neither partitions nor a result of `analyze`.
 """
 
 from collections.abc import Mapping
 
-from pyspark.util import PythonEvalType
+from pyspark.rdd import PythonEvalType
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.pyspark import init_message as newer
 from updraft_server.worker.pyspark.kinds import ReplyForm, kinds_of
-from updraft_server.worker.pyspark.wire import INT, LONG, text
+from updraft_server.worker.pyspark.wire import INT, LONG, text, with_length
 
 PROFILER = "spark.sql.pyspark.udf.profiler"
 
@@ -21,27 +22,33 @@ _NO_PORT_NO_SECRET = INT.pack(0) + text("")
 _KINDS = kinds_of((4, 1))
 
 
+def compose_3_5(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: newer.Surroundings) -> bytes:
+    """Return the bytes of the init message for an exchange with 3.5."""
+    functions = (
+        _plain_table_function(payload.udtf)
+        if payload.HasField("udtf")
+        else newer.functions(payload.udfs, argument_names=False, result_ids=False)
+    )
+    conf = _settings_with_bounds(assignment.eval_type, payload)
+    return _compose(assignment, around, connection=_NO_PORT_NO_SECRET, conf=conf, functions=functions)
+
+
 def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: newer.Surroundings) -> bytes:
     """Return the bytes of the init message for an exchange with 4.0."""
-    bounds = payload.runner_conf.get("window_bound_types")
-    eval_conf = {} if bounds is None else {"pandas_window_bound_types": bounds}
-    conf = _arrow_settings(assignment.eval_type, payload, eval_conf)
-    return _compose(assignment, payload, around, connection=_NO_PORT_NO_SECRET, conf=conf)
+    functions = _profiled_functions(assignment.eval_type, payload)
+    conf = _settings_with_bounds(assignment.eval_type, payload)
+    return _compose(assignment, around, connection=_NO_PORT_NO_SECRET, conf=conf, functions=functions)
 
 
 def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: newer.Surroundings) -> bytes:
     """Return the bytes of the init message for an exchange with 4.1."""
+    functions = _profiled_functions(assignment.eval_type, payload)
     conf = _arrow_settings(assignment.eval_type, payload, {}) + _eval_conf(payload.eval_conf)
-    return _compose(assignment, payload, around, connection=b"", conf=conf)
+    return _compose(assignment, around, connection=b"", conf=conf, functions=functions)
 
 
 def _compose(
-    assignment: Assignment,
-    payload: exchange_pb2.SessionPayload,
-    around: newer.Surroundings,
-    *,
-    connection: bytes,
-    conf: bytes,
+    assignment: Assignment, around: newer.Surroundings, *, connection: bytes, conf: bytes, functions: bytes
 ) -> bytes:
     not_a_barrier = newer.NO
     return b"".join(
@@ -53,7 +60,7 @@ def _compose(
             newer.artifacts(assignment, around),
             INT.pack(assignment.eval_type),
             conf,
-            _profiled_functions(assignment.eval_type, payload),
+            functions,
         ]
     )
 
@@ -76,6 +83,12 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
             newer.settings(task.local_properties),
         ]
     )
+
+
+def _settings_with_bounds(eval_type: int, payload: exchange_pb2.SessionPayload) -> bytes:
+    """Return the settings, in which 4.0 and before also find the frames of window functions, under another key."""
+    bounds = payload.runner_conf.get("window_bound_types")
+    return _arrow_settings(eval_type, payload, {} if bounds is None else {"pandas_window_bound_types": bounds})
 
 
 def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_conf: Mapping[str, str]) -> bytes:
@@ -105,3 +118,9 @@ def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) ->
     # Functions that answer freely take whole rows, and their arguments have no name flags.
     has_names = _KINDS[eval_type].answers is not ReplyForm.FREELY
     return named + newer.functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)
+
+
+def _plain_table_function(udtf: exchange_pb2.Udtf) -> bytes:
+    """Return a table function of 3.5: its arguments, class and return type."""
+    offsets = b"".join(INT.pack(argument.offset) for argument in udtf.arguments)
+    return INT.pack(len(udtf.arguments)) + offsets + with_length(udtf.command) + text(udtf.return_type)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of session functions: how PySpark's worker reads the arguments of each, and how results become replies.
 
-One table serves every PySpark version that a pool can run. `kinds_of` adds the differences of 4.0.
+One table serves every PySpark version that a pool can run. `kinds_of` adds the differences of 4.0 and before.
 """
 
 import enum
 from typing import NamedTuple
 
-from pyspark.util import PythonEvalType
+from pyspark.rdd import PythonEvalType
 
 
 class Reads(enum.Enum):
@@ -64,7 +64,7 @@ KINDS = (
     Kind("SQL_ARROW_UDTF", Reads.BATCHES, ReplyForm.OUTPUTS),
 )
 
-_GROUPS_ARE_BATCHES_IN_4_0 = (
+_GROUPS_ARE_BATCHES_UNTIL_4_0 = (
     "SQL_GROUPED_MAP_PANDAS_UDF",
     "SQL_GROUPED_MAP_ARROW_UDF",
     "SQL_GROUPED_AGG_PANDAS_UDF",
@@ -75,8 +75,8 @@ _GROUPS_ARE_BATCHES_IN_4_0 = (
 def kinds_of(version: tuple[int, int]) -> dict[int, Kind]:
     """Return the kinds that the installed PySpark has, by eval type, as this version reads them."""
     kinds = {getattr(PythonEvalType, kind.name): kind for kind in KINDS if hasattr(PythonEvalType, kind.name)}
-    if version == (4, 0):
+    if version <= (4, 0):
         for eval_type, kind in kinds.items():
-            if kind.name in _GROUPS_ARE_BATCHES_IN_4_0:
+            if kind.name in _GROUPS_ARE_BATCHES_UNTIL_4_0:
                 kinds[eval_type] = kind._replace(reads=Reads.GROUP_BATCHES)
     return kinds

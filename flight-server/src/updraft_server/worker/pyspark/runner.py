@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import pyspark
 import pyspark.worker
 from pyspark.accumulators import _accumulatorRegistry
-from pyspark.core.broadcast import _broadcastRegistry
+from pyspark.broadcast import _broadcastRegistry
 from pyspark.serializers import BatchedSerializer
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.taskcontext import BarrierTaskContext, TaskContext
@@ -34,7 +34,14 @@ from updraft_server.linux.resource_limits import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.explanations import explain
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import log_capture, pickled_stream, signed_rows, streams, struct_columns
+from updraft_server.worker.pyspark import (
+    formatted_exceptions,
+    log_capture,
+    pickled_stream,
+    signed_rows,
+    streams,
+    struct_columns,
+)
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
@@ -51,14 +58,20 @@ class ReportedException:
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
+    def record(self, error: BaseException) -> None:
+        """Record an exception that PySpark's worker is about to format, perhaps for the second time."""
+        if error is self.error:
+            return
+        self.error = error
+        _strip_chain(error)
+        explain(error)
+
     def wrap(self, report: Callable[..., None]) -> Callable[..., None]:
         """Return a `handle_worker_exception` that also records the exception."""
 
         @functools.wraps(report)
         def handle_worker_exception(error: BaseException, *arguments: Any, **options: Any) -> None:
-            self.error = error
-            _strip_chain(error)
-            explain(error)
+            self.record(error)
             report(error, *arguments, **options)
 
         return handle_worker_exception
@@ -106,7 +119,10 @@ class SessionRunner:
         self._adapter = load_adapter(self.pyspark_version)
         self._kinds = kinds_of(minor_version(self.pyspark_version))
         self._reported = ReportedException()
-        pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
+        if hasattr(pyspark.worker, "handle_worker_exception"):
+            pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
+        else:
+            formatted_exceptions.install(pyspark.worker, self._reported.record)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
         # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.

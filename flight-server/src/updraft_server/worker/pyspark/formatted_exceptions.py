@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions of PySpark's worker before 4.0, which formats them in its `main` instead of in a function of its own.
+
+`install` puts functions in front of those that the worker formats exceptions with, so that an exception is recorded
+before it becomes text.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_Record = Callable[[BaseException], None]
+
+
+def install(worker: ModuleType, record: _Record) -> None:
+    """Make PySpark's worker call `record` with each exception that it reports, just before it formats the exception."""
+    stock = worker.try_simplify_traceback
+
+    def try_simplify_traceback(_found: Any) -> Any:
+        error = _handled()
+        record(error)
+        # The worker has looked the traceback up before; the record may have changed it.
+        return stock(error.__traceback__)
+
+    worker.try_simplify_traceback = try_simplify_traceback  # type: ignore[attr-defined]
+    worker.traceback = _Traceback(record)  # type: ignore[attr-defined]
+
+
+class _Traceback:
+    """Replacement for the module `traceback` in PySpark's worker."""
+
+    format_exception = staticmethod(traceback.format_exception)
+
+    def __init__(self, record: _Record) -> None:
+        self._record = record
+
+    def format_exc(self) -> str:
+        """Return the exception that is being handled, as the module of this name formats it."""
+        self._record(_handled())
+        return traceback.format_exc()
+
+
+def _handled() -> BaseException:
+    error = sys.exception()
+    assert error is not None  # PySpark's worker calls these functions in an `except` clause.
+    return error
