@@ -76,9 +76,9 @@ def java(release: Release) -> None:
         folder = release.into / "maven" / _GROUP.replace(".", "/") / artifact / release.version
         folder.mkdir(parents=True)
         shutil.copyfile(jar, folder / jar.name)
-        spark = artifact.removeprefix("updraft-spark-").removesuffix("_2.13")
-        (folder / f"{jar.stem}-sources.jar").write_bytes(_sources(release, spark))
-        (folder / f"{jar.stem}.pom").write_bytes(_pom(release, artifact, spark))
+        name = artifact.removeprefix("updraft-spark-")
+        (folder / f"{jar.stem}-sources.jar").write_bytes(_sources(release, name))
+        (folder / f"{jar.stem}.pom").write_bytes(_pom(release, artifact, name))
 
 
 def chart(release: Release) -> None:
@@ -126,15 +126,14 @@ def sums(release: Release) -> None:
 
 
 def _jars(release: Release) -> list[Path]:
-    """Return the connector's jar for each Spark that it is built against, newest first."""
-    table = tomllib.loads((_ROOT / "spark-versions.toml").read_text())
+    """Return the connector's jar for each Spark and Scala that it is built against, newest first."""
     target = _CONNECTOR / "bundle/target"
-    return [target / f"updraft-spark-{row['version']}_2.13-{release.version}.jar" for row in table["jar"]]
+    return [target / f"updraft-spark-{name}-{release.version}.jar" for name in _profile_folders()]
 
 
-def _sources(release: Release, spark: str) -> bytes:
-    """Return the sources that are compiled for a Spark, by their packages."""
-    profiles = _profile_folders()[spark]
+def _sources(release: Release, name: str) -> bytes:
+    """Return the sources that are compiled for a Spark and a Scala, by their packages."""
+    profiles = _profile_folders()[name]
     folders = ["proto", "spark-connector/client/src/main/java", *(f"spark-connector/spark/{name}" for name in profiles)]
     content = io.BytesIO()
     stamp = datetime.fromtimestamp(release.epoch_seconds, UTC).timetuple()[:6]
@@ -153,19 +152,21 @@ def _sources(release: Release, spark: str) -> bytes:
 
 
 def _profile_folders() -> dict[str, list[str]]:
-    """Return the folders of sources of each Spark, as the profiles of the connector's pom.xml name them."""
+    """Return the folders of sources of each jar, as the profiles of the connector's pom.xml name them."""
     profiles = ElementTree.parse(_CONNECTOR / "pom.xml").getroot().findall(f"{{{_POM}}}profiles/{{{_POM}}}profile")
     found = {}
     for profile in profiles:
         properties = profile.find(f"{{{_POM}}}properties")
         name = profile.findtext(f"{{{_POM}}}id", "").removeprefix("spark-")
         changed = [entry.text for entry in properties or () if re.search(r"\}sources\.", entry.tag)]
+        changed.append(f"scala-{name.split('_')[1]}")
         found[name] = ["src/main/scala", "src/main/resources", *(f"src/main/{folder}" for folder in changed)]
     return found
 
 
-def _pom(release: Release, artifact: str, spark: str) -> bytes:
+def _pom(release: Release, artifact: str, name: str) -> bytes:
     """Return the POM of a jar that brings along what Spark does not have."""
+    spark, scala = name.split("_")
     project = ElementTree.Element("project", xmlns=_POM)
     fields = {
         "modelVersion": "4.0.0",
@@ -173,11 +174,11 @@ def _pom(release: Release, artifact: str, spark: str) -> bytes:
         "artifactId": artifact,
         "version": release.version,
         "packaging": "jar",
-        "name": f"Updraft for Spark {spark}",
+        "name": f"Updraft for Spark {spark}, Scala {scala}",
         "description": "Runs the Python UDFs of a Spark session on a pool of workers over Arrow Flight.",
     }
-    for name, text in fields.items():
-        ElementTree.SubElement(project, name).text = text
+    for field, text in fields.items():
+        ElementTree.SubElement(project, field).text = text
     licence = ElementTree.SubElement(ElementTree.SubElement(project, "licenses"), "license")
     ElementTree.SubElement(licence, "name").text = "Apache-2.0"
     ElementTree.SubElement(licence, "url").text = "https://www.apache.org/licenses/LICENSE-2.0"

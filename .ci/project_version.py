@@ -15,8 +15,8 @@ _SOURCE = "pyproject.toml"
 _VERSION = r"(\d+\.\d+\.\d+[0-9A-Za-z.+-]*?)"
 _OF_A_WHEEL = rf'(?:^version = "|"updraft-[a-z]+(?:\[[a-z]+\])?==){_VERSION}"'
 _OF_A_PARENT = rf"<artifactId>updraft-parent</artifactId>\s*<version>{_VERSION}</version>"
-_OF_A_JAR = rf"updraft-spark-[0-9.]+_2\.13-{_VERSION}\.jar"
-_OF_A_JAR_OR_AN_IMAGE = rf"(?:updraft-spark-[0-9.]+_2\.13-|updraft-pool:){_VERSION}(?:\.jar|(?=\s))"
+_OF_A_JAR = rf"updraft-spark-[0-9.]+_2\.1[23]-{_VERSION}\.jar"
+_OF_A_JAR_OR_AN_IMAGE = rf"(?:updraft-spark-[0-9.]+_2\.1[23]-|updraft-pool:){_VERSION}(?:\.jar|(?=\s))"
 _PLACES = {
     "proto/python/pyproject.toml": _OF_A_WHEEL,
     "flight-server/pyproject.toml": _OF_A_WHEEL,
@@ -39,6 +39,7 @@ _PLACES = {
     "docs/guides/writer.md": _OF_A_JAR,
     "docs/guides/vm.md": _OF_A_JAR,
     "docs/guides/standalone.md": _OF_A_JAR,
+    "docs/guides/managed-spark-3.5.md": _OF_A_JAR,
     "docs/guides/yarn.md": _OF_A_JAR,
 }
 

@@ -66,7 +66,7 @@ def test_nothing_is_found_where_nothing_is_wrong(pool: LocalPool, writer: LocalW
     [
         ({"spark.sql.extensions": "org.example.Ours"}, "extension", "no function goes to a pool"),
         ({"spark.jars": f"/nowhere/updraft-spark-4.2_2.13-{VERSION}.jar"}, "jar", "does not exist"),
-        ({"spark.jars": f"updraft-spark-3.5_2.13-{VERSION}.jar"}, "jar", "is for another version of Spark"),
+        ({"spark.jars": f"updraft-spark-3.5_2.12-{VERSION}.jar"}, "jar", "is for another version of Spark"),
         ({f"{_UDF}.endpont": "grpc://x:1"}, "settings", "not a setting of the connector"),
         ({f"{_UDF}.endpoint": "http://pool:8815"}, "endpoint", "is not an endpoint"),
         ({f"{_UDF}.endpoint": "grpc://pool"}, "endpoint", "is not an endpoint"),

@@ -68,11 +68,19 @@ def test_a_mistake_is_found(mistake: dict[str, str | None], level: Level, says: 
 @pytest.mark.parametrize(
     ("name", "rules", "line"),
     [
-        ("delta", "delta/DeltaRules.scala", r"val Release = (.*)"),
+        ("delta", "delta/DeltaRules.scala", r"val Releases = Seq\((.*)\)"),
         ("iceberg", "iceberg/IcebergRules.scala", r"val Releases = Seq\((.*)\)"),
     ],
 )
 def test_the_doctor_knows_the_releases_that_the_connector_knows(name: str, rules: str, line: str) -> None:
     found = re.search(line, (_RULES / rules).read_text())
     assert found is not None
-    assert tuple(re.findall(r'"([^"]+)"', found[1])) == FORMATS[name].releases
+    known = {release for releases in FORMATS[name].releases.values() for release in releases}
+    assert set(re.findall(r'"([^"]+)"', found[1])) == known
+
+
+def test_spark_3_5_has_a_delta_of_its_own() -> None:
+    findings = Findings("session")
+    confs = {**_RIGHT, "spark.jars.packages": "io.delta:delta-spark_2.12:3.3.2", "spark.updraft.write.tables": "delta"}
+    check_tables(confs, Driver("3.11.7", "3.5.8"), findings)
+    assert [(finding.level, finding.found) for finding in findings.all] == [(Level.OK, "Delta 3.3")]

@@ -7,7 +7,6 @@ import hashlib
 import json
 import subprocess
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,9 +15,10 @@ import pytest
 
 from tests.packages.distribution import FOLDERS, Wheel, uv
 from tests.support.paths import REPOSITORY, VERSION
+from updraft.spark.jars import JARS
 
 _DISTRIBUTIONS = {*FOLDERS, "updraft-spark"}
-_JARS = [row["version"] for row in tomllib.loads((REPOSITORY / "spark-versions.toml").read_text())["jar"]]
+_JARS = [name for names in dict.fromkeys(map(tuple, JARS.values())) for name in names]
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 
 
@@ -38,8 +38,8 @@ def test_nothing_is_missing(dist: Path) -> None:
     for name in _DISTRIBUTIONS:
         stem = f"{name.replace('-', '_')}-{VERSION}"
         expected |= {f"{stem}.tar.gz", f"{stem}-py3-none-any.whl"}
-    for spark in _JARS:
-        artifact = f"updraft-spark-{spark}_2.13"
+    for name in _JARS:
+        artifact = f"updraft-spark-{name}"
         folder = f"maven/io/updraft/{artifact}/{VERSION}/{artifact}-{VERSION}"
         expected |= {f"{folder}.jar", f"{folder}-sources.jar", f"{folder}.pom"}
     assert set(_sums(dist)) == expected
@@ -73,12 +73,12 @@ def test_a_wheel_says_what_an_index_shows(dist: Path, name: str) -> None:
     assert all(f"=={VERSION}" in requirement for requirement in ours)
 
 
-@pytest.mark.parametrize("spark", _JARS)
-def test_a_jar_has_its_sources_and_its_pom(dist: Path, spark: str) -> None:
-    (pom,) = dist.glob(f"maven/io/updraft/updraft-spark-{spark}_2.13/{VERSION}/*.pom")
+@pytest.mark.parametrize("name", _JARS)
+def test_a_jar_has_its_sources_and_its_pom(dist: Path, name: str) -> None:
+    (pom,) = dist.glob(f"maven/io/updraft/updraft-spark-{name}/{VERSION}/*.pom")
     project = ElementTree.parse(pom).getroot()
-    coordinates = [project.findtext(f"{_POM}{name}") for name in ("groupId", "artifactId", "version")]
-    assert coordinates == ["io.updraft", f"updraft-spark-{spark}_2.13", VERSION]
+    coordinates = [project.findtext(f"{_POM}{field}") for field in ("groupId", "artifactId", "version")]
+    assert coordinates == ["io.updraft", f"updraft-spark-{name}", VERSION]
     with (
         zipfile.ZipFile(pom.with_suffix(".jar")) as jar,
         zipfile.ZipFile(f"{pom.with_suffix('')}-sources.jar") as sources,

@@ -24,13 +24,24 @@ def test_the_jar_is_that_of_the_installed_pyspark(carried: Path) -> None:
 
 @pytest.mark.parametrize("version", [_SPARK, f"{_SPARK}.7", f"{_SPARK}.0-preview"])
 def test_any_patch_of_a_spark_has_its_jar(carried: Path, version: str) -> None:
-    assert updraft.spark.jar(version).name == f"updraft-spark-{JARS[_SPARK]}_2.13-{VERSION}.jar"
+    assert updraft.spark.jar(version).name == f"updraft-spark-{JARS[_SPARK][0]}-{VERSION}.jar"
 
 
-@pytest.mark.parametrize("version", ["3.5.1", "4", "", "four", "4.99"])
+@pytest.mark.parametrize("version", ["3.4.1", "4", "", "four", "4.99"])
 def test_another_spark_is_told_which_there_are(carried: Path, version: str) -> None:
-    with pytest.raises(ValueError, match=r"has no jar for Spark .*; it runs on 4\.3, 4\.2, 4\.1, 4\.0"):
+    with pytest.raises(ValueError, match=r"has no jar for Spark .*; it runs on 4\.3, 4\.2, 4\.1, 4\.0, 3\.5"):
         updraft.spark.jar(version)
+
+
+def test_a_spark_of_two_scalas_has_a_jar_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.spark.jars._jar_of", Path)
+    assert updraft.spark.jar("3.5.8") == updraft.spark.jar("3.5", scala="2.12") == Path("3.5_2.12")
+    assert updraft.spark.jar("3.5", scala="2.13") == Path("3.5_2.13")
+
+
+def test_another_scala_is_told_which_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no jar for Spark 4\.3 in Scala 2\.12; it has one in Scala 2\.13"):
+        updraft.spark.jar("4.3", scala="2.12")
 
 
 def test_without_the_distribution_the_error_names_it() -> None:
@@ -62,8 +73,8 @@ def test_the_command_prints_a_jar_for_spark_submit(carried: Path, capsys: pytest
 
 
 def test_the_command_says_why_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--spark", "3.5"]) == 1
-    assert "no jar for Spark 3.5" in capsys.readouterr().err
+    assert main(["--spark", "3.4"]) == 1
+    assert "no jar for Spark 3.4" in capsys.readouterr().err
 
 
 def test_an_address_that_spark_would_refuse_is_refused(carried: Path, capsys: pytest.CaptureFixture[str]) -> None:

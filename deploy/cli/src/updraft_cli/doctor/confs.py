@@ -19,7 +19,7 @@ KEY_FILE = "spark.updraft.udf.signingKeyFile"
 
 _ROOT = Path(__file__).parents[5]
 """Root of the checkout that contains this file, or some other directory if a wheel was installed."""
-_JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
+_JAR = re.compile(r"updraft-spark-(\d+\.\d+_2\.1[23])")
 _FILE = re.compile(r"File$")
 _EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.(secrets\.|volumes\..*\.mount\.path$)")
 JAR_CONFS = (
@@ -140,12 +140,12 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
         return
     ours = minor(driver.pyspark)
     for built_for, place in jars.items():
-        wanted = JARS.get(ours, built_for)
-        if built_for != wanted:
+        wanted = JARS.get(ours, [built_for])
+        if built_for not in wanted:
             findings.error(
                 "jar",
                 f"{place} is for another version of Spark, not for {driver.pyspark}",
-                f"use updraft-spark-{wanted}_2.13",
+                f"use {' or '.join(f'updraft-spark-{name}' for name in wanted)}",
             )
         elif _is_missing(place):
             findings.error("jar", f"{place} does not exist", f"correct the path, or {_advice(driver)}")

@@ -19,28 +19,31 @@ class _Format:
     name: str
     extension: str
     """Session extension of the format, without which Spark lacks its commands."""
-    releases: tuple[str, ...]
-    """Releases that the connector knows; a test compares them with the connector's rules."""
+    releases: Mapping[str, tuple[str, ...]]
+    """Releases that the connector knows, by Spark's major version; a test compares them with the connector's rules."""
     jar: re.Pattern[str]
     """Name of the format's jar, as a file or as Maven coordinates: the version of Spark, then the format's version."""
-    coordinates: str
-    """Maven coordinates, with {spark} and {release}."""
+    coordinates: Mapping[str, str]
+    """Maven coordinates by Spark's major version, with {spark} and {release}."""
 
 
 FORMATS = {
     "delta": _Format(
         "Delta",
         "io.delta.sql.DeltaSparkSessionExtension",
-        ("4.4",),
-        re.compile(r"delta-spark(?:_(\d+\.\d+))?_2\.13[-:](\d+\.\d+)"),
-        "io.delta:delta-spark_{spark}_2.13:{release}.0",
+        {"3": ("3.3",), "4": ("4.4",)},
+        re.compile(r"delta-spark(?:_(\d+\.\d+))?_2\.1[23][-:](\d+\.\d+)"),
+        {"3": "io.delta:delta-spark_2.12:{release}.2", "4": "io.delta:delta-spark_{spark}_2.13:{release}.0"},
     ),
     "iceberg": _Format(
         "Iceberg",
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        ("1.11", "1.12"),
-        re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_2\.13[-:](\d+\.\d+)"),
-        "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{release}.0",
+        {"3": ("1.11", "1.12"), "4": ("1.11", "1.12")},
+        re.compile(r"iceberg-spark-runtime-(\d+\.\d+)_2\.1[23][-:](\d+\.\d+)"),
+        {
+            "3": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.12:{release}.0",
+            "4": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{release}.0",
+        },
     ),
 }
 
@@ -75,17 +78,19 @@ def _check_format(
             f"spark.sql.extensions lacks {table.extension}",
             f"add it after {EXTENSIONS} if the job uses {table.name}'s own commands",
         )
-    spark, release = minor(driver.pyspark), table.releases[-1]
-    advice = f"use {table.coordinates.format(spark=spark or 'X.Y', release=release)}"
+    spark = minor(driver.pyspark)
+    major = "3" if spark.startswith("3.") else "4"
+    releases = table.releases[major]
+    advice = f"use {table.coordinates[major].format(spark=spark or 'X.Y', release=releases[-1])}"
     found = next((match for conf in JAR_CONFS if (match := table.jar.search(confs.get(conf, "")))), None)
     if found is None:
         findings.warning(
             _CHECK, f"no setting names {table.name}'s jar", f"unless it is in Spark's own jars folder, {advice}"
         )
-    elif found[2] not in table.releases:
+    elif found[2] not in releases:
         findings.warning(
             _CHECK,
-            f"{table.name} {found[2]}: the connector knows {' and '.join(table.releases)}, so {table.name}'s own writer"
+            f"{table.name} {found[2]}: the connector knows {' and '.join(releases)}, so {table.name}'s own writer"
             " makes the data files",
             advice,
         )

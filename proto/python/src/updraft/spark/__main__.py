@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the confs, or with --jar only the jar's path; return 1 if there is no jar or an endpoint is invalid."""
     options = _options(arguments)
     try:
-        path = jar(options.spark)
+        path = jar(options.spark, scala=options.scala)
     except (ValueError, ModuleNotFoundError) as error:
         sys.stderr.write(f"updraft.spark: {error}\n")
         return 1
@@ -55,6 +55,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--spark",
         metavar="VERSION",
         help=f"the cluster's Spark: {', '.join(JARS)} (default: the PySpark installed here)",
+    )
+    parser.add_argument(
+        "--scala", metavar="VERSION", help="the Scala of the cluster's Spark, such as 2.12 (default: that of PySpark)"
     )
     parser.add_argument("--jar", action="store_true", help="print the path of the connector's jar and nothing else")
     parser.add_argument(
