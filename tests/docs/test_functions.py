@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from pyspark.util import PythonEvalType
+from pyspark.rdd import PythonEvalType
 
 from tests.support.paths import REPOSITORY
 

@@ -25,6 +25,11 @@ _CONFS = {
     "spark.sql.files.openCostInBytes": "128m",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",
+    # Before Spark 4.0, the default is an error.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
 }
 
 # Tests make many errors on purpose.

@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
+from tests.support.kinds_of_spark import needs_spark
+
 _SALES = 600
 _SESSION_GAP_SECONDS = 3100
 
@@ -230,6 +232,7 @@ def ranges_of_time(spark: SparkSession) -> DataFrame:
 
 def words(spark: SparkSession) -> DataFrame:
     """udtf in a lateral join: a row for each word, registered for SQL."""
+    needs_spark((4, 0), "named arguments of table functions")
 
     @F.udtf(returnType="position int, word string")
     class Words:

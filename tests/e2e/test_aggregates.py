@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tests.e2e.sides import Sides
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import SPARK_VERSION, flight_operators
 
 _ROWS = 3_000
@@ -185,6 +186,8 @@ KEYS = {
 
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_of_any_type_part_the_groups_of_stock(sides: Sides, key: str) -> None:
+    if key == "collated":
+        needs_spark((4, 0), "collations")
     total = SUMS["pandas"]
     sides.assert_same(lambda spark: _numbers(spark).groupBy(F.expr(KEYS[key]).alias("key")).agg(total("v")))
 

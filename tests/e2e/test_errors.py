@@ -18,6 +18,7 @@ from tests.e2e.kinds import KINDS
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.kinds.seen import same
 from tests.e2e.sides import Query, Sides
+from tests.support.kinds_of_spark import needs_spark
 
 # Few enough rows for a second call after the first batches, in one task: each failure costs stock its workers.
 _CONFS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "2"}
@@ -152,6 +153,7 @@ def test_a_module_that_the_pool_lacks_is_explained(sides: Sides, error: ErrorCas
 
 
 def test_hidden_tracebacks_stay_hidden(sides: Sides) -> None:
+    needs_spark((4, 0), "hideTraceback")
     confs = {"spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true"}
     query = _failing(_CHANGED, PLAIN)
     stock, ours = sides.stock(query, confs), sides.updraft(query, confs=confs)

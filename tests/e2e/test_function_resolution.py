@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.named import CATALOG, naming_session, values
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.paths import EXAMPLES
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, SPARK_VERSION, another_session
@@ -56,6 +57,7 @@ def is_described(session: SparkSession) -> bool:
 
 
 def test_temporary_functions_go_before_those_of_the_current_namespace(session: SparkSession) -> None:
+    needs_spark((4, 0), "DESCRIBE of functions of catalogs")
     session.sql("USE updraft.default")
     assert (called(session), is_described(session)) == (_OF_POOL, True)
     for statement in _TEMPORARY:
@@ -128,6 +130,7 @@ def test_a_catalog_behind_the_place_of_a_function_is_not_loaded(session: SparkSe
 
 
 def test_a_view_needs_no_catalog_whose_functions_it_does_not_call(spark: SparkSession, session: SparkSession) -> None:
+    needs_spark((4, 0), "queries without SELECT")
     session.sql("USE updraft.default")
     session.sql("CREATE VIEW spark_catalog.default.plain AS SELECT id FROM range(2)")
     try:
@@ -138,6 +141,7 @@ def test_a_view_needs_no_catalog_whose_functions_it_does_not_call(spark: SparkSe
 
 
 def test_a_view_has_the_functions_of_the_namespace_in_which_it_was_made(session: SparkSession) -> None:
+    needs_spark((4, 0), "queries without SELECT")
     session.sql("USE updraft.default")
     for number, call in enumerate(_CALLS):
         session.sql(f"CREATE TEMPORARY VIEW view{number} AS {call}")
@@ -179,6 +183,7 @@ def test_functions_that_spark_calls_itself_are_not_looked_for_in_a_pool(session:
     ("namespace", "name"), [("spark_catalog.default", "updraft.default.rebate"), ("updraft.default", "rebate")]
 )
 def test_functions_that_are_made_in_sql_call_none_of_a_pool(session: SparkSession, namespace: str, name: str) -> None:
+    needs_spark((4, 0), "functions that are made in SQL")
     session.sql(f"USE {namespace}")
     with pytest.raises(PySparkException, match=r"IDENTIFIER_TOO_MANY_NAME_PARTS|ROUTINE_NOT_FOUND"):
         session.sql(f"CREATE TEMPORARY FUNCTION half(price DOUBLE) RETURNS DOUBLE RETURN {name}(price, 50D)")

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.named import before_tables, values
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import runtime_confs
 from updraft.spark import functions as U
 
@@ -90,22 +91,26 @@ def test_what_widens_or_is_cast_by_the_query_is_called(session: SparkSession, ca
     "call", ["as_int16(70000)", "as_int16(id + 70000)", "as_decimal(id + 100000000)", "add(99999999999999999999, 1)"]
 )
 def test_a_number_that_is_too_large_is_an_error_and_no_other_number(session: SparkSession, call: str) -> None:
+    needs_spark((4, 0), "class of its own for errors of tasks")
     with pytest.raises(ArithmeticException):
         values(session, f"SELECT updraft.default.{call} {_ROWS}")
 
 
 @pytest.mark.parametrize("call", ["add(text || '.5', 1)", "entries(text || '.5')"])
 def test_a_text_that_is_no_such_number_is_an_error(session: SparkSession, call: str) -> None:
+    needs_spark((4, 0), "class of its own for errors of tasks")
     with pytest.raises(NumberFormatException):
         values(session, f"SELECT updraft.default.{call} {_ROWS}")
 
 
 def test_a_text_that_is_no_such_number_is_an_error_of_a_table_function_too(session: SparkSession) -> None:
+    needs_spark((4, 0), "class of its own for errors of tasks")
     with before_tables(session) as catalog, pytest.raises(NumberFormatException):
         values(session, f"SELECT number {_ROWS}, LATERAL {catalog}stepped(text || '.5')")
 
 
 def test_casts_of_the_query_are_those_of_its_mode(named: SparkSession) -> None:
+    needs_spark((4, 0), "class of its own for errors of tasks")
     query = f"SELECT updraft.default.as_int16(CAST(id + 70000 AS SMALLINT)) {_ROWS}"
     with runtime_confs(named, {"spark.sql.ansi.enabled": "false"}):
         assert values(named, query) == [70000 - 2**16, 70001 - 2**16]

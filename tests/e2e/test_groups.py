@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tests.e2e.errors import told
 from tests.e2e.sides import Query, Sides
@@ -211,6 +212,23 @@ def test_many_small_cogroups(sides: Sides, function: Any, max_records: str) -> N
     left = rows_of("id % 199 as key", "id", ids=range(1_000))
     right = rows_of("id as key", "id", ids=range(0, 300, 3))
     sides.assert_same(cogrouped(left, right, function, "key"), confs={_MAX_RECORDS: max_records})
+
+
+@pytest.mark.parametrize("number", [None, 1])
+def test_a_null_where_none_is_declared_fails_as_on_stock(sides: Sides, number: int | None) -> None:
+    schema = T.StructType([T.StructField("number", T.LongType(), nullable=False), T.StructField("id", T.LongType())])
+
+    def one_row(group: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"number": pd.Series([number], dtype="Int64"), "id": group["id"].head(1)})
+
+    def query(spark: SparkSession) -> DataFrame:
+        return spark.range(3).groupBy("id").applyInPandas(one_row, schema).orderBy("id")
+
+    stock, ours = sides.stock(query), sides.updraft(query)
+    assert (stock.error is None) is (number is not None)
+    assert type(ours.error) is type(stock.error), ours.error
+    assert ours.rows == stock.rows
+    sides.assert_ran_on_the_pool(ours)
 
 
 def test_the_nulls_of_a_group_show_in_no_other_that_shares_its_request(sides: Sides) -> None:

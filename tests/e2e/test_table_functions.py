@@ -16,12 +16,11 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
 
 from tests.e2e import handlers
 from tests.e2e.errors import told
 from tests.e2e.sides import Query, Sides
-from tests.support.kinds_of_spark import needs_spark
+from tests.support.kinds_of_spark import needs_spark, needs_spark_for
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LEGACY = {"spark.sql.legacy.execution.pythonUDTF.pandas.conversion.enabled": "true"}
@@ -101,6 +100,7 @@ def _calls() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kind", "call"), list(_calls()))
 def test_a_table_function_gives_what_it_gives_on_stock(sides: Sides, kind: Kind, call: str) -> None:
+    needs_spark_for(CALLS[call][1])
     rows = sides.assert_same(_registered(kind, *CALLS[call]), confs=kind.confs).rows
     assert bool(rows) is (call != "nothing")
 
@@ -134,6 +134,7 @@ def test_an_output_larger_than_a_message_arrives(sides: Sides, kind: Kind) -> No
 
 @every_kind
 def test_what_was_analyzed_reaches_the_constructor(sides: Sides, kind: Kind) -> None:
+    needs_spark((4, 0), "analyze of table functions")
     statement = "SELECT * FROM f(TABLE(numbers), 'sum') ORDER BY total"
     answer = sides.assert_same(_registered(kind, handlers.Analyzed, statement, None), confs=kind.confs)
     assert [row[0] for row in answer.rows] == ["sum"] * 3
@@ -152,11 +153,14 @@ def test_the_dataframe_api_calls_the_same(sides: Sides, kind: Kind) -> None:
 
 class Mirror:
     def eval(self, point: Any) -> Iterator[tuple[Any, str]]:
-        yield ExamplePoint(point.y, point.x), repr(point)
+        yield type(point)(point.y, point.x), repr(point)
 
 
 @every_kind
 def test_user_defined_types_come_and_go(sides: Sides, kind: Kind) -> None:
+    needs_spark((4, 0), "user-defined type that a worker on NumPy 2 can import")
+    from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
+
     def query(spark: SparkSession) -> DataFrame:
         schema = T.StructType().add("p", ExamplePointUDT()).add("seen", "string")
         points = [(ExamplePoint(1.0, 2.0),), (ExamplePoint(-0.5, 0.0),)]

@@ -183,6 +183,8 @@ def _pairs() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("kind", "query"), list(_pairs()))
 def test_a_window_gives_what_it_gives_on_stock(sides: Sides, kind: str, query: str) -> None:
+    if query == "frames_of_intervals":
+        needs_spark((4, 0), "frames of days over dates")
     ask, rows = QUERIES[query]
     assert len(sides.assert_same(functools.partial(ask, kind=kind)).rows) == rows
 

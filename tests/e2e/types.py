@@ -16,7 +16,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
-from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
 
 from tests.support.spark import SPARK_VERSION
 
@@ -70,13 +69,36 @@ def _type_cases() -> list[TypeCase]:
         TypeCase("map_int_array", T.MapType(T.IntegerType(), T.ArrayType(T.StringType())), ({1: ["p", None]}, {2: []})),
         TypeCase("struct", _struct(a=T.LongType(), b=T.StringType()), ((1, "one"), (None, None), (2**40, ""))),
         TypeCase("struct_nested", _struct(s=inner, l=T.ArrayType(T.IntegerType())), _nested_structs()),
-        TypeCase("point_udt", ExamplePointUDT(), (ExamplePoint(1.0, 2.0), ExamplePoint(-0.5, 0.0))),
-        TypeCase("variant", T.VariantType(), expression="parse_json(to_json(struct(`int`, `array_string`)))"),
+        *_user_defined(),
+        *_variant(),
         *_time_of_day(),
         TypeCase("void", T.NullType(), expression="null"),
         TypeCase("year_month_interval", T.YearMonthIntervalType(), expression="make_ym_interval(`tinyint`, 3)"),
-        TypeCase("calendar_interval", T.CalendarIntervalType(), expression="make_interval(`tinyint`, 3)"),
+        *_calendar_interval(),
     ]
+
+
+def _user_defined() -> list[TypeCase]:
+    # Before 4.0, the type's module imports the pandas API on Spark, which does not run on NumPy 2.
+    if SPARK_VERSION < (4, 0):
+        return []
+    from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
+
+    return [TypeCase("point_udt", ExamplePointUDT(), (ExamplePoint(1.0, 2.0), ExamplePoint(-0.5, 0.0)))]
+
+
+def _variant() -> list[TypeCase]:
+    if SPARK_VERSION < (4, 0):
+        return []
+    expression = "parse_json(to_json(struct(`int`, `array_string`)))"
+    return [TypeCase("variant", T.VariantType(), expression=expression)]
+
+
+def _calendar_interval() -> list[TypeCase]:
+    # Before 4.0, PySpark has no such type.
+    if SPARK_VERSION < (4, 0):
+        return []
+    return [TypeCase("calendar_interval", T.CalendarIntervalType(), expression="make_interval(`tinyint`, 3)")]
 
 
 def _time_of_day() -> list[TypeCase]:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pyspark
 import pytest
-from pyspark.sql import Column
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, GroupedData, PandasCogroupedOps
 from pyspark.sql import functions as F
+from pyspark.sql.udf import UserDefinedFunction
 
 from tests.support.spark import SPARK_VERSION
 
@@ -19,6 +22,15 @@ def needs_spark(version: tuple[int, int], what: str) -> None:
     """Skip the test on an older Spark, which lacks `what`."""
     if version > SPARK_VERSION:
         pytest.skip(f"pyspark {pyspark.__version__} has no {what}")
+
+
+_SQL_SINCE_4_0 = re.compile(r"=>|PARTITION BY|SINGLE PARTITION")
+
+
+def needs_spark_for(query: str) -> None:
+    """Skip the test if the query calls a table function as this Spark's SQL does not."""
+    if found := _SQL_SINCE_4_0.search(query):
+        needs_spark((4, 0), f"{found[0]} in calls of Python functions")
 
 
 class _Later:
@@ -43,8 +55,44 @@ def _unless_later(make: Callable[..., Any]) -> Callable[..., Any]:
     return make_or_stand_in
 
 
+def _skipping(version: tuple[int, int], what: str) -> Callable[..., Any]:
+    """A method that skips the test that calls it."""
+
+    def skip(*_arguments: Any, **_options: Any) -> None:
+        needs_spark(version, what)
+
+    return skip
+
+
+def _without_named_arguments(wrapped: Callable[..., Any]) -> Callable[..., Any]:
+    """Make functions whose calls with named arguments skip the test."""
+
+    @functools.wraps(wrapped)
+    def make(self: Any) -> Any:
+        function = wrapped(self)
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            if named:
+                needs_spark((4, 0), "named arguments of Python functions")
+            return function(*arguments)
+
+        return call
+
+    return make
+
+
 def supply_what_is_missing() -> None:
-    """Put stand-ins into `pyspark.sql.functions`; before any test module is imported."""
+    """Put stand-ins into `pyspark.sql`; before any test module is imported."""
+    if SPARK_VERSION < (4, 0):
+        missing: list[tuple[type, str]] = [(DataFrame, "lateralJoin"), (DataFrame, "asTable"), (Column, "outer")]
+        missing += [(GroupedData, "applyInArrow"), (PandasCogroupedOps, "applyInArrow")]
+        for owner, name in missing:
+            setattr(owner, name, _skipping((4, 0), name))
+        for name in ("AnalyzeArgument", "AnalyzeResult", "PartitioningColumn", "SkipRestOfInputTableException"):
+            setattr(F, name, type(name, (Exception,), {}))
+        PySparkException.getCondition = PySparkException.getErrorClass
+        UserDefinedFunction._wrapped = _without_named_arguments(UserDefinedFunction._wrapped)
     if SPARK_VERSION < (4, 1):
         later = _Later((4, 1), "arrow_udf")
         F.arrow_udf = lambda *_arguments, **_options: later

@@ -9,14 +9,17 @@ from tests.e2e.kinds import folds, groups, maps, scalar, table_functions
 from tests.e2e.kinds.kind import Kind
 from tests.support.spark import SPARK_VERSION
 
-# What Spark 4.0 refuses beside what later ones do.
-_REFUSED_IN_4_0 = {"udf_arrow": {"day_time_interval"}, "udtf_arrow_lateral": {"day_time_interval"}}
+# What Spark 4.0 and before refuse beside what later ones do.
+_REFUSED_UNTIL_4_0 = {"udf_arrow": {"day_time_interval"}, "udtf_arrow_lateral": {"day_time_interval"}}
+# What Spark 3.5 takes, and later ones refuse.
+_TAKEN_IN_3_5 = {"udf_pickled": {"year_month_interval"}, "udtf_lateral": {"year_month_interval"}}
 
 
 def _of_this_spark(kind: Kind) -> Kind:
     if SPARK_VERSION >= (4, 1):
         return kind
-    return replace(kind, refuses=kind.refuses | _REFUSED_IN_4_0.get(kind.name, set()))
+    refuses = kind.refuses | _REFUSED_UNTIL_4_0.get(kind.name, set())
+    return replace(kind, refuses=refuses - (_TAKEN_IN_3_5.get(kind.name, set()) if SPARK_VERSION < (4, 0) else set()))
 
 
 _ALL = [*scalar.KINDS, *maps.KINDS, *groups.KINDS, *folds.KINDS, *table_functions.KINDS]

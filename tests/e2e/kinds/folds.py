@@ -79,7 +79,7 @@ def _groups() -> Column:
     return F.expr("CASE int(id / 100) WHEN 2 THEN -1 WHEN 3 THEN -2 ELSE id % 100 END")
 
 
-def _kind(name: str, make: Maker, fold: Fold, wrong: dict[str, Any], since: tuple[int, int] = (4, 0)) -> Kind:
+def _kind(name: str, make: Maker, fold: Fold, wrong: dict[str, Any], since: tuple[int, int] = (3, 5)) -> Kind:
     def query(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
         columns, names = [], ["id"]
         for case in cases:

@@ -167,7 +167,7 @@ def _kind(
     name: str,
     signature: Callable[[Rows], Any],
     wrong: dict[str, Any],
-    since: tuple[int, int] = (4, 0),
+    since: tuple[int, int] = (3, 5),
     run: Callable[..., DataFrame] = _grouped,
 ) -> Kind:
     pandas = "pandas" in name
@@ -208,12 +208,12 @@ KINDS = [
     _kind("grouped_pandas_key", _pandas_with_key, {}),
     _kind("grouped_pandas_iterator", _pandas_iterator, _WRONG_IN_PANDAS, (4, 1)),
     _kind("grouped_pandas_iterator_key", _pandas_iterator_with_key, {}, (4, 1)),
-    _kind("grouped_arrow", _arrow, _WRONG_IN_ARROW),
-    _kind("grouped_arrow_key", _arrow_with_key, {}),
+    _kind("grouped_arrow", _arrow, _WRONG_IN_ARROW, (4, 0)),
+    _kind("grouped_arrow_key", _arrow_with_key, {}, (4, 0)),
     _kind("grouped_arrow_iterator", _arrow_iterator, _WRONG_IN_ARROW, (4, 1)),
     _kind("grouped_arrow_iterator_key", _arrow_iterator_with_key, {}, (4, 1)),
     _cogroup("cogroup_pandas", _pandas_pair, _WRONG_IN_PANDAS),
     _cogroup("cogroup_pandas_key", _pandas_pair_with_key, {}),
-    _cogroup("cogroup_arrow", _arrow_pair, _WRONG_IN_ARROW),
-    _cogroup("cogroup_arrow_key", _arrow_pair_with_key, {}),
+    _cogroup("cogroup_arrow", _arrow_pair, _WRONG_IN_ARROW, (4, 0)),
+    _cogroup("cogroup_arrow_key", _arrow_pair_with_key, {}, (4, 0)),
 ]

@@ -48,7 +48,7 @@ class Kind:
     refuses: frozenset[str] = REFUSED
     over_groups: bool = False
     alone: bool = False
-    since: tuple[int, int] = (4, 0)
+    since: tuple[int, int] = (3, 5)
 
 
 def identity_name(case: TypeCase) -> str:

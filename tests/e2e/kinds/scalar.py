@@ -157,12 +157,12 @@ _WRONG_ARROW_ITERATORS = {
 }
 
 
-def _alone(name: str, make: Maker, seen: Any, wrong: dict[str, Any], since: tuple[int, int] = (4, 0)) -> Kind:
+def _alone(name: str, make: Maker, seen: Any, wrong: dict[str, Any], since: tuple[int, int] = (3, 5)) -> Kind:
     query = functools.partial(_each_alone, make, seen)
     return Kind(name, query, same, functools.partial(_apply, make), wrong, _refused(name), since=since)
 
 
-def _iterator(name: str, make: Maker, join: Any, wrong: dict[str, Any], since: tuple[int, int] = (4, 0)) -> Kind:
+def _iterator(name: str, make: Maker, join: Any, wrong: dict[str, Any], since: tuple[int, int] = (3, 5)) -> Kind:
     query = functools.partial(_all_in_a_struct, make, join)
     return Kind(name, query, _on_each_batch, functools.partial(_apply, make), wrong, _refused(name), since=since)
 

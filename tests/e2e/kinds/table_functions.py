@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tests.e2e.kinds.kind import Change, Kind, columns_of, result_type, rows_type
 from tests.e2e.kinds.seen import rows_in_arrow, text
 from tests.e2e.types import TypeCase
+from tests.support.spark import SPARK_VERSION
 
 Maker = Callable[[type, Any], Any]
 
@@ -53,8 +54,19 @@ def _both(*values: Any) -> Iterator[tuple[Any, ...]]:
 def _lateral_types(make: Maker, frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
     function = make(_handler(_both), result_type(cases))
     names = columns_of(cases)
-    joined = frame.select("id", *names).lateralJoin(function(*(F.col(name).outer() for name in names)))
-    return joined.drop(*names)
+    return _joined(frame.select("id", *names), function, names).drop(*names)
+
+
+def _joined(frame: DataFrame, function: Any, names: Sequence[str]) -> DataFrame:
+    """Return the frame with the rows that a table function gives for each of its rows."""
+    if SPARK_VERSION >= (4, 0):
+        return frame.lateralJoin(function(*(F.col(name).outer() for name in names)))
+    # Before 4.0, only SQL has lateral joins.
+    spark = frame.sparkSession
+    spark.udtf.register("of_each_row", function)
+    frame.createOrReplaceTempView("rows_to_join")
+    arguments = ", ".join(f"rows_to_join.`{name}`" for name in names)
+    return spark.sql(f"SELECT * FROM rows_to_join, LATERAL of_each_row({arguments})")
 
 
 def _table_types(make: Maker, frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
@@ -91,7 +103,7 @@ def _batch_function(change: Change) -> type:
 
 
 def _lateral(make: Maker, frame: DataFrame, handler: type) -> DataFrame:
-    return frame.lateralJoin(make(handler, "x bigint")(F.col("id").outer()))
+    return _joined(frame, make(handler, "x bigint"), ["id"])
 
 
 def _over_table(make: Maker, frame: DataFrame, handler: type) -> DataFrame:
@@ -133,7 +145,14 @@ def _kinds(name: str, make: Maker) -> list[Kind]:
     over_table = functools.partial(_over_table, make)
     return [
         Kind(f"{name}_lateral", functools.partial(_lateral_types, make), _row_function, lateral, _WRONG_ROWS),
-        Kind(f"{name}_table", functools.partial(_table_types, make), _row_function, over_table, over_groups=True),
+        Kind(
+            f"{name}_table",
+            functools.partial(_table_types, make),
+            _row_function,
+            over_table,
+            over_groups=True,
+            since=(4, 0),
+        ),
     ]
 
 

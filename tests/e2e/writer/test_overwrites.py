@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tests.e2e.applications.running import differences
 from tests.e2e.writer.conftest import DELIVERY, ENDPOINT, UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, rows
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.pool import LocalPool
 from tests.support.spark import runtime_confs, wait_for_listeners
 from tests.support.writer import LocalWriter
@@ -177,6 +178,8 @@ def _jobs_of_overwrites(spark: SparkSession) -> set[int]:
 def test_an_overwrite_that_cannot_be_written_leaves_the_table_as_it_was(
     table: Table, faults: Mapping[str, Mapping[str, str]], overwrite: Overwrite
 ) -> None:
+    if overwrite in (_save_as_table, _save_as_external_table):
+        needs_spark((4, 0), "saveAsTable that drops the table in its command, not before it")
     for message, confs in faults.items():
         with nothing_changes(table, rf"(?s)cannot overwrite .*{message}"), runtime_confs(table.spark, confs):
             overwrite(table, _grouped(table.spark))
@@ -261,4 +264,5 @@ def test_a_writer_that_comes_up_within_the_connect_timeout_is_waited_for(table: 
 
 
 def test_without_the_extension_the_writer_is_asked_from_where_its_socket_is(writer: LocalWriter, place: Path) -> None:
+    needs_spark((4, 0), "PySpark that loads the extensions of the class path")
     assert differences("overwrites", writer.unix_endpoint, str(place)) == {}
