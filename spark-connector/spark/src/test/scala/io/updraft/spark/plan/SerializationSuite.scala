@@ -20,6 +20,7 @@ import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument, LocalSpar
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.updraft.spark.UpdraftExtensions
+import io.updraft.spark.columns.BinaryBuilder
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.functions.{FunctionBinding, PoolAggregate, PoolScalar}
 import io.updraft.spark.task.groups.RowShape
@@ -84,6 +85,7 @@ class SerializationSuite extends AnyFunSuite {
     FilesByDeltaExec("a reason", child),
     StockPythonExec("a reason", child),
     PlacedRows(Seq(id), UnknownPartitioning(1), Nil, null),
+    RowSinkExec(Seq(id), Seq(classOf[BinaryBuilder].getName), child),
     child,
     WriterCheckExec(
       Replacement(new UpdraftParquetFormat, new Path("/table"), rows, Map.empty),
