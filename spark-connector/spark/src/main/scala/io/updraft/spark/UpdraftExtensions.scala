@@ -11,9 +11,9 @@ import io.updraft.spark.plan.{
   StatefulFunctions,
   UpdraftStrategy
 }
-import io.updraft.spark.write.{WriterCheckStrategy, WriterInput}
 import io.updraft.spark.write.delta.TableWrites
 import io.updraft.spark.write.iceberg.IcebergWrites
+import io.updraft.spark.write.{WriterCheckStrategy, WriterInput}
 
 /** Spark session extension of Updraft, listed in `spark.sql.extensions`. It does nothing until
   * `spark.updraft.udf.endpoint` is set.

@@ -161,7 +161,9 @@ object ReplyReader {
       columns: Array[ColumnVector],
       required: Seq[Boolean]
   ): Array[ColumnVector] = {
-    if (columns.zip(required).exists { case (column, isRequired) => isRequired && column.hasNull }) {
+    if (
+      columns.zip(required).exists { case (column, isRequired) => isRequired && column.hasNull }
+    ) {
       columns.foreach(_.close())
       throw new IllegalStateException("Value at index is null")
     }
