@@ -462,7 +462,7 @@ bench-aggregates: setup $(JAR) #+ Registered SQL aggregates beside grouped panda
 bench-healing: setup #+ How soon a pool is whole after a process of it was killed, beside what is promised
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
 
-bench-owners: setup #+ What the first exchange of a new owner costs, and of one that comes back
+bench-owners: setup #+ Cost of the first exchange of a new owner, and of an owner that returns
 	$(PYTHON) -m tests.programs.bench.owners $(BENCH)
 
 bench-sides: setup $(JAR) #+ How a query's CPU time divides between executors and pool, beside stock

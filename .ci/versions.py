@@ -50,7 +50,7 @@ class Table:
         self.tables: Row = parsed["tables"]
 
     def jars_of(self, spark: Row) -> list[Row]:
-        """Return the jars that run on a Spark, first that for the Scala of PySpark."""
+        """Return the jars that run on a Spark; the jar for PySpark's Scala comes first."""
         return [jar for jar in self.jars if jar["version"] == spark["jar"]]
 
     def jar_of(self, spark: Row) -> Row:
@@ -126,7 +126,7 @@ def _pyspark(table: Table) -> str:
 
 
 def jars(table: Table) -> str:
-    """Which jars run on which Spark, for Python, first that for the Scala of PySpark."""
+    """Return the jars of each Spark as Python source; the jar for PySpark's Scala comes first."""
     names = {spark["version"]: [_name(jar) for jar in table.jars_of(spark)] for spark in table.sparks}
     return "".join(f'    "{spark}": {_list(jars)},\n' for spark, jars in names.items())
 
@@ -147,11 +147,15 @@ def compatibility(table: Table) -> str:
                 f"`updraft-spark-{_name(jar)}`",
                 f"Spark {jar['spark']}, Scala {jar['scala']}",
                 f"{jar['arrow']}, {jar['netty'].removesuffix('.Final')}",
-                f"{spark['version']}.x, tested: {spark['pyspark']}",
+                f"{spark['version']}.x, {_proof(spark, of_pyspark=jar is table.jar_of(spark))}",
             ]
             for jar in table.jars_of(spark)
         ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _proof(spark: Row, *, of_pyspark: bool) -> str:
+    return f"tested: {spark['pyspark']}" if of_pyspark else "compiled, not run"
 
 
 def workflow(table: Table) -> str:
@@ -166,7 +170,7 @@ def _groups(table: Table) -> dict[str, str]:
 
 
 def _name(jar: Row) -> str:
-    """Return a jar's name without its prefix and version: that of Spark and that of Scala."""
+    """Return a jar's Spark and Scala versions, such as `3.5_2.12`."""
     return f"{jar['version']}_{_scala(jar)}"
 
 

@@ -238,6 +238,31 @@ def test_generated_code_writes_its_rows_into_requests(sides: Sides) -> None:
     assert sides.compares_stock_with_itself or "FusedStage" in lineages[-1]
 
 
+def test_calls_of_sparks_own_functions_see_parameters_and_common_tables(sides: Sides) -> None:
+    text = (
+        "WITH t AS (SELECT 3 AS a) SELECT id, mask(:s, upperChar => 'Q') AS masked FROM range(:n) "
+        "WHERE id < (SELECT a FROM t)"
+    )
+    sides.assert_same(lambda spark: spark.sql(text, args={"n": 9, "s": "Ab"}).select(plus_one("id"), "masked"))
+
+
+def test_rows_from_no_file_have_no_input_file_after_rows_of_one(
+    sides: Sides, spark: SparkSession, tmp_path: Path
+) -> None:
+    directory = tmp_path / "file"
+    spark.range(0, 100, 1, 1).write.parquet(str(directory))
+    (file,) = directory.glob("*.parquet")
+
+    def query(spark: SparkSession) -> DataFrame:
+        both = spark.read.parquet(str(directory)).union(spark.range(100, 1000, 1, 1)).coalesce(1)
+        return both.where("rand() >= 0").select("id", plus_one("id"), F.input_file_name())
+
+    answer = sides.updraft(query, confs={"spark.sql.execution.arrow.maxRecordsPerBatch": "20"})
+    sides.assert_ran_on_the_pool(answer)
+    if not sides.compares_stock_with_itself:
+        assert sorted(answer.rows) == [(i, i + 1, f"file://{file}" if i < 100 else "") for i in range(1000)]
+
+
 @pytest.mark.parametrize("rows", ["columnar", "rows"])
 @pytest.mark.parametrize("kind", ONE_ARGUMENT)
 def test_each_row_knows_its_input_file_beside_a_function(

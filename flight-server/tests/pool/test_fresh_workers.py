@@ -143,6 +143,16 @@ async def test_an_owner_that_comes_back_soon_keeps_its_worker_while_many_others_
         assert len(set(seen[1:])) == 1
 
 
+async def test_a_task_gets_no_spare_beyond_the_extra_workers_of_the_pool(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, extra_workers=0, fresh_workers=2) as (pool, _):
+        await whole(pool, 2)
+        await used_by(pool, A, A)
+        await used_by(pool, B, B)
+        await pool.lease(TASK, A)
+        with pytest.raises(NoIdleWorker, match="there are 0 extra workers, the maximum for the pool"):
+            await pool.lease(TASK, A)
+
+
 async def test_a_worker_of_registered_functions_ends_when_it_gives_way(tmp_path: Path) -> None:
     async with running(tmp_path, fresh_workers=1) as (pool, zygote):
         await whole(pool)

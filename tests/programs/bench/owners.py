@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-owners`: cost of an owner's first exchange, and of the exchange with which an owner comes back.
+"""`make bench-owners`: cost of a new owner's first exchange, and of a returning owner's next one.
 
 A worker serves one owner. So an application's first exchange takes a fresh worker, and later exchanges find its own
 worker, even after other owners have taken that worker's place. All kinds are timed in turn against one pool, with one

@@ -28,8 +28,8 @@ noop sink.
 
 Seconds are medians of at least three counted runs. CPU counts every process of a side, as a share of the CPU time of
 the stock configuration. "no UDF" is the same query with a column in place of the UDF's result; for functions of groups
-it is the shuffle and the sort that bring a group together. "own cost" is the time above that of the query without UDF:
-stock's, in multiples of Updraft's. Cases may have been measured on different days
+it is the shuffle and the sort that bring a group together. "own cost" is a query's time
+minus that without UDF, stock's divided by Updraft's. Cases may have been measured on different days
 (`BENCH="--add --cases ..."`), so compare within a line. "applyInPandas, 8 large groups" is mostly Spark's own shuffle
 and varies with the JVM, so its Sparks were started several times (`--starts`).
 

@@ -76,9 +76,9 @@ def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -
 
 
 def own_cost(without_udf: Record | None, stock: Record, ours: Record | None) -> float | None:
-    """Return stock's own cost of a UDF in multiples of Updraft's; None if it cannot be told.
+    """Return stock's own cost of a UDF divided by Updraft's: each query's time minus that without the UDF.
 
-    The own cost is the time above that of the same query without the UDF.
+    The result is None if the query without the UDF was not measured, or if Updraft adds no time to it.
     """
     if without_udf is None or ours is None:
         return None

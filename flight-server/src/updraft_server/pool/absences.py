@@ -18,26 +18,25 @@ class Absences:
 
     def __init__(self) -> None:
         self._taken = 0
-        # Start of the current or last absence, and length of the last one. The owner that left last is at the end.
-        self._owners: OrderedDict[Owner | None, tuple[int, float]] = OrderedDict()
+        # Start of the current absence, None while the owner is present, and length of the last one. The owner that left
+        # last is at the end.
+        self._owners: OrderedDict[Owner | None, tuple[int | None, float]] = OrderedDict()
 
     def began(self, owner: Owner | None) -> None:
         """Record that another owner has taken the place of this owner's worker."""
         self._taken += 1
-        _, last = self._owners.pop(owner, (0, math.inf))
-        self._owners[owner] = (self._taken, last)
+        start, last = self._owners.pop(owner, (None, math.inf))
+        self._owners[owner] = (self._taken if start is None else start, last)
         if len(self._owners) > _REMEMBERED_OWNERS:
             self._owners.popitem(last=False)
 
     def ended(self, owner: Owner | None) -> None:
         """Record that this owner needs a place again."""
-        if owner in self._owners:
-            start, _ = self._owners[owner]
-            self._owners[owner] = (start, self._taken - start)
+        start, _ = self._owners.get(owner, (None, 0))
+        if start is not None:
+            self._owners[owner] = (None, self._taken - start)
 
     def expected(self, owner: Owner | None) -> float:
-        """Return how long an absence of this owner lasts: as long as its last one, but at least until now."""
-        if owner not in self._owners:
-            return 0
-        start, last = self._owners[owner]
-        return max(last, self._taken - start)
+        """Return the owner's expected absence: its last one, or the current one if that is already longer."""
+        start, last = self._owners.get(owner, (None, 0))
+        return last if start is None else max(last, self._taken - start)

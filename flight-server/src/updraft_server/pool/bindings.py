@@ -79,8 +79,8 @@ def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:
 def superfluous(spares: Sequence[tuple[Key, Bound]], expected_absence: Callable[[Owner | None], float]) -> Key:
     """Return the spare to end if there are too many.
 
-    This is a spare of the owner with the most spares; among several such owners, of the one that is expected to stay
-    away longest; and among that owner's spares, the least recently used one.
+    Choose an owner with the most spares. If several tie, choose the one that is expected to stay away longest. Return
+    that owner's least recently used spare.
     """
     owned = Counter(_owner(bound) for _, bound in spares)
 

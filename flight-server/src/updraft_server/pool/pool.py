@@ -160,7 +160,8 @@ class Pool:
         if self._closing:
             raise leases.PoolError("the pool is closing")
         held = self._workers.held_by(task) + self._extra_of_tasks[task]
-        spare = self._workers.best(WorkerState.SPARE, binding) if 0 < held < self._settings.workers_per_task else None
+        may_have_more = 0 < held < self._settings.workers_per_task and not self._has_most_extra_workers
+        spare = self._workers.best(WorkerState.SPARE, binding) if may_have_more else None
         if spare is not None:
             return self._lease(spare, task, binding)
         known = self._workers.best(WorkerState.IDLE, binding)
@@ -178,7 +179,7 @@ class Pool:
         """Start and lease a worker beyond the configured number; raises NoIdleWorker and PoolError."""
         if self._closing:
             raise leases.PoolError("the pool is closing")
-        if self._workers.surplus + self._starts.extra >= self._settings.most_extra_workers:
+        if self._has_most_extra_workers:
             raise leases.NoIdleWorker(f"there are {self._workers.surplus} extra workers, the maximum for the pool")
         self._extra_of_tasks[task] += 1
         try:
@@ -194,11 +195,16 @@ class Pool:
             await lease.wait_for_deaths(self._workers.leaving(lease, binding))
         return lease
 
+    @property
+    def _has_most_extra_workers(self) -> bool:
+        return self._workers.surplus + self._starts.extra >= self._settings.most_extra_workers
+
     def _in_place_of(self, other: PooledWorker | None, binding: Binding, leave_fresh: int) -> PooledWorker:
         """Return a spare or fresh worker for `binding` in the place of another owner's idle worker.
 
         The idle worker becomes a spare. If the pool has no fresh worker and starts none, the idle worker ends, and
-        waiters are notified when its replacement is ready. Raises NoIdleWorker if there is no such worker.
+        waiters are notified when its replacement is ready. Raises NoIdleWorker if all workers are busy, or if
+        neither a spare nor a fresh worker is available.
         """
         if other is None:
             raise leases.NoIdleWorker("all workers are busy")
@@ -209,7 +215,7 @@ class Pool:
             if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
                 substitute = fresh[0]
         if substitute is not None:
-            # From here on, it is none of the spares that may have to end.
+            # Mark it idle first, so that the limit on spares cannot end it.
             substitute.state = WorkerState.IDLE
             # Owners whose workers share /dev/shm may not be in the pool together.
             aside = self._workers.discard if share_memory(self.sandbox) else self._workers.set_aside

@@ -101,7 +101,7 @@ class PooledWorkers:
         )
         """Workers between two exchanges."""
         self.absences = Absences()
-        """Owners whose workers' places others have taken."""
+        """Absences of owners whose workers were displaced."""
         self._settings = settings
         self._send = send
         self._notices: dict[str, asyncio.TimerHandle] = {}
@@ -193,8 +193,8 @@ class PooledWorkers:
     def set_aside(self, worker: PooledWorker) -> None:
         """Make an idle worker a spare for its owner's return, because another owner's worker takes its place."""
         if worker.is_the_operators or not self._settings.fresh_workers:
-            # Any fresh worker serves registered functions just as well. Without fresh workers, spares of other owners
-            # would fill the gap that a new owner waits for.
+            # Any fresh worker serves registered functions just as well. Without fresh workers, a spare would
+            # occupy the place that a new owner waits for.
             self.discard(worker)
         else:
             self.absences.began(worker.owner)

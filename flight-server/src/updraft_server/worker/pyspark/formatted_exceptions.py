@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of PySpark's worker before 4.0, which formats them in its `main` instead of in a function of its own.
+"""Recording of exceptions in PySpark before 4.0, whose worker formats them in `main`, not in a function of its own.
 
-`install` puts functions in front of those that the worker formats exceptions with, so that an exception is recorded
-before it becomes text.
+`install` wraps the functions that the worker uses for this, so that each exception is recorded before it becomes text.
 """
 
 import sys
@@ -21,7 +20,7 @@ def install(worker: ModuleType, record: _Record) -> None:
     def try_simplify_traceback(_found: Any) -> Any:
         error = _handled()
         record(error)
-        # The worker has looked the traceback up before; the record may have changed it.
+        # The worker passes the traceback from before; `record` may have changed it.
         return stock(error.__traceback__)
 
     worker.try_simplify_traceback = try_simplify_traceback  # type: ignore[attr-defined]
@@ -37,7 +36,7 @@ class _Traceback:
         self._record = record
 
     def format_exc(self) -> str:
-        """Return the exception that is being handled, as the module of this name formats it."""
+        """Record the exception that is being handled, and return it as text."""
         self._record(_handled())
         return traceback.format_exc()
 

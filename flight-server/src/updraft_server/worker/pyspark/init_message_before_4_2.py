@@ -86,7 +86,7 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
 
 
 def _settings_with_bounds(eval_type: int, payload: exchange_pb2.SessionPayload) -> bytes:
-    """Return the settings, in which 4.0 and before also find the frames of window functions, under another key."""
+    """Return the settings. Before 4.1, they include the bounds of window frames, under another key."""
     bounds = payload.runner_conf.get("window_bound_types")
     return _arrow_settings(eval_type, payload, {} if bounds is None else {"pandas_window_bound_types": bounds})
 

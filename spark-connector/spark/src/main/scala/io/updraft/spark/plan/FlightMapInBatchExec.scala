@@ -34,6 +34,8 @@ case class FlightMapInBatchExec(
       Some(output.map(column => ResultColumns.className(column.dataType)))
     else None
 
+  override protected def mayFuse: Boolean = true
+
   override protected[plan] def taskRunner: TaskRunner = {
     val spec = requestSpec(child.output, child.output.indices, Seq.empty, child.output)
     val result = RowResult(

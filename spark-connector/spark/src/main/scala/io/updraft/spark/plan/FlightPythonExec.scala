@@ -172,11 +172,20 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
   override protected[plan] def taskRunner: TaskRunner
 
+  /** Return whether rows of several files may be in one request. The results then still know the
+    * file of each row.
+    */
+  protected def mayFuse: Boolean = false
+
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()
     val runner = taskRunner
     val barrier = barrierTasks
-    val fused = runner.fused.flatMap(input => FusedStage.of(child, input.spec).map(input -> _))
+    val fused =
+      if (mayFuse) SparkInternals.withSession(this) {
+        runner.fused.flatMap(input => FusedStage.of(child, input.spec).map(input -> _))
+      }
+      else None
     if (fused.isDefined) {
       val (input, stage) = fused.get
       SparkInternals.mapPartitions(stage.input) { (partition, rows) =>

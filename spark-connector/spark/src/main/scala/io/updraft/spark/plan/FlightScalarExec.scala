@@ -18,6 +18,8 @@ trait FlightScalarExec extends FlightUnaryExec {
 
   override def udfs: Seq[PythonUDF]
 
+  override protected def mayFuse: Boolean = true
+
   /** Return the columns of the results, which follow the child's columns. */
   protected def resultColumns: Seq[Attribute]
 

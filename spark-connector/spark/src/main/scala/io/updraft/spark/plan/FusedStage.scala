@@ -11,11 +11,18 @@ import org.apache.spark.sql.catalyst.expressions.codegen.{
   CodeAndComment,
   CodeGenerator,
   CodegenContext,
+  CodegenFallback,
   ExprCode,
   FalseLiteral,
   GeneratedClass
 }
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Attribute,
+  AttributeSet,
+  Expression,
+  LeafExpression
+}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{
   BufferedRowIterator,
@@ -32,8 +39,8 @@ import org.apache.spark.sql.execution.{
 
 import io.updraft.spark.task.input.{FusedCode, RequestSpec, RowSink}
 
-/** Stage of generated code below an operator, compiled so that it writes its rows into the columns
-  * of requests. Spark's own code makes a row of the values, and the operator copies them again.
+/** Stage of generated code below an operator. It writes its values straight into the columns of
+  * requests, instead of building rows that the operator would copy again.
   *
   * @param input
   *   input of the stage
@@ -50,15 +57,15 @@ private[plan] final class FusedStage(
 
 private[plan] object FusedStage extends Logging {
 
-  /** Return the stage that is an operator's child, fused with requests of these columns. Return
-    * None if the child is not such a stage or the code cannot be compiled.
+  /** Fuse the stage that is an operator's child with requests of these columns. Return None if the
+    * child is not such a stage or the code cannot be compiled.
     */
   def of(child: SparkPlan, spec: RequestSpec): Option[FusedStage] = child match {
-    case stage @ WholeStageCodegenExec(last: CodegenSupport) if returnsRowsOneByOne(last) =>
-      val fused = code(WholeStageCodegenExec(sink(last, spec))(stage.codegenStageId), stage)
-      if (compiles(fused, stage))
-        Some(new FusedStage(last.inputRDDs().head, fused, code(stage, stage)))
-      else None
+    case stage @ WholeStageCodegenExec(last: CodegenSupport)
+        if returnsRowsOneByOne(last) && spec.computed.forall(hasCode) =>
+      fused(last, spec, stage).map { code =>
+        new FusedStage(last.inputRDDs().head, code, generated(stage, stage))
+      }
     case _ => None
   }
 
@@ -68,6 +75,13 @@ private[plan] object FusedStage extends Logging {
   private def returnsRowsOneByOne(plan: SparkPlan): Boolean = plan match {
     case _: RangeExec | _: InputAdapter | _: ColumnarToRowExec => true
     case _: ProjectExec | _: FilterExec => plan.children.forall(returnsRowsOneByOne)
+    case _ => false
+  }
+
+  /** Return whether an expression has code in a stage. Others need a row, which a stage lacks. */
+  private def hasCode(expression: Expression): Boolean = !expression.exists {
+    case _: LeafExpression => false
+    case _: CodegenFallback => true
     case _ => false
   }
 
@@ -81,18 +95,25 @@ private[plan] object FusedStage extends Logging {
     RowSinkExec(columns.map(_.toAttribute), builders.toSeq, rows)
   }
 
-  private def code(generated: WholeStageCodegenExec, stage: WholeStageCodegenExec) = {
-    val (context, source) = generated.doCodeGen()
-    new GeneratedCode(source, context.references.toArray, stage.longMetric("pipelineTime"))
-  }
-
-  private def compiles(code: GeneratedCode, stage: WholeStageCodegenExec): Boolean =
-    try code.compile()._2.maxMethodCodeSize <= stage.conf.hugeMethodLimit
-    catch {
+  private def fused(
+      last: SparkPlan,
+      spec: RequestSpec,
+      stage: WholeStageCodegenExec
+  ): Option[GeneratedCode] =
+    try {
+      val code = generated(WholeStageCodegenExec(sink(last, spec))(stage.codegenStageId), stage)
+      val (_, statistics) = code.compile()
+      if (statistics.maxMethodCodeSize <= stage.conf.hugeMethodLimit) Some(code) else None
+    } catch {
       case NonFatal(e) if stage.conf.codegenFallback =>
         logWarning("rows are copied because the code that writes columns does not compile", e)
-        false
+        None
     }
+
+  private def generated(code: WholeStageCodegenExec, stage: WholeStageCodegenExec) = {
+    val (context, source) = code.doCodeGen()
+    new GeneratedCode(source, context.references.toArray, stage.longMetric("pipelineTime"))
+  }
 }
 
 /** Generated code of a stage.

@@ -92,7 +92,7 @@ final class TaskRunner(
       context: TaskContext
   ): Iterator[ColumnarBatch] = run(context)(input.ofRows(rows, _, partition))
 
-  /** Return the input that generated code may fill without rows in between. */
+  /** Return the input that generated code may fill directly, without building rows. */
   def fused: Option[FusedInput] = input.fused
 
   def runFused(

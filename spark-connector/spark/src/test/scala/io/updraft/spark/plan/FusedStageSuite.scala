@@ -88,6 +88,15 @@ class FusedStageSuite extends AnyFunSuite {
     }
   }
 
+  test("arguments that have no code in a stage keep the rows") {
+    withSpark { spark =>
+      val frame = spark.range(9).selectExpr("id", "array(id) as a").where("id > 1")
+      val selected = frame.selectExpr("transform(a, x -> x + 1) as t").queryExecution.analyzed
+      val argument = selected.expressions.head.children.head
+      assert(fused(frame, Seq(argument)).isEmpty)
+    }
+  }
+
   test("a stage whose code is too long keeps its rows") {
     withSpark { spark =>
       spark.conf.set("spark.sql.codegen.hugeMethodLimit", "10")

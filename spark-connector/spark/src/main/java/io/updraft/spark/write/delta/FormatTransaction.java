@@ -5,7 +5,7 @@ import org.apache.spark.sql.delta.DeltaLog;
 import org.apache.spark.sql.delta.OptimisticTransaction;
 
 /**
- * Transaction that shows the threads that write files another log, as long as they do.
+ * Transaction that gives threads another log while they write files.
  *
  * <p>It is written in Java, because Scala does not let a method replace Delta's value.
  */

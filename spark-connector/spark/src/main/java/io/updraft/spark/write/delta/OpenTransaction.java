@@ -8,10 +8,10 @@ import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 
 /**
- * Delta's transaction, open to subclasses in Scala, which hides its constructor.
+ * Delta's transaction, made extensible from Scala, where its constructor is inaccessible.
  *
- * <p>The three classes of a transaction take turns: Java calls what Scala hides, and Scala names
- * the types whose names differ between its versions.
+ * <p>A transaction has three classes. The Java classes call members that Scala cannot access. The
+ * Scala class uses types that differ between Scala 2.12 and 2.13.
  */
 public abstract class OpenTransaction extends OptimisticTransaction {
 

@@ -21,7 +21,7 @@ trait FusedCode extends Serializable {
 final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
   private[this] var count = 0
   private[this] var left = 0
-  private[this] var followsFiles = true
+  private[this] var followsFiles = false
   private[this] var lastFile: AnyRef = _
   private[this] var firstFile: AnyRef = _
   private[this] var later = Seq.newBuilder[LaterFile]
@@ -31,7 +31,8 @@ final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
 
   /** End a row: each column has its value. Return whether the sink pauses. */
   def endRow(): Boolean = {
-    if (followsFiles) follow(files.current)
+    if (count == 0) followsFiles = files.readsFiles
+    if (count == 0 || followsFiles) follow(files.current)
     count += 1
     left -= 1
     left == 0
@@ -62,11 +63,10 @@ final class RowSink(columns: Array[ColumnBuilder], files: InputFiles) {
   def advance(): Unit = {
     count = 0
     later = Seq.newBuilder[LaterFile]
-    followsFiles = files.readsFiles
   }
 }
 
-/** Input that generated code fills without rows in between.
+/** Input that generated code fills directly, without building rows.
   *
   * @param spec
   *   columns that the code has to write
@@ -114,7 +114,7 @@ final class FusedFeed(
   private def finish(): Request = {
     val request = builder.finish(sink.file)
     val laterFiles = sink.laterFiles
-    files.ofChild(sink.advance())
+    sink.advance()
     if (laterFiles.isEmpty) request
     else request.copy(kept = request.kept.copy(laterFiles = laterFiles))
   }

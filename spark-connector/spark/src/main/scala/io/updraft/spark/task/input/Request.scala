@@ -48,6 +48,9 @@ final case class RetainedRows(
   def fileOf(row: Int): AnyRef =
     laterFiles.reverseIterator.find(_.firstRow <= row).fold(inputFile)(_.block)
 
+  /** Return the file block of the last row. */
+  def lastFile: AnyRef = laterFiles.lastOption.fold(inputFile)(_.block)
+
   override def close(): Unit = {
     columns.foreach(_.close())
     repeats.foreach(_.close())

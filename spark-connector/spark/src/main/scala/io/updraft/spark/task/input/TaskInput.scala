@@ -22,8 +22,8 @@ trait TaskInput extends Serializable {
 
   def ofRows(rows: Iterator[InternalRow], files: InputFiles, partition: Int): RequestSource
 
-  /** Return the input that generated code fills without rows in between; None if requests are made
-    * from whole rows.
+  /** Return the input that generated code fills directly, without building rows; None if requests
+    * are made from whole rows.
     */
   def fused: Option[FusedInput] = None
 

@@ -155,7 +155,7 @@ object ReplyReader {
   }
 
   /** Return the columns, or raise Arrow's own error for a null in a required column. Generated code
-    * does not ask such a column for nulls, and our columns read values without looking.
+    * does not ask such a column for nulls, and our columns read values without a null check.
     */
   private def withValues(
       columns: Array[ColumnVector],

@@ -133,8 +133,8 @@ object Results {
     }
   }
 
-  /** Results whose replies come whenever the function yields them. Their input file is the input
-    * file of the newest request.
+  /** Results whose replies come whenever the function yields them. Their input file is that of the
+    * newest row in a request.
     */
   class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
 
@@ -143,7 +143,7 @@ object Results {
         waiting: ArrayDeque[RetainedRows]
     ): RetainedRows = {
       while (waiting.size() > 1) waiting.poll().close()
-      val file = if (waiting.isEmpty) null else waiting.peek().inputFile
+      val file = if (waiting.isEmpty) null else waiting.peek().lastFile
       RetainedRows(reply.rows(), reply.rows(), Array.empty, file)
     }
 

@@ -203,6 +203,9 @@ object SparkInternals {
       .fold(0L)(_.toLong / cores << 20)
   }
 
+  /** Run `body`, which makes nodes of a plan, with the plan's session as the active one. */
+  def withSession[T](plan: SparkPlan)(body: => T): T = plan.session.withActive(body)
+
   /** Return the id by which PySpark knows a plan's session. */
   def sessionUuid(plan: SparkPlan): Option[String] = Option(plan.session).map(_.sessionUUID)
 

@@ -11,42 +11,56 @@ import org.apache.spark.sql.execution.command.ExplainCommand
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 
-/** Rules that run before Spark resolves functions. Spark 3.5 lets no rule of an extension run then.
-  * So the parser hides the calls that Spark could not resolve, and a later rule shows them to the
-  * rules first.
+/** Rules that run before Spark resolves functions. In Spark 3.5, rules of an extension cannot run
+  * that early. So the parser hides calls that Spark could not resolve. A resolution rule reveals
+  * them, applies the rules, and leaves the remaining calls to Spark.
   */
 object EarlyRules {
   def inject(
       extensions: SparkSessionExtensions,
       rule: SparkSession => Rule[LogicalPlan]
   ): Unit = {
-    extensions.injectParser((_, parser) => new HidingParser(parser))
+    extensions.injectParser((session, parser) => new HidingParser(session, parser))
     extensions.injectResolutionRule(session => new ShowHiddenCalls(rule(session)))
   }
 }
 
-/** Rule that shows hidden calls to another rule, and to Spark if they remain. */
+/** Rule that reveals hidden calls and applies `first` to them. */
 private final class ShowHiddenCalls(first: Rule[LogicalPlan]) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = first(
-    plan.resolveOperatorsUp { case HiddenTableCall(call) => call }.resolveExpressions {
-      case HiddenCall(call) => call
+    plan.resolveOperatorsUp {
+      case HiddenTableCall(name, arguments) => UnresolvedTableValuedFunction(name, arguments)
+    }.resolveExpressions {
+      case HiddenCall(call, arguments) => call.copy(arguments = arguments)
     }
   )
 }
 
-/** Call of a table function that Spark does not see. */
-private case class HiddenTableCall(call: UnresolvedTableValuedFunction) extends UnresolvedLeafNode
+/** Call of a table function that Spark does not see. It sees the arguments, which may contain
+  * parameters of a query and names of common table expressions.
+  */
+private case class HiddenTableCall(name: Seq[String], arguments: Seq[Expression])
+    extends UnresolvedLeafNode
 
-/** Call with named arguments that Spark does not see. */
-private case class HiddenCall(call: UnresolvedFunction) extends LeafExpression with Unevaluable {
+/** Call with named arguments that Spark does not see. It sees the arguments. */
+private case class HiddenCall(call: UnresolvedFunction, arguments: Seq[Expression])
+    extends Expression
+    with Unevaluable {
+  override def children: Seq[Expression] = arguments
   override def dataType: DataType = throw new UnresolvedException("dataType")
   override def nullable: Boolean = throw new UnresolvedException("nullable")
   override lazy val resolved: Boolean = false
   override def toString: String = call.toString
+
+  override protected def withNewChildrenInternal(changed: IndexedSeq[Expression]): HiddenCall =
+    copy(arguments = changed)
 }
 
-/** Parser that hides calls in queries, in the texts of views, and in expressions. */
-private final class HidingParser(parser: ParserInterface) extends ParserInterface {
+/** Parser that hides calls in queries, in the texts of views, and in expressions. It leaves alone
+  * the functions that Spark knows by a name of one part.
+  */
+private final class HidingParser(session: SparkSession, parser: ParserInterface)
+    extends ParserInterface {
 
   override def parsePlan(text: String): LogicalPlan = hidden(parser.parsePlan(text))
 
@@ -57,7 +71,8 @@ private final class HidingParser(parser: ParserInterface) extends ParserInterfac
 
   private def hidden(plan: LogicalPlan): LogicalPlan = plan.transformUp { case node =>
     node.transformExpressions(inExpression) match {
-      case call: UnresolvedTableValuedFunction => HiddenTableCall(call)
+      case UnresolvedTableValuedFunction(name, arguments) if !isSparks(name, tableFunctions) =>
+        HiddenTableCall(name, arguments)
       case UnresolvedWith(child, relations) =>
         val inside = relations.map { case (name, relation) =>
           name -> hidden(relation).asInstanceOf[SubqueryAlias]
@@ -72,9 +87,15 @@ private final class HidingParser(parser: ParserInterface) extends ParserInterfac
   private val inExpression: PartialFunction[Expression, Expression] = {
     case query: SubqueryExpression => query.withNewPlan(hidden(query.plan))
     case call: UnresolvedFunction
-        if call.arguments.exists(_.isInstanceOf[NamedArgumentExpression]) =>
-      HiddenCall(call)
+        if call.arguments.exists(_.isInstanceOf[NamedArgumentExpression]) &&
+          !isSparks(call.nameParts, session.sessionState.functionRegistry) =>
+      HiddenCall(call, call.arguments)
   }
+
+  private def tableFunctions = session.sessionState.tableFunctionRegistry
+
+  private def isSparks(name: Seq[String], known: FunctionRegistryBase[_]): Boolean =
+    name.length == 1 && known.functionExists(FunctionIdentifier(name.head))
 
   override def parseDataType(text: String): DataType = parser.parseDataType(text)
 
