@@ -150,7 +150,7 @@ def test_where_only_stock_fails_a_function_gives_what_others_do(
         pytest.skip("this Spark does not fail there")
     kinds, cases = {kind.name: kind for kind in KINDS}, {case.name: case for case in TYPE_CASES}
     if type_name not in cases:
-        pytest.skip("this Spark is tested without the type")
+        pytest.skip(f"pyspark {SPARK_VERSION[0]}.{SPARK_VERSION[1]} has no type {type_name}")
     kind, case = kinds[name], cases[type_name]
     assert isinstance(observations.of(kind, case, _STOCK).error, Py4JJavaError)
 

@@ -42,7 +42,8 @@ def main() -> int:
     root = _DIRECTORY / "formats"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    measured: list[Measured] = []
+    target = _DIRECTORY / "formats.json"
+    measured = writer_record.read(target) if options.add else []
     print(f"{options.rows} rows, {options.repeat} runs, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     head = f"{'format':9}{'statement':38}{'files by':18}{'seconds':>9}{'times':>7}{'CPU s':>8}{'times':>7}"
     print(f"{head}{'MB':>7}{'MiB':>6}")
@@ -59,8 +60,10 @@ def main() -> int:
             for name, case in cases(table_format).items():
                 if name in options.cases:
                     users = [session for session in sessions if table_format in session.variant.formats]
-                    measured += _measure(table_format, case, users, source, options)
-                    writer_record.write(measured, _DIRECTORY / "formats.json")
+                    found = _measure(table_format, case, users, source, options)
+                    again = {(entry.case, entry.variant) for entry in found}
+                    measured = [entry for entry in measured if (entry.case, entry.variant) not in again] + found
+                    writer_record.write(measured, target)
     shutil.rmtree(root)
     return 0
 
@@ -111,6 +114,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jars", type=Path, required=True, help="directory with the jars of Delta, Iceberg and Comet")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="who writes (all)")
     parser.add_argument("--formats", nargs="+", choices=_FORMATS, default=list(_FORMATS), help="table formats (both)")
+    parser.add_argument("--add", action="store_true", help="keep what formats.json has of other cases: a run in parts")
     names = list(cases("delta"))
     parser.add_argument("--cases", nargs="+", choices=names, default=names, help="statements (all)")
     parser.add_argument("--rows", type=int, default=_ROWS, help=f"rows of the source ({_ROWS})")

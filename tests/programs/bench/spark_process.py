@@ -37,6 +37,7 @@ class SparkProcess:
         self._process = subprocess.Popen(
             command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
+        self.pid = self._process.pid
         self._roots = [self._process.pid, *([pool_pid] if pool_pid is not None else [])]
         self._answer()
 

@@ -202,18 +202,16 @@ class Pool:
     def _in_place_of(self, other: PooledWorker | None, binding: Binding, leave_fresh: int) -> PooledWorker:
         """Return a spare or fresh worker for `binding` in the place of another owner's idle worker.
 
-        The idle worker becomes a spare. If the pool has no fresh worker and starts none, the idle worker ends, and
-        waiters are notified when its replacement is ready. Raises NoIdleWorker if all workers are busy, or if
-        neither a spare nor a fresh worker is available.
+        The idle worker becomes a spare. If the pool has no fresh worker and starts none, the idle worker ends, and its
+        replacement wakes the waiters. Raises NoIdleWorker if no worker can be returned now.
         """
         if other is None:
             raise leases.NoIdleWorker("all workers are busy")
         self._workers.absences.ended(binding.owner)
         substitute = self._workers.best(WorkerState.SPARE, binding)
-        if substitute is None:
-            fresh = list(self._workers.in_state(WorkerState.FRESH))
-            if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
-                substitute = fresh[0]
+        fresh = list(self._workers.in_state(WorkerState.FRESH))
+        if substitute is None and len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
+            substitute = fresh[0]
         if substitute is not None:
             # Mark it idle first, so that the limit on spares cannot end it.
             substitute.state = WorkerState.IDLE

@@ -23,6 +23,7 @@ def install(worker: ModuleType, record: _Record) -> None:
         # The worker passes the traceback from before; `record` may have changed it.
         return stock(error.__traceback__)
 
+    # mypy lets nothing be set on a module whose names it cannot see.
     worker.try_simplify_traceback = try_simplify_traceback  # type: ignore[attr-defined]
     worker.traceback = _Traceback(record)  # type: ignore[attr-defined]
 

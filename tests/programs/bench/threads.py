@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-threads`: CPU seconds of a query by thread and process, with its UDF on a pool and without the UDF.
+
+The compilers and the garbage collector of the JVM are left out: a query without a UDF has them too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+
+from tests.programs.bench.case import Case
+from tests.programs.bench.cases import CASES
+from tests.programs.bench.spark_process import SparkProcess
+from tests.programs.bench.variants import VARIANTS
+from tests.support.paths import BUILD, connector_jar
+from tests.support.pool import LocalPool
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_WARM_UP_RUNS = 10
+_DEFAULT = ["range_add", "parquet_add", "three_columns", "strings"]
+# Parts by the beginning of a thread's name, in Spark and in the pool.
+_OF_SPARK = {"Executor task": "task threads", "updraft": "event loop"}
+_OF_POOL = {"python": "front", "event_engine": "front", "updraft-worker": "workers"}
+
+
+def main() -> int:
+    """Measure each case without and with its UDF, and print the means."""
+    names = [case.name for case in CASES if case.has_floor]
+    parser = argparse.ArgumentParser(prog="bench-threads", description=__doc__)
+    parser.add_argument("--cases", nargs="+", choices=names, default=_DEFAULT, metavar="CASE", help=", ".join(names))
+    parser.add_argument("--runs", type=int, default=10, help="counted runs of each case (10)")
+    options = parser.parse_args()
+    connector_jar()
+    data = BUILD / "bench" / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    cases = [case for case in CASES if case.name in options.cases]
+    for case in cases:
+        if case.table is not None:
+            case.table.write(data, case.rows)
+    variants = {variant.name: variant for variant in VARIANTS}
+    with LocalPool(workers=2) as pool:
+        for name in ("no-udf", "updraft"):
+            process = SparkProcess(variants[name], pool.tcp_endpoint if name == "updraft" else "", pool.pid, data)
+            try:
+                for case in cases:
+                    _measure(name, case, process, options.runs, pool.pid)
+            finally:
+                process.stop()
+    return 0
+
+
+def _measure(variant: str, case: Case, process: SparkProcess, runs: int, pool: int) -> None:
+    for _ in range(_WARM_UP_RUNS):
+        process.run(case, case.rows)
+    walls, spent = [], defaultdict[str, float](float)
+    for _ in range(runs):
+        before = _seconds(process.pid, pool)
+        walls.append(process.run(case, case.rows)[0])
+        for thread, seconds in _seconds(process.pid, pool).items():
+            spent[thread[0]] += seconds - before.get(thread, 0.0)
+    parts = ", ".join(f"{part} {seconds / runs:.3f}" for part, seconds in sorted(spent.items()))
+    print(f"{case.name:16}{variant:9}{statistics.median(walls):7.3f} s; CPU s: {parts}", flush=True)
+
+
+def _seconds(spark: int, pool: int) -> dict[tuple[str, str], float]:
+    """Return the CPU seconds of the threads of the parts, by part and id of the thread."""
+    found: dict[tuple[str, str], float] = {}
+    for root, parts in ((spark, _OF_SPARK), (pool, _OF_POOL)):
+        for process in psutil.Process(root).children(recursive=True):
+            for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+                try:
+                    name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
+                except OSError:
+                    # The thread has just ended.
+                    continue
+                for start in parts:
+                    if name.startswith(start):
+                        user, system = fields.split()[11:13]
+                        found[parts[start], stat.parent.name] = (int(user) + int(system)) / _TICKS_PER_SECOND
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
