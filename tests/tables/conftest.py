@@ -62,6 +62,8 @@ def spark(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "spark.sql.catalog.database.warehouse": str(directory / "iceberg" / "database"),
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",
+        # The tables of tests are small.
+        "spark.updraft.write.smallWriteBytes": "0",
     }
     session = local_spark("updraft-tables", connector=False, conf=confs)
     session.sparkContext.setLogLevel("FATAL")

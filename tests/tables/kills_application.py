@@ -57,6 +57,7 @@ def main() -> None:
             **catalog_confs(catalog, warehouse),
             "spark.databricks.delta.snapshotPartitions": "1",
             "spark.updraft.write.tables": table_format,
+            "spark.updraft.write.smallWriteBytes": "0",
             "spark.updraft.write.endpoint": endpoint,
             "spark.updraft.write.batchBytes": "256k",
         },

@@ -37,9 +37,9 @@ def test_duckdb_reads_the_delta_table_of_the_notebook_guide(tmp_path: Path) -> N
         check=True,
     )
     assert [re.findall(r"\d+", line) for line in ran.stdout.splitlines() if re.search(r"\d+ │ +\d+", line)] == [
-        ["0", "334"],
-        ["1", "333"],
-        ["2", "333"],
+        ["0", "333334"],
+        ["1", "333333"],
+        ["2", "333333"],
     ]
     files = data_files(tmp_path / "tables/numbers")
     assert files

@@ -59,6 +59,7 @@ def tables(spark: SparkSession) -> dict[str, Table]:
     with LocalWriter(iceberg.parent) as writer:
         confs = {
             "spark.updraft.write.tables": "delta, iceberg",
+            "spark.updraft.write.smallWriteBytes": "0",
             "spark.updraft.write.endpoint": writer.tcp_endpoint,
             "spark.updraft.write.unsupported": "fail",
         }

@@ -58,6 +58,15 @@ object WriteConf
     isCommon = true
   )
 
+  val smallWriteBytes: ConfigEntry[Long] = ConfigEntry(
+    prefix + "smallWriteBytes",
+    "Planned size below which a write of a table (`tables`) is left to the table format's own writer, because it would gain " +
+      "nothing. It is Spark's estimate of the rows' size. A query that Spark cannot estimate uses the writer. `0`: every " +
+      "write uses the writer; set it to 0 if only the writer may store files of the table.",
+    Values.bytes(least = 0, most = 1L << 40),
+    Some("1m")
+  )
+
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
     "What to do if the writer cannot take a write when the driver plans it. It cannot if, for `connectTimeout`, it gives " +
@@ -119,6 +128,7 @@ object WriteConf
     Seq(
       endpoint,
       tables,
+      smallWriteBytes,
       delivery,
       fallback,
       asynchronous,

@@ -30,6 +30,11 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       conf: Configuration
   ): Either[String, WriteCommand]
 
+  /** Why the files are left to Spark's own writer although the writer could make them; None if they
+    * are not.
+    */
+  protected def leftToSpark: Option[String] = None
+
   abstract override def prepareWrite(
       session: SparkSession,
       job: Job,
@@ -70,7 +75,10 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     UnknownNames.warnOfOptions(session, options)
     val settings = WriteConf.settings(conf, options, shortName())
     command(settings.command(), dataSchema, job.getConfiguration) match {
-      case Right(command) => ByWriter(stock, settings, command)
+      case Right(command) =>
+        leftToSpark.fold[WritePlan](ByWriter(stock, settings, command))(
+          BySpark(stock, _, isChoice = true)
+        )
       case Left(reason) if settings.unsupported == "fail" =>
         throw new UnsupportedOperationException(
           s"${shortName()}: the writer cannot make these files as Spark does: $reason. " +

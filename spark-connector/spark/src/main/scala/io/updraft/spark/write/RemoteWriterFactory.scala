@@ -23,8 +23,13 @@ final case class ByWriter(
     command: WriteCommand
 ) extends WritePlan
 
-/** Spark's own writer makes the files. */
-final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan
+/** Spark's own writer makes the files.
+  *
+  * @param isChoice
+  *   whether the writer could make them too
+  */
+final case class BySpark(stock: OutputWriterFactory, reason: String, isChoice: Boolean = false)
+    extends WritePlan
 
 /** Factory that opens the files of one write: made on the driver, serialized to the tasks.
   *
@@ -88,8 +93,9 @@ object RemoteWriterFactory {
         val metrics = WriteMetrics.ofStage(session.sparkContext)
         QuerySpans.begin(settings.connection, session.sparkContext)
         new RemoteWriterFactory(stock, settings, command.toByteArray, metrics)
-      case BySpark(stock, reason) =>
-        log.warn(s"$format: Spark's own writer makes these files, because of $reason")
+      case BySpark(stock, reason, isChoice) =>
+        val text = s"$format: Spark's own writer makes these files, because of $reason"
+        if (isChoice) log.info(text) else log.warn(text)
         new OwnWriterFactory(stock, WriteMetrics.ofOwnFiles(session.sparkContext, reason))
     }
 }

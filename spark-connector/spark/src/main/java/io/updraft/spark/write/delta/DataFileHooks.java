@@ -7,12 +7,20 @@ import org.apache.spark.sql.delta.actions.Protocol;
 import org.apache.spark.sql.delta.stats.DeltaJobStatisticsTracker;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import scala.Option;
 
 /** Parts of a Delta transaction that {@link FormatTransaction} replaces. */
 public interface DataFileHooks {
 
-  /** Return the format of a table's data files. */
-  FileFormat format(Protocol protocol, Metadata table);
+  /**
+   * Return the format of a table's data files.
+   *
+   * @param small answer of {@link #smallReason}
+   */
+  FileFormat format(Protocol protocol, Metadata table, Option<String> small);
+
+  /** Return why a write of these rows is too small for the writer; None if it is not. */
+  Option<String> smallReason(SparkPlan rows);
 
   /**
    * Return a plan of the same rows that suits the format.

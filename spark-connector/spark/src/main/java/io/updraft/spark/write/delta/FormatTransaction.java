@@ -21,7 +21,7 @@ public final class FormatTransaction extends WritingTransaction {
    */
   public FormatTransaction(OptimisticTransaction begun, DataFileHooks hooks) {
     super(begun, hooks);
-    this.formatLog = FormatLog.of(super.deltaLog(), super.catalogTable(), hooks::format);
+    this.formatLog = FormatLog.of(super.deltaLog(), super.catalogTable(), this::format);
   }
 
   @Override

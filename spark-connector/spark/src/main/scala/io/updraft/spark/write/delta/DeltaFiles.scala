@@ -11,9 +11,15 @@ import io.updraft.spark.write.{ParquetPlan, RemoteFormat}
 
 /** Format of a Delta table's data files, which a writer service makes where [[DeltaRules]] allow
   * it.
+  *
+  * @param leftToSpark
+  *   why Delta's own writer makes the files all the same; None if it does not
   */
-final class DeltaFiles(ofTable: Protocol, table: Metadata)
-    extends DeltaParquetFileFormat(ofTable, table)
+final class DeltaFiles(
+    ofTable: Protocol,
+    table: Metadata,
+    override protected val leftToSpark: Option[String]
+) extends DeltaParquetFileFormat(ofTable, table)
     with RemoteFormat {
 
   override def shortName(): String = "delta"

@@ -16,7 +16,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
 import io.updraft.spark.config.WriteConf
-import io.updraft.spark.write.WriterInput
+import io.updraft.spark.write.{SmallWrite, WriterInput}
 
 /** Observer of Delta's transactions. It replaces each new transaction by one whose data files have
   * the format [[DeltaFiles]], in sessions that ask for that.
@@ -53,8 +53,14 @@ object DeltaTransactions {
 
   private object Hooks extends DataFileHooks {
 
-    override def format(protocol: Protocol, table: Metadata): FileFormat =
-      new DeltaFiles(protocol, table)
+    override def format(
+        protocol: Protocol,
+        table: Metadata,
+        small: Option[String]
+    ): FileFormat = new DeltaFiles(protocol, table, small)
+
+    override def smallReason(rows: SparkPlan): Option[String] =
+      SmallWrite.reason(rows.conf, rows)
 
     override def input(rows: SparkPlan, takesBatches: Boolean): SparkPlan =
       if (takesBatches) WriterInput.of(rows) else WriterInput.ofRows(rows)
@@ -67,7 +73,7 @@ object DeltaTransactions {
   }
 
   /** Made here once, so that a Delta whose class differs is found before a transaction begins. */
-  private lazy val probe = new DeltaFiles(Protocol(), Metadata())
+  private lazy val probe = new DeltaFiles(Protocol(), Metadata(), None)
 
   /** Observe the transactions that this thread starts, unless something else observes them. Return
     * why the connector must leave this Delta alone; None if it need not.

@@ -9,8 +9,9 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex
 import org.apache.spark.sql.delta.{DeltaLog, SnapshotDescriptor}
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, V2CommandExec}
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.internal.SQLConf
 
-import io.updraft.spark.write.ParquetPlan
+import io.updraft.spark.write.{ParquetPlan, SmallWrite}
 
 /** Operator above a command whose data files Delta's own writer makes. It shows the reason in
   * `explain` and in the SQL tab, and runs the command.
@@ -33,14 +34,19 @@ case class FilesByDeltaExec(reason: String, child: SparkPlan)
 
 object FilesByDelta {
 
-  /** Return why a writer must not make the data files of the Delta table that a command writes;
-    * None if it may, or if the command writes no existing Delta table.
+  /** Return why Delta makes the data files of the Delta table that a command writes; None if a
+    * writer does, or if the command writes no existing Delta table. The size of the rows is known
+    * of inserts only.
     */
-  def reason(command: Command): Option[String] =
+  def reason(conf: SQLConf, command: Command): Option[String] =
     table(command).flatMap { found =>
       DeltaRules
         .reason(found.protocol, found.metadata)
         .orElse(ParquetPlan.typeReason(found.metadata.schema))
+        .orElse(command match {
+          case write: V2WriteCommand => SmallWrite.reason(conf, write.query)
+          case _ => None
+        })
     }
 
   private def table(command: Command): Option[SnapshotDescriptor] = command match {

@@ -7,6 +7,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
@@ -24,7 +25,7 @@ case class TableWrites(session: SparkSession) extends SparkStrategy {
       TableWrites.prepareDelta()
       plan match {
         case command: Command if command.getTagValue(Explained).isEmpty =>
-          TableWrites.reason(command).toSeq.map { reason =>
+          TableWrites.reason(SparkInternals.conf(session), command).toSeq.map { reason =>
             // Mark the command, because adaptive execution plans it again.
             command.setTagValue(Explained, ())
             FilesByDeltaExec(reason, planLater(command))
@@ -52,9 +53,9 @@ object TableWrites {
     }
 
   /** Return why Delta makes the files of a command; None if it does not, or if that is unknown. */
-  private def reason(command: Command): Option[String] =
+  private def reason(conf: SQLConf, command: Command): Option[String] =
     if (knowsDelta)
-      try FilesByDelta.reason(command)
+      try FilesByDelta.reason(conf, command)
       catch {
         // An explanation must not fail a command, whatever its build of Delta lacks.
         case error @ (_: LinkageError | NonFatal(_)) =>

@@ -3,11 +3,12 @@ package io.updraft.spark.write.delta
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.delta.actions.FileAction
+import org.apache.spark.sql.delta.actions.{FileAction, Metadata, Protocol}
 import org.apache.spark.sql.delta.constraints.Constraint
 import org.apache.spark.sql.delta.stats.{DeltaJobStatisticsTracker, StatisticsCollection}
 import org.apache.spark.sql.delta.{DeltaOptions, OptimisticTransaction}
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.datasources.FileFormat
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.{Dataset, Row}
@@ -29,6 +30,8 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
   // Whether the write of this thread shuffles its rows, so that other tasks write the files.
   private[this] val shuffles = ThreadLocal.withInitial[java.lang.Boolean](() => false)
   private[this] val shown = new ThreadLocal[ShownPlan]
+  // Why the write of this thread is too small for the writer; None if it is not.
+  private[this] val small = ThreadLocal.withInitial[Option[String]](() => None)
 
   /** Show this thread a log with the other format until [[endWriting]]. */
   def beginWriting(): Unit
@@ -36,6 +39,12 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
   def endWriting(): Unit
 
   def isWriting: Boolean
+
+  /** Return the format of the files that this thread writes. Delta asks for it after
+    * [[convertEmptyToNullIfNeeded]].
+    */
+  protected final def format(protocol: Protocol, table: Metadata): FileFormat =
+    hooks.format(protocol, table, small.get)
 
   override def writeFiles(
       data: Dataset[_],
@@ -50,6 +59,7 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
       shown.remove()
       endWriting()
       shuffles.remove()
+      small.remove()
     }
   }
 
@@ -59,7 +69,8 @@ abstract class WritingTransaction(begun: OptimisticTransaction, hooks: DataFileH
       constraints: Seq[Constraint]
   ): SparkPlan = {
     val converted = super.convertEmptyToNullIfNeeded(plan, partitionColumns, constraints)
-    if (!isWriting || shuffles.get) converted
+    if (isWriting) small.set(hooks.smallReason(plan))
+    if (!isWriting || shuffles.get || small.get.isDefined) converted
     else {
       val input = hooks.input(converted, partitionColumns.isEmpty && constraints.isEmpty)
       shown.set(ShownPlan.of(input))

@@ -6,19 +6,27 @@ import scala.jdk.CollectionConverters._
 import org.apache.hadoop.fs.Path
 import org.apache.iceberg.Table
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.updraft.SparkInternals
 import org.slf4j.LoggerFactory
 
 import io.updraft.spark.config.{UnknownNames, WriteConf, WriteSettings}
 import io.updraft.spark.trace.QuerySpans
-import io.updraft.spark.write.{WriteMetrics, WriterAnswer}
+import io.updraft.spark.write.{SmallWrite, WriteMetrics, WriterAnswer}
 
 /** Write of an Iceberg table, planned and not begun.
   *
   * @param options
   *   options of the write
+  * @param query
+  *   its rows; None for a stream
   */
-final class IcebergWrite(session: SparkSession, table: Table, options: Map[String, String]) {
+final class IcebergWrite(
+    session: SparkSession,
+    table: Table,
+    options: Map[String, String],
+    query: Option[LogicalPlan]
+) {
   import IcebergWrite._
 
   /** The table's properties, with those that an option or the session changes, in Iceberg's order
@@ -36,7 +44,11 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
   }
 
   /** Why the writer must not make the data files; None if it may. */
-  lazy val reason: Option[String] = IcebergRules.reason(table, properties)
+  private lazy val forbidden: Option[String] = IcebergRules.reason(table, properties)
+
+  /** Why Iceberg makes the data files; None if the writer does. */
+  lazy val reason: Option[String] =
+    forbidden.orElse(query.flatMap(SmallWrite.reason(SparkInternals.conf(session), _)))
 
   /** Return whether all rows of a task go to one open file, in their order. */
   def keepsOrder: Boolean =
@@ -54,7 +66,7 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
       UnknownNames.warnOfSettings(session, conf)
       UnknownNames.warnOfOptions(session, options)
       val settings = WriteConf.settings(conf, options, "iceberg")
-      (reason, settings.unsupported) match {
+      (forbidden, settings.unsupported) match {
         case (Some(reason), "fail") => throw new UnsupportedOperationException(
             s"iceberg: the writer cannot make these files as Iceberg does: $reason. " +
               s"Set ${WriteConf.unsupported.key} = local to let Iceberg's own writer make them"
@@ -66,13 +78,17 @@ final class IcebergWrite(session: SparkSession, table: Table, options: Map[Strin
       decided
     }.flatMap {
       case Left(reason) =>
-        log.warn(s"iceberg: Iceberg's own writer makes these files, because of $reason")
+        val text = s"iceberg: Iceberg's own writer makes these files, because of $reason"
+        if (isChoice) log.info(text) else log.warn(text)
         None
       case Right(settings) =>
         val metrics = WriteMetrics.ofStage(session.sparkContext)
         QuerySpans.begin(settings.connection, session.sparkContext)
         Some(RemoteFiles(settings, metrics))
     }
+
+  /** Whether the writer could make the files that Iceberg makes. */
+  private def isChoice: Boolean = forbidden.isEmpty && reason.isDefined
 
   /** Return why the writer would not make the files, if the session then prefers Iceberg's own. */
   private def problem(settings: WriteSettings): Option[String] =

@@ -23,15 +23,25 @@ case class IcebergWrites(session: SparkSession) extends SparkStrategy {
 
   private def observed(plan: LogicalPlan): Option[LogicalPlan] = plan match {
     case write: AppendData =>
-      observed(write.table, write.write, write.writeOptions)(it => write.copy(write = Some(it)))
+      observed(write.table, Some(write.query), write.write, write.writeOptions)(it =>
+        write.copy(write = Some(it))
+      )
     case write: OverwriteByExpression =>
-      observed(write.table, write.write, write.writeOptions)(it => write.copy(write = Some(it)))
+      observed(write.table, Some(write.query), write.write, write.writeOptions)(it =>
+        write.copy(write = Some(it))
+      )
     case write: OverwritePartitionsDynamic =>
-      observed(write.table, write.write, write.writeOptions)(it => write.copy(write = Some(it)))
+      observed(write.table, Some(write.query), write.write, write.writeOptions)(it =>
+        write.copy(write = Some(it))
+      )
     case write: ReplaceData =>
-      observed(write.originalTable, write.write)(it => write.copy(write = Some(it)))
+      observed(write.originalTable, Some(write.query), write.write)(it =>
+        write.copy(write = Some(it))
+      )
     case write: WriteDelta =>
-      observed(write.originalTable, write.write)(it => write.copy(write = Some(it)))
+      observed(write.originalTable, Some(write.query), write.write)(it =>
+        write.copy(write = Some(it))
+      )
     case other => observedBatch(other)
   }
 
@@ -40,20 +50,21 @@ case class IcebergWrites(session: SparkSession) extends SparkStrategy {
   private def observedBatch(plan: LogicalPlan): Option[LogicalPlan] = plan match {
     case write: WriteToDataSourceV2 =>
       write.relation.flatMap { table =>
-        observed(table, Some(write.batchWrite))(it => write.copy(batchWrite = it))
+        observed(table, None, Some(write.batchWrite))(it => write.copy(batchWrite = it))
       }
     case _ => None
   }
 
   private def observed[A <: AnyRef](
       table: LogicalPlan,
+      query: Option[LogicalPlan],
       write: Option[A],
       options: Map[String, String] = Map.empty
   )(changed: A => LogicalPlan): Option[LogicalPlan] = (table, write) match {
     case (relation: DataSourceV2Relation, Some(write))
         if IcebergTables.has(relation.table) && !ObservedWrite.is(write) =>
       IcebergTables.unwrapped(relation.table).map { table =>
-        changed(ObservedWrite.of(write, new IcebergWrite(session, table, options)))
+        changed(ObservedWrite.of(write, new IcebergWrite(session, table, options, query)))
       }
     case _ => None
   }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.internal.SQLConf
+
+import io.updraft.spark.config.WriteConf
+
+/** Rule about writes of tables that are too small to gain from the writer. */
+object SmallWrite {
+
+  /** Return why the table format's own writer makes the files of these rows; None if they are many,
+    * or if Spark's estimate of their size is no limit.
+    */
+  def reason(conf: SQLConf, query: LogicalPlan): Option[String] = {
+    val limit = WriteConf.smallWriteBytes.require(key => Option(conf.getConfString(key, null)))
+    if (limit > 0 && isBounded(query) && query.stats.sizeInBytes < limit)
+      Some(
+        s"the planned size of ${query.stats.sizeInBytes} bytes, " +
+          s"less than ${WriteConf.smallWriteBytes.key} = $limit"
+      )
+    else None
+  }
+
+  /** Same for a query that is planned. */
+  def reason(conf: SQLConf, plan: SparkPlan): Option[String] =
+    logical(plan).flatMap(reason(conf, _))
+
+  private def logical(plan: SparkPlan): Option[LogicalPlan] = plan match {
+    case adaptive: AdaptiveSparkPlanExec => logical(adaptive.inputPlan)
+    // Operators that Spark adds at the end of planning have no logical plan.
+    case other => other.find(_.logicalLink.isDefined).flatMap(_.logicalLink)
+  }
+
+  /** Return whether no operator makes more rows than Spark's estimate counts: a generator or a
+    * function from rows to rows may make any number.
+    */
+  private def isBounded(query: LogicalPlan): Boolean = !query.exists {
+    case _: LeafNode | _: Project | _: Filter | _: Aggregate | _: Sort | _: GlobalLimit |
+        _: LocalLimit | _: Union | _: Join | _: RepartitionOperation | _: RebalancePartitions | _: Window =>
+      false
+    case _ => true
+  }
+}
