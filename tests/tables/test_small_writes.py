@@ -63,10 +63,11 @@ def test_a_write_whose_rows_are_known_to_be_few_needs_no_writer(
     spark: SparkSession, using: str, statement: str, count: int
 ) -> None:
     table = _table(spark, using, "known")
-    spark.range(100).selectExpr("id", "id % 3 AS k").cache().createOrReplaceTempView("cached_rows")
-    spark.table("cached_rows").count()
+    cached = spark.range(100).selectExpr("id", "id % 3 AS k").cache()
+    cached.createOrReplaceTempView("cached_rows")
     spark.sql(statement.format(t=table, using=using))
     assert spark.table(table).count() == count
+    cached.unpersist()
 
 
 @pytest.mark.parametrize("using", _FORMATS)

@@ -90,6 +90,18 @@ def test_batches_of_a_columnar_scan_go_to_the_writer_as_batches(
     assert "WriterInput batches" in {operator.name for operator in found}
 
 
+def test_cached_rows_go_to_partitions_as_rows(spark: SparkSession) -> None:
+    """A scan of cached data could give batches too, but Delta sorts its rows by partition."""
+    table = _table(spark, "delta", "cached", partitions="PARTITIONED BY (k)")
+    cached = spark.sql(_ROWS).cache()
+    root = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse"))).parent
+    with LocalWriter(root) as writer, runtime_confs(spark, {f"{_PREFIX}endpoint": writer.tcp_endpoint}):
+        found = _insert(spark, table)
+    assert {"WriterInput rows", "InMemoryTableScan"} <= {operator.name for operator in found}
+    assert spark.table(table).count() == cached.count()
+    cached.unpersist()
+
+
 def _own_files(operators: list[Operator]) -> dict[str, str]:
     """Return the metrics about files that the writer service has not made."""
     return {name: text for found in operators for name, text in found.metrics.items() if "own writer" in name}

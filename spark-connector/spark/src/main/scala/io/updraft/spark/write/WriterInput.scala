@@ -75,18 +75,22 @@ object WriterInput extends ColumnarRule {
   def of(rows: SparkPlan): SparkPlan = rows match {
     case WholeStageCodegenExec(stage) =>
       of(stage) match {
-        case input: WriterInputExec if input.child.supportsColumnar => input
+        case input: WriterInputExec if input.takesBatches => input
         case _ => ofRows(rows)
       }
     case ColumnarToRowExec(Batches(batches)) =>
-      WriterInputExec(batches.output, rows.output, batches)
+      WriterInputExec(batches.output, rows.output, batches, takesBatches = true)
     case ProjectExec(Columns(columns), ColumnarToRowExec(Batches(batches))) =>
-      WriterInputExec(columns, rows.output, batches)
+      WriterInputExec(columns, rows.output, batches, takesBatches = true)
+    // A scan of cached data gives rows and batches.
+    case scan if scan.supportsColumnar =>
+      WriterInputExec(scan.output, scan.output, scan, takesBatches = true)
     case _ => ofRows(rows)
   }
 
   /** Return the input of a write that needs single rows. */
-  def ofRows(rows: SparkPlan): SparkPlan = WriterInputExec(rows.output, rows.output, rows)
+  def ofRows(rows: SparkPlan): SparkPlan =
+    WriterInputExec(rows.output, rows.output, rows, takesBatches = false)
 
   /** Extractor for the operator that makes batches. */
   private object Batches {
@@ -108,24 +112,26 @@ object WriterInput extends ColumnarRule {
   }
 }
 
-/** Operator between a write and its input. Its metrics show the costs of the files. If the child is
-  * columnar, it returns rows inside the child's batches ([[BatchRow]]), so that no row is built.
-  * [[WriterInput]] inserts it, and the write still handles everything else.
+/** Operator between a write and its input. Its metrics show the costs of the files. [[WriterInput]]
+  * inserts it, and the write still handles everything else.
   *
   * @param columns
   *   columns to write, as attributes of the child
+  * @param takesBatches
+  *   whether it returns rows inside the child's batches ([[BatchRow]]), so that no row is built
   */
 case class WriterInputExec(
     columns: Seq[Attribute],
     override val output: Seq[Attribute],
-    child: SparkPlan
+    child: SparkPlan,
+    takesBatches: Boolean
 ) extends UnaryExecNode {
   private lazy val costs = WriteMetrics.ofPlan(sparkContext)
 
   override lazy val metrics: Map[String, SQLMetric] = costs.all
 
   override def nodeName: String =
-    s"WriterInput ${if (child.supportsColumnar) "batches" else "rows"}"
+    s"WriterInput ${if (takesBatches) "batches" else "rows"}"
 
   override def producedAttributes: AttributeSet = outputSet
 
@@ -133,12 +139,12 @@ case class WriterInputExec(
     * order.
     */
   override def outputOrdering: Seq[SortOrder] =
-    if (child.supportsColumnar) Nil else child.outputOrdering
+    if (takesBatches) Nil else child.outputOrdering
 
   override protected def doExecute(): RDD[InternalRow] = {
     // A local copy, so that tasks do not serialize the plan.
     val costs = this.costs
-    if (child.supportsColumnar) {
+    if (takesBatches) {
       val schema = DataTypeUtils.fromAttributes(columns)
       val ordinals =
         columns.map(column => child.output.indexWhere(_.exprId == column.exprId)).toArray
