@@ -17,8 +17,10 @@ from updraft.errors import (
 from updraft.flight_data import split_flight_data
 from updraft.service.audit import NO_RECORD
 from updraft.service.identity import ANYBODY
+from updraft.v1.exchange_pb2 import ExchangeCommand
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.relay import Relay, RelayLimits
+from updraft_server.front.relay.segment import Segments
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -97,6 +99,7 @@ class Exchange:
         plain: bool,
         batched: bool,
         session: bool,
+        segments: Segments | None,
     ) -> None:
         self.call = call
         self.lease = lease
@@ -110,8 +113,11 @@ class Exchange:
             payload=b"" if plain else b"payload",
             schema=b"schema",
             descriptor=ECHO_DESCRIPTOR,
+            command=ExchangeCommand(takes_segment=segments is not None),
         )
-        self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
+        max_message_bytes = MAX_MESSAGE_BYTES if segments is None else 2**30
+        limits = RelayLimits(max_message_bytes, batch_timeout, segments or Segments(None, "owner"))
+        self.relay = Relay(call, lease, request, limits, self.transfer)
 
     async def run(self) -> LeaseOutcome:
         try:
@@ -134,12 +140,19 @@ async def exchange(
     plain: bool = False,
     batched: bool = False,
     session: bool = False,
+    segments: Segments | None = None,
     batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
 ) -> Exchange:
     lease = await FakePool(script=script).lease(None)
     assert isinstance(lease, FakeLease)
     return Exchange(
-        ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain, batched=batched, session=session
+        ScriptedCall(messages, ends=ends),
+        lease,
+        batch_timeout,
+        plain=plain,
+        batched=batched,
+        session=session,
+        segments=segments,
     )
 
 

@@ -102,3 +102,19 @@ def what_somebody_types_at_any_terminal(target: Any) -> Any:
     # The one that makes others is everybody's.
     names = [name for name in os.listdir("/dev/pts") if name.isdigit()]
     return [os.open(f"/dev/pts/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) for name in names]
+
+
+@ATTEMPTS
+def batches_in_the_shared_memory_of_others(target: Any) -> Any:
+    import glob
+
+    found = []
+    for maps in glob.glob("/proc/[0-9]*/maps"):
+        try:
+            with open(maps) as lines:
+                found += [line for line in lines if "updraft-segment" in line]
+        except OSError:
+            continue
+    if not found:
+        raise PermissionError("no process shows its mapped files")
+    return found

@@ -129,6 +129,13 @@ class FrontSettings(ServiceSettings, CommonSettings):
         unit="bytes",
         ge=MIB,
     )
+    segment_directory: Path | None = setting(
+        "Directory for segments: memory through which batches pass between the pool and the executors of its node, "
+        "which takes less CPU than a socket. Set it to /dev/shm, or to a volume in memory, if the executors reach the "
+        "pool over --listen-unix and see this directory under the same path. An exchange that passes more than 4 MiB "
+        "gets a segment of 8 MiB. Without memory for it, and by default, batches stay on the socket.",
+        default=None,
+    )
     queue_limit: int = setting(
         "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
         "retry hint, and try other pods. Raise it if many small tasks wait for few workers.",

@@ -24,6 +24,7 @@ from tests.support.pool import LocalPool
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WARM_UP_RUNS = 10
+_TRANSPORTS = ["tcp", "unix"]
 _DEFAULT = ["range_add", "parquet_add", "three_columns", "strings"]
 # Parts by the beginning of a thread's name, in Spark and in the pool.
 _OF_SPARK = {"Executor task": "task threads", "updraft": "event loop"}
@@ -35,6 +36,7 @@ def main() -> int:
     names = [case.name for case in CASES if case.has_floor]
     parser = argparse.ArgumentParser(prog="bench-threads", description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=names, default=_DEFAULT, metavar="CASE", help=", ".join(names))
+    parser.add_argument("--transports", nargs="+", choices=_TRANSPORTS, default=["tcp"], help="to the pool (tcp)")
     parser.add_argument("--runs", type=int, default=10, help="counted runs of each case (10)")
     options = parser.parse_args()
     connector_jar()
@@ -45,12 +47,13 @@ def main() -> int:
         if case.table is not None:
             case.table.write(data, case.rows)
     variants = {variant.name: variant for variant in VARIANTS}
-    with LocalPool(workers=2) as pool:
-        for name in ("no-udf", "updraft"):
-            process = SparkProcess(variants[name], pool.tcp_endpoint if name == "updraft" else "", pool.pid, data)
+    for transport in ("no-udf", *options.transports):
+        with LocalPool(workers=2) as pool:
+            endpoint = {"no-udf": "", "tcp": pool.tcp_endpoint}.get(transport, pool.unix_endpoint)
+            process = SparkProcess(variants["updraft" if endpoint else "no-udf"], endpoint, pool.pid, data)
             try:
                 for case in cases:
-                    _measure(name, case, process, options.runs, pool.pid)
+                    _measure(transport, case, process, options.runs, pool.pid)
             finally:
                 process.stop()
     return 0

@@ -33,6 +33,7 @@ from updraft_server.front.queue.admission import Admission
 from updraft_server.front.queue.place import Grant
 from updraft_server.front.relay.batch_limits import BatchLimit, BatchTimeout
 from updraft_server.front.relay.relay import Relay, RelayLimits
+from updraft_server.front.relay.segment import Segments
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.signatures.signatures import CheckedFunction, Signatures
@@ -69,6 +70,7 @@ class Exchanges:
     functions: FunctionHealth
     hold_back: HoldBack
     early_reads: EarlyReads
+    segments: Segments
     activity: Activity
     metrics: FrontMetrics
     tracer: Tracer
@@ -217,7 +219,7 @@ class Exchanges:
             self.settings.batch_timeout_seconds or 0.0,
             request.command.limits.idle_timeout_milliseconds,
         )
-        limits = RelayLimits(self.settings.max_message_bytes, batch_timeout)
+        limits = RelayLimits(self.settings.max_message_bytes, batch_timeout, self.segments)
         relay = Relay(call, grant.lease, request, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         began = time.monotonic()

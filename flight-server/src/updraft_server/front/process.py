@@ -42,6 +42,7 @@ from updraft_server.front.limits.deaths import ALLOWED_DEATHS, FunctionHealth, H
 from updraft_server.front.limits.running_exchanges import RunningExchanges, longest_processor_seconds
 from updraft_server.front.limits.worker_limits import WorkerLimits
 from updraft_server.front.queue.admission import QUEUE_BYTES, RETRY_AFTER_MILLISECONDS, Admission, AdmissionLimits
+from updraft_server.front.relay.segment import Segments
 from updraft_server.front.request.capabilities import Capabilities
 from updraft_server.front.request.request import SERVICE
 from updraft_server.front.service import PoolService
@@ -192,7 +193,7 @@ def assemble(
 ) -> Front:
     """Return the front of a pool, ready to `run`.
 
-    Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
+    Raises OSError if the artifacts directory cannot be created, and StartError if a file or directory cannot be read.
 
     Args:
         settings: Settings of the front.
@@ -260,6 +261,7 @@ def assemble(
         functions=functions,
         hold_back=hold_back,
         early_reads=early_reads,
+        segments=Segments(settings.segment_directory, settings.listen_unix_access),
         activity=activity,
         metrics=metrics,
         tracer=tracer,

@@ -6,6 +6,8 @@ socket. `updraft_server.ipc.frames` defines the bytes, and `updraft_server.front
 """
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,6 +24,23 @@ class PeerClosedError(Exception):
     """Raised when the other end of the socket is gone."""
 
 
+class LostMemoryError(Exception):
+    """Raised when mapped memory, to which a body goes or from which it comes, is gone: its file has been cut."""
+
+
+class BodyPlace(NamedTuple):
+    """Place for the body of a frame in a mapped file."""
+
+    descriptor: int
+    """Descriptor of the file."""
+    offset: int
+    """Offset of the place in the file."""
+    memory: memoryview
+    """The place, as long as the body."""
+    position: int
+    """Position for the one who made the place."""
+
+
 class Frame(NamedTuple):
     """Received frame; the views are valid until the next `receive`."""
 
@@ -29,6 +48,8 @@ class Frame(NamedTuple):
     app_metadata: memoryview
     data_header: memoryview
     data_body: memoryview
+    place: BodyPlace | None = None
+    """Place that has the body; `data_body` is empty then."""
 
 
 class FrameSender:
@@ -43,7 +64,7 @@ class FrameSender:
     async def send(
         self, kind: FrameKind, app_metadata: Buffer = b"", data_header: Buffer = b"", data_body: Buffer = b""
     ) -> None:
-        """Send one frame whole; raises PeerClosedError. A cancelled send leaves the socket unusable."""
+        """Send one frame whole; raises PeerClosedError, or LostMemoryError. A cancelled send spoils the socket."""
         header = encode_header(kind, len(app_metadata), len(data_header), len(data_body))
         pieces: Sequence[Buffer] = [header, app_metadata, data_header, data_body]
         remaining = len(header) + len(app_metadata) + len(data_header) + len(data_body)
@@ -56,7 +77,7 @@ class FrameSender:
                 self.is_held_back = False
                 continue
             except OSError as error:
-                raise PeerClosedError(str(error)) from error
+                raise _failure(error) from error
             remaining -= sent
             if remaining == 0:
                 return
@@ -67,6 +88,8 @@ class FrameReceiver:
     """Receiver of frames into one buffer, which grows to the largest frame of the exchange."""
 
     def __init__(self, peer: socket.socket, *, max_payload_bytes: int) -> None:
+        self.reserve: Callable[[int], BodyPlace | None] = lambda _: None
+        """Function that returns a place for a body of so many bytes; None leaves the body in the buffer."""
         self._socket = peer
         self._loop = asyncio.get_running_loop()
         self._max_payload_bytes = max_payload_bytes
@@ -86,19 +109,46 @@ class FrameReceiver:
             self._waiter.set_result(None)
 
     async def receive(self) -> Frame:
-        """Return the next frame; raises PeerClosedError, FrameError, or FrameTooLargeError if it exceeds the limit."""
+        """Return the next frame.
+
+        Raises:
+            PeerClosedError: The peer is gone.
+            FrameError: The bytes are no frame.
+            FrameTooLargeError: The frame exceeds the limit.
+            LostMemoryError: The place for a body is gone.
+        """
         if self._start == self._end:
             self._start = self._end = 0
         await self._have(HEADER_BYTES, _READ_AHEAD_BYTES)
         header = decode_header(memoryview(self._buffer)[self._start : self._start + HEADER_BYTES])
         if header.payload_bytes > self._max_payload_bytes:
             raise FrameTooLargeError(header.payload_bytes)
+        if place := self.reserve(header.body_bytes):
+            return await self._receive_into(place, header)
         # Read exactly this frame: anything beyond it would have to be moved later.
         whole = HEADER_BYTES + header.payload_bytes
         await self._have(whole, whole)
         position = self._start + HEADER_BYTES
         self._start += whole
         return self._frame(header, position)
+
+    async def _receive_into(self, place: BodyPlace, header: FrameHeader) -> Frame:
+        """Receive a frame whose body goes to a place, most of it without passing through the buffer."""
+        fields = HEADER_BYTES + header.metadata_bytes + header.header_bytes
+        await self._have(fields, fields)
+        position, body = self._start + HEADER_BYTES, self._start + fields
+        early = min(self._end - body, header.body_bytes)
+        self._start = body + early
+        try:
+            # Only system calls may touch the place, because its file may be cut at any time.
+            done = os.pwrite(place.descriptor, memoryview(self._buffer)[body : self._start], place.offset)
+        except OSError as error:
+            raise LostMemoryError(str(error)) from error
+        if done < early:
+            raise LostMemoryError(f"{done} of {early} bytes could be written")
+        while done < header.body_bytes:
+            done += await self._receive_some(place.memory[done:])
+        return self._frame(header._replace(body_bytes=0), position)._replace(place=place)
 
     def _frame(self, header: FrameHeader, position: int) -> Frame:
         view = memoryview(self._buffer)
@@ -116,7 +166,10 @@ class FrameReceiver:
         """Return once at least `needed` bytes are buffered from `_start` on; reads at most `wanted`."""
         self._make_room(wanted)
         while self._end - self._start < needed:
-            room = memoryview(self._buffer)[self._end : self._start + wanted]
+            self._end += await self._receive_some(memoryview(self._buffer)[self._end : self._start + wanted])
+
+    async def _receive_some(self, room: memoryview) -> int:
+        while True:
             try:
                 received = self._socket.recv_into(room)
             except BlockingIOError:
@@ -125,10 +178,10 @@ class FrameReceiver:
                 await self._readable()
                 continue
             except OSError as error:
-                raise PeerClosedError(str(error)) from error
+                raise _failure(error) from error
             if received == 0:
                 raise PeerClosedError("the worker closed its socket")
-            self._end += received
+            return received
 
     def _make_room(self, wanted: int) -> None:
         if self._start + wanted <= len(self._buffer):
@@ -153,6 +206,11 @@ class FrameTooLargeError(Exception):
     def __init__(self, payload_bytes: int) -> None:
         super().__init__(payload_bytes)
         self.payload_bytes = payload_bytes
+
+
+def _failure(error: OSError) -> Exception:
+    kind = LostMemoryError if error.errno == errno.EFAULT else PeerClosedError
+    return kind(str(error))
 
 
 async def _ready(

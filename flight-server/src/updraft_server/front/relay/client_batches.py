@@ -5,6 +5,7 @@ from updraft.arrow_metadata import is_dictionary
 from updraft.errors import ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, request_metadata
+from updraft_server.front.relay.segment import Segment
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.request.request import SERVICE, Request
 from updraft_server.ipc.frame_stream import FrameSender
@@ -22,6 +23,8 @@ class ClientBatches:
         self._request = request
         self._max_message_bytes = max_message_bytes
         self._transfer = transfer
+        self.segment: Segment | None = None
+        """Segment that bodies may come through; None until the client has been told of one."""
         self.rows = 0
         """Number of rows that the client states in its finish message."""
 
@@ -78,6 +81,14 @@ class ClientBatches:
         return True
 
     async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
+        body = fields.data_body
+        if self.segment is not None and not body and fields.data_header:
+            metadata = request_metadata(fields)
+            if metadata.HasField("body"):
+                body = self.segment.request(metadata.body)
+                check_size(len(message) + len(body), self._max_message_bytes, SERVICE)
+                self._transfer.received_bytes += len(body)
+                self._transfer.segment_received_bytes += len(body)
         self._transfer.received_messages += 1
         self._transfer.received_bytes += len(message)
-        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
+        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, body)

@@ -16,14 +16,22 @@ from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftErro
 from updraft.flight_data import join_flight_data
 from updraft.service.exchange import LAST_MESSAGE_TIMEOUT_SECONDS, Call, event_message
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
+from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata, SegmentRange
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.client_batches import ClientBatches
+from updraft_server.front.relay.segment import LEAST_EXCHANGE_BYTES, Segment, Segments
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.relay.worker_replies import ReplyMetadataStart, TimedLoad, error_of_worker
 from updraft_server.front.request.request import Request
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.ipc.frame_stream import (
+    Frame,
+    FrameReceiver,
+    FrameSender,
+    FrameTooLargeError,
+    LostMemoryError,
+    PeerClosedError,
+)
 from updraft_server.ipc.frames import FrameError, FrameKind
 from updraft_server.pool.leases import Lease, LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
@@ -73,6 +81,8 @@ class RelayLimits(NamedTuple):
 
     max_message_bytes: int
     batch_timeout: BatchTimeout
+    segments: Segments
+    """Maker of the segment of an exchange whose client takes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,8 @@ class Relay:
         self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
         self._phase = RelayPhase.ASSIGNING
         self._batches = ClientBatches(call, self._sender, request, limits.max_message_bytes, transfer)
+        self._segments = limits.segments if request.command.takes_segment else None
+        self._segment: Segment | None = None
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self.has_begun = not request.is_session
@@ -165,6 +177,8 @@ class Relay:
             # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives the
             # worker back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+            if self._segment is not None:
+                self._segment.close()
 
     def end(self, error: UpdraftError) -> None:
         """End `run` with an error, unless `run` has ended already."""
@@ -274,6 +288,8 @@ class Relay:
         except FrameError as error:
             # The header and metadata of a frame have limits that may be lower than --max-message-bytes.
             raise LimitError(f"a client message is larger than a worker accepts: {error}") from None
+        except LostMemoryError as error:
+            raise ProtocolError(f"a batch is not in the exchange's segment any more: {error}") from None
 
     async def _relay_replies(self) -> LeaseOutcome:
         if not self._plain:
@@ -286,6 +302,8 @@ class Relay:
                         self._said_by_worker += 1
                         self._last_metadata = ReplyMetadataStart.of(frame.app_metadata)
                         self.has_begun = self.has_begun or self._last_metadata.consumed > 0
+                        if self._segments is not None and self._passed_bytes >= LEAST_EXCHANGE_BYTES:
+                            await self._offer_segment(self._segments)
                         await self._relay_reply(frame)
                         if not frame.data_header:
                             self._has_finished = self._last_metadata.is_finish
@@ -317,6 +335,21 @@ class Relay:
             ) from None
         except (FrameError, DecodeError) as error:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
+        except LostMemoryError as error:
+            raise ProtocolError(f"the exchange's segment has no room for a reply any more: {error}") from None
+
+    @property
+    def _passed_bytes(self) -> int:
+        return self._transfer.received_bytes + self._transfer.sent_bytes
+
+    async def _offer_segment(self, segments: Segments) -> None:
+        """Let bodies pass through a segment from now on, if there is memory for one."""
+        self._segments = None
+        self._segment = segment = segments.make()
+        if segment is not None:
+            self._batches.segment = segment
+            await self._send(event_message(ReplyMetadata(segment=segment.offer)))
+            self._receiver.reserve = segment.reserve
 
     def _begin_load(self, frame: Frame) -> None:
         """Begin a load, with its time limit; raise FrameError if the worker may not announce a load now.
@@ -332,7 +365,14 @@ class Relay:
 
     async def _relay_reply(self, frame: Frame) -> None:
         """Pass one message on. Plain Flight has no metadata, so drop a message of metadata alone for such a client."""
-        if not self._plain:
+        if frame.place is not None:
+            # A parser merges encoded messages that follow each other.
+            found = ReplyMetadata(body=SegmentRange(position=frame.place.position, size_bytes=len(frame.place.memory)))
+            self._transfer.sent_bytes += len(frame.place.memory)
+            self._transfer.segment_sent_bytes += len(frame.place.memory)
+            metadata = bytes(frame.app_metadata) + found.SerializeToString()
+            await self._write(join_flight_data(frame.data_header, metadata, frame.data_body))
+        elif not self._plain:
             await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
         elif frame.data_header or frame.data_body:
             await self._write(join_flight_data(frame.data_header, b"", frame.data_body))

@@ -23,6 +23,10 @@ class Transfer:
     """Received messages that carry a dictionary for later batches, and no rows."""
     keep_alives: int = 0
     """Received messages that only show that the client is still there."""
+    segment_received_bytes: int = 0
+    """Received bytes that came through a segment; `received_bytes` includes them."""
+    segment_sent_bytes: int = 0
+    """Sent bytes that went through a segment; `sent_bytes` includes them."""
     rows: int = 0
     """Rows of exchanges that succeeded, as clients state in their finish messages; plain Flight has no such message."""
 
@@ -35,6 +39,11 @@ class Transfer:
     def bytes_by_direction(self) -> dict[str, int]:
         """Bytes received and sent."""
         return {"received": self.received_bytes, "sent": self.sent_bytes}
+
+    @property
+    def segment_bytes_by_direction(self) -> dict[str, int]:
+        """Bytes received and sent through segments."""
+        return {"received": self.segment_received_bytes, "sent": self.segment_sent_bytes}
 
     @property
     def messages_by_direction(self) -> dict[str, int]:

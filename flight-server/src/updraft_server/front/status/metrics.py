@@ -29,6 +29,12 @@ class FrontMetrics(Metrics):
             lambda: activity.transferred().bytes_by_direction,
         )
         self.count_by_label(
+            "updraft_segment_bytes",
+            "Bytes of Flight messages that passed through segments; updraft_flight_bytes includes them.",
+            "direction",
+            lambda: activity.transferred().segment_bytes_by_direction,
+        )
+        self.count_by_label(
             "updraft_flight_messages",
             "Flight messages relayed.",
             "direction",

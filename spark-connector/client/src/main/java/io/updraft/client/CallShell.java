@@ -29,7 +29,10 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   final ReentrantLock lock = new ReentrantLock();
 
   private final TaskIdentity task;
-  private final BufferAllocator allocator;
+
+  /** Holds the replies. */
+  final BufferAllocator allocator;
+
   private final WireAllocator wire;
   private final Condition changed = lock.newCondition();
   private final LongPredicate recoveryDue;
@@ -146,9 +149,14 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     changed.signalAll();
   }
 
+  /** Return the message for a step of the core; only under the lock. */
+  OutgoingMessage message(CallCore.Step<?> step) {
+    return OutgoingMessage.of(step, wire);
+  }
+
   /** Send a message; only under the lock. */
   void send(CallCore.Step<?> step) {
-    sentBytes += call.send(OutgoingMessage.of(step, wire));
+    sentBytes += call.send(message(step));
     if (step.last()) {
       call.halfClose();
     }

@@ -6,13 +6,18 @@ import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.RequestMetadata;
+import io.updraft.proto.v1.SegmentRange;
 import io.updraft.proto.v1.TaskIdentity;
+import java.io.IOException;
 import java.util.Collection;
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Exchange with a pool: request batches go out within a window, and reply batches come back in
@@ -27,6 +32,11 @@ import org.apache.arrow.vector.types.pojo.Schema;
 public final class Exchange extends CallShell<ExchangeCore> {
   /** Version of the protocol (proto/README.md) that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
+
+  private static final Logger LOG = LoggerFactory.getLogger(Exchange.class);
+
+  /** Largest metadata of a batch whose body is in a segment; the pool parses it. */
+  private static final int MOST_METADATA_BYTES = 32 << 10;
 
   private final ExchangeRequest request;
   private final Collection<? extends Artifact> artifacts;
@@ -209,6 +219,12 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return core.nextToSend();
   }
 
+  @Override
+  OutgoingMessage message(CallCore.Step<?> step) {
+    OutgoingMessage placed = ((PoolCall) call()).placed(step);
+    return placed == null ? super.message(step) : placed;
+  }
+
   /** Send what the pool asks for before the first batch. Return false if the call was lost. */
   private boolean upload(FlightCall to) {
     if (request.deferredPayload().isEmpty() && artifacts.isEmpty()) {
@@ -275,7 +291,51 @@ public final class Exchange extends CallShell<ExchangeCore> {
       return read(core::departure);
     }
 
-    private final ReplyProtocol protocol = new ReplyProtocol(options);
+    private final ReplyProtocol protocol = new ReplyProtocol(options, this::bodyInSegment);
+
+    /** Memory shared with the pool; null if there is none. */
+    private volatile Segment segment;
+
+    /** Bytes of the last reply that are in the segment. */
+    private int placedBytes;
+
+    /** Return the message for a batch that has a place in the segment; null if it has none. */
+    OutgoingMessage placed(CallCore.Step<?> step) {
+      Segment to = segment;
+      if (to == null
+          || step.slice() == null
+          || !(step.metadata() instanceof RequestMetadata metadata)
+          || metadata.getSequence() == 0
+          || metadata.getSerializedSize() > MOST_METADATA_BYTES) {
+        return null;
+      }
+      BatchSlicer.Slice slice = step.slice();
+      SegmentRange range =
+          slice.startByte() == 0 ? to.place(slice.batch(), metadata.getSequence()) : null;
+      return range == null
+          ? null
+          : OutgoingMessage.ofPlaced(slice, metadata.toBuilder().setBody(range).build());
+    }
+
+    private ArrowBuf bodyInSegment(SegmentRange range) throws MalformedReplyException {
+      Segment from = segment;
+      if (from == null) {
+        throw new MalformedReplyException(
+            "a reply is in a segment that this client has not mapped");
+      }
+      placedBytes = Math.toIntExact(range.getSizeBytes());
+      return from.take(range, allocator);
+    }
+
+    private void map(io.updraft.proto.v1.Segment offer) {
+      try {
+        segment = Segment.open(offer);
+      } catch (IOException | RuntimeException e) {
+        // The pool uses the segment only after this client has mapped it.
+        LOG.info(
+            "batches pass through the socket, not through {}: {}", offer.getPath(), e.toString());
+      }
+    }
 
     @Override
     void onReady(boolean first) {
@@ -288,10 +348,17 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
     @Override
     boolean onMessage(IncomingMessage message) throws MalformedReplyException {
+      placedBytes = 0;
       ReplyEvent event = protocol.accept(message);
+      if (event instanceof ReplyEvent.SegmentOffered offered) {
+        map(offered.offer());
+      } else if (segment != null) {
+        segment.consumed(protocol.consumed());
+      }
+      int sizeBytes = message.sizeBytes() + placedBytes;
       lock.lock();
       try {
-        core.onEvent(this, event, protocol.consumed(), message.sizeBytes(), System.nanoTime());
+        core.onEvent(this, event, protocol.consumed(), sizeBytes, System.nanoTime());
         advance();
       } finally {
         lock.unlock();
@@ -302,6 +369,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
     @Override
     void onReleased() {
       protocol.close();
+      if (segment != null) {
+        segment.close();
+      }
     }
 
     @Override

@@ -30,7 +30,8 @@ record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] sc
     byte[] schemaHeader = RequestBatch.header(schema);
     Limits.Builder limits = asked.getLimits().toBuilder();
     limits.setMaxReplyBatchBytesInParts(options.maxBatchBytes());
-    ExchangeCommand command = asked.toBuilder().setLimits(limits).build();
+    boolean local = options.endpoint().transport() == Endpoint.Transport.UNIX;
+    ExchangeCommand command = asked.toBuilder().setLimits(limits).setTakesSegment(local).build();
     boolean large = command.getSerializedSize() > Admission.BYTES_BEFORE_ADMISSION;
     if (!large || !command.hasSession() || command.getPayload().isEmpty()) {
       return new ExchangeRequest(command.toByteString(), ByteString.EMPTY, schemaHeader);

@@ -18,7 +18,8 @@ import java.io.UncheckedIOException;
  * @param appMetadata the protocol's own message
  * @param body bytes of a part of an artifact or payload
  * @param slice the slice of a batch that forms the body; null without a batch
- * @param allocator holds the batch's buffers while they are sent; null without a batch
+ * @param allocator holds the batch's buffers while they are sent; null without a batch, or if the
+ *     body is in a segment
  */
 record OutgoingMessage(
     byte[] descriptor,
@@ -46,6 +47,12 @@ record OutgoingMessage(
     return new OutgoingMessage(NOTHING, header, metadata, NOTHING, slice, allocator);
   }
 
+  /** Return the message for a batch whose body is in a segment. */
+  static OutgoingMessage ofPlaced(BatchSlicer.Slice slice, MessageLite metadata) {
+    return new OutgoingMessage(
+        NOTHING, slice.header(), metadata.toByteArray(), NOTHING, slice, null);
+  }
+
   /** Return a message without a batch; the metadata describes the data. */
   static OutgoingMessage of(MessageLite metadata, byte... data) {
     return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), data, null, null);
@@ -68,7 +75,11 @@ record OutgoingMessage(
     return slice == null ? 0 : slice.bodyBytes();
   }
 
-  /** Return the size of the whole message in bytes. */
+  private boolean hasBatchBody() {
+    return slice != null && allocator != null;
+  }
+
+  /** Return the size of the whole message in bytes, with a body in a segment. */
   long sizeBytes() {
     return (long) prefixBytes() + bodyBytes();
   }
@@ -78,7 +89,7 @@ record OutgoingMessage(
         + FlightField.HEADER.sizeBytes(header.length)
         + FlightField.APP_METADATA.sizeBytes(appMetadata.length)
         + FlightField.BODY.sizeBytes(body.length)
-        + (slice == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
+        + (hasBatchBody() ? FlightField.BODY.startBytes(bodyBytes()) : 0);
   }
 
   /**
@@ -86,14 +97,14 @@ record OutgoingMessage(
    * its exchange.
    */
   ByteBuf encode() {
-    boolean small = bodyBytes() <= RequestBatch.COPY_LIMIT_BYTES;
+    boolean small = hasBatchBody() && bodyBytes() <= RequestBatch.COPY_LIMIT_BYTES;
     int capacity = prefixBytes() + (small ? bodyBytes() : 0);
     ByteBuf prefix = PooledByteBufAllocator.DEFAULT.directBuffer(capacity);
     FlightField.DESCRIPTOR.write(prefix, descriptor);
     FlightField.HEADER.write(prefix, header);
     FlightField.APP_METADATA.write(prefix, appMetadata);
     FlightField.BODY.write(prefix, body);
-    if (slice == null) {
+    if (!hasBatchBody()) {
       return prefix;
     }
     FlightField.BODY.writeStart(prefix, bodyBytes());

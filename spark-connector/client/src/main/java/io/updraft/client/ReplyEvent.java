@@ -37,6 +37,9 @@ sealed interface ReplyEvent {
   /** The exchange has a worker: batches of any size may be sent. */
   record Admitted() implements ReplyEvent {}
 
+  /** Bodies may pass through a segment from now on. */
+  record SegmentOffered(io.updraft.proto.v1.Segment offer) implements ReplyEvent {}
+
   /** Log lines of the function for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}
 

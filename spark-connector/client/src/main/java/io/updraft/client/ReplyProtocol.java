@@ -6,6 +6,7 @@ import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.BatchPart;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
+import io.updraft.proto.v1.SegmentRange;
 import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -65,14 +66,24 @@ final class ReplyProtocol implements AutoCloseable {
   private static final String AFTER_THE_LAST = "the pool sent a message after its last one";
   private static final String UNNUMBERED = "the pool sent Arrow data without a sequence number";
 
+  /** Source of the bodies that are in a segment. */
+  @FunctionalInterface
+  interface SegmentBodies {
+    /** Return a copy of a body, which the caller closes. */
+    ArrowBuf take(SegmentRange range) throws MalformedReplyException;
+  }
+
   private final PartedBody parted;
+  private final SegmentBodies inSegment;
+  private boolean segmentOffered;
   private State state = State.INIT;
   private long consumed;
   private long batches;
   private long rows;
 
-  ReplyProtocol(ClientOptions options) {
+  ReplyProtocol(ClientOptions options, SegmentBodies inSegment) {
     this.parted = new PartedBody(options.maxBatchBytes());
+    this.inSegment = inSegment;
   }
 
   State state() {
@@ -103,6 +114,7 @@ final class ReplyProtocol implements AutoCloseable {
       case ARTIFACTS_WANTED -> artifactsWanted(metadata.getArtifactsWanted());
       case PAYLOAD_WANTED -> payloadWanted();
       case ADMITTED -> admitted();
+      case SEGMENT -> segment(metadata.getSegment());
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
   }
@@ -162,7 +174,8 @@ final class ReplyProtocol implements AutoCloseable {
         || IpcReader.kind(message.header()) != MessageHeader.RecordBatch) {
       throw new MalformedReplyException("reply " + sequence + " has no batch");
     }
-    ArrowRecordBatch batch = read(message);
+    ArrowRecordBatch batch =
+        metadata.hasBody() ? readPlaced(message, metadata.getBody()) : read(message);
     int[] rowEnds = metadata.getRowEndsList().stream().mapToInt(Integer::intValue).toArray();
     if (!areOffsets(rowEnds, batch.getLength())) {
       batch.close();
@@ -180,6 +193,16 @@ final class ReplyProtocol implements AutoCloseable {
     }
     try (ArrowBuf whole = parted.completed(message.batchBody())) {
       return IpcReader.batch(message.header(), whole);
+    }
+  }
+
+  private ArrowRecordBatch readPlaced(IncomingMessage message, SegmentRange range)
+      throws MalformedReplyException {
+    if (message.body() != null || parted.isOpen()) {
+      throw new MalformedReplyException("the body of a reply is in a message and in the segment");
+    }
+    try (ArrowBuf body = inSegment.take(range)) {
+      return IpcReader.batch(message.header(), body);
     }
   }
 
@@ -226,6 +249,14 @@ final class ReplyProtocol implements AutoCloseable {
   private ReplyEvent admitted() throws MalformedReplyException {
     move(State.Event.ADMITTED, "the pool admitted the exchange a second time");
     return new ReplyEvent.Admitted();
+  }
+
+  private ReplyEvent segment(io.updraft.proto.v1.Segment offer) throws MalformedReplyException {
+    if (segmentOffered || state != State.ADMITTED && state != State.STREAMING) {
+      throw new MalformedReplyException("the pool offered a segment twice, or too early");
+    }
+    segmentOffered = true;
+    return new ReplyEvent.SegmentOffered(offer);
   }
 
   private ReplyEvent schemaOrCredit(IncomingMessage message, ReplyMetadata metadata)

@@ -96,6 +96,25 @@ final class RequestBatch implements AutoCloseable {
         : referenced(allocator, prefix, startByte, endByte);
   }
 
+  /**
+   * Copy the body to a place in memory.
+   *
+   * @return false if the batch was closed, because its exchange is over
+   */
+  synchronized boolean copyTo(ByteBuffer target, int index) {
+    if (closed) {
+      return false;
+    }
+    for (int i = 0; i < batch.getBuffers().size(); i++) {
+      Overlap overlap = overlap(i, 0, bodyBytes);
+      if (overlap.length() > 0) {
+        ByteBuffer source = overlap.buffer().nioBuffer(overlap.index(), overlap.length());
+        target.put(index + (int) overlap.startByte(), source, 0, overlap.length());
+      }
+    }
+    return true;
+  }
+
   private ByteBuf copied(ByteBuf prefix, long startByte, long endByte) {
     int start = prefix.writerIndex();
     prefix.writeZero((int) (endByte - startByte));

@@ -91,7 +91,7 @@ class PolicyTracesTest {
                   Long.parseLong(made[3]),
                   Long.parseLong(made[4]),
                   Replay.valueOf(made[5])));
-      case "ReplyProtocol" -> replyProtocol(new ReplyProtocol(OPTIONS));
+      case "ReplyProtocol" -> replyProtocol(new ReplyProtocol(OPTIONS, range -> null));
       case "CreditWindow" -> creditWindow(Long.parseLong(made[2]));
       default -> throw new AssertionError(made[1]);
     };

@@ -15,6 +15,8 @@ import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.PayloadWanted;
 import io.updraft.proto.v1.ReplyMetadata;
+import io.updraft.proto.v1.Segment;
+import io.updraft.proto.v1.SegmentRange;
 import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.RootAllocator;
@@ -35,7 +37,8 @@ final class ReplyProtocolTest {
           .changed(o -> o.maxBatchBytes = MOST_BATCH_BYTES);
 
   private final RootAllocator root = new RootAllocator();
-  private final ReplyProtocol protocol = new ReplyProtocol(OPTIONS);
+  private final ReplyProtocol protocol =
+      new ReplyProtocol(OPTIONS, range -> zeros((int) range.getSizeBytes()));
 
   /** Fails the test when anything is still allocated. */
   @AfterEach
@@ -44,12 +47,14 @@ final class ReplyProtocolTest {
     root.close();
   }
 
+  private ArrowBuf zeros(int bytes) {
+    ArrowBuf buffer = root.buffer(bytes);
+    return buffer.setZero(0, bytes).writerIndex(bytes);
+  }
+
   private ReplyEvent accept(ReplyMetadata.Builder metadata, byte[] header, int bodyBytes)
       throws MalformedReplyException {
-    ArrowBuf body = bodyBytes == 0 ? null : root.buffer(bodyBytes);
-    if (body != null) {
-      body.setZero(0, bodyBytes).writerIndex(bodyBytes);
-    }
+    ArrowBuf body = bodyBytes == 0 ? null : zeros(bodyBytes);
     byte[] appMetadata = metadata.build().toByteArray();
     try (IncomingMessage message = new IncomingMessage(header, appMetadata, body, 0)) {
       return protocol.accept(message);
@@ -257,5 +262,29 @@ final class ReplyProtocolTest {
     refused(part, sequence(2).addAllRowEnds(List.of(5)), Batches.header(4), 32);
     refused(part, sequence(2).addAllRowEnds(List.of(3, 2)), Batches.header(4), 32);
     refused(part, sequence(2).addAllRowEnds(List.of(-1)), Batches.header(4), 32);
+  }
+
+  private static ReplyMetadata.Builder offer() {
+    return ReplyMetadata.newBuilder().setSegment(Segment.getDefaultInstance());
+  }
+
+  private static ReplyMetadata.Builder placed(long number) {
+    return sequence(number).setBody(SegmentRange.newBuilder().setSizeBytes(32));
+  }
+
+  @Test
+  void a_segment_is_offered_once_to_an_admitted_exchange() throws MalformedReplyException {
+    assertThrows(MalformedReplyException.class, () -> accept(offer()));
+    acceptSchema();
+    assertInstanceOf(ReplyEvent.SegmentOffered.class, accept(offer()));
+    assertThrows(MalformedReplyException.class, () -> accept(offer()));
+  }
+
+  @Test
+  void the_body_of_a_batch_may_be_in_the_segment() throws MalformedReplyException {
+    acceptSchema();
+    ReplyEvent event = accept(placed(1), Batches.header(4), 0);
+    ((ReplyEvent.Batch) event).batch().close();
+    assertThrows(MalformedReplyException.class, () -> accept(placed(2), Batches.header(4), 32));
   }
 }

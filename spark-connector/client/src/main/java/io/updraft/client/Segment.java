@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.updraft.proto.v1.SegmentRange;
+import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.Set;
+import java.util.regex.Pattern;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+
+/**
+ * Memory that one call shares with a pool on the same node: a ring for the bodies of requests and
+ * one for those of replies (proto/README.md, "Segments"). The pool makes the file, and it alone can
+ * hand out memory, so a full ring only means that a body travels in its message.
+ *
+ * <p>Several threads may place requests. Only gRPC's event loop takes replies, and not after {@link
+ * #close}.
+ */
+final class Segment implements AutoCloseable {
+  /** Size from which a body passes through the segment. A smaller one costs less in its message. */
+  static final int LEAST_BODY_BYTES = 64 << 10;
+
+  private static final int CONTROL_BYTES = 4096;
+  private static final long MOST_RING_BYTES = 1 << 29;
+  private static final Pattern NAME = Pattern.compile("updraft-segment-[0-9a-f]{32}");
+  private static final int READ_POSITION = 0;
+  private static final int OPENED = 8;
+  private static final VarHandle NUMBER =
+      MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
+  /** Request whose range is in use until the function has taken the batch. */
+  private record Placed(long sequence, long end) {}
+
+  private final MappedByteBuffer memory;
+  private final int ringBytes;
+  private final Deque<Placed> placed = new ArrayDeque<>();
+  private long written;
+  private long freed;
+  private boolean closed;
+
+  private Segment(MappedByteBuffer memory, int ringBytes) {
+    this.memory = memory;
+    this.ringBytes = ringBytes;
+    NUMBER.setRelease(memory, OPENED, 1L);
+  }
+
+  /**
+   * Map the segment that a pool offers.
+   *
+   * @throws IOException if this process cannot use the file, or the file is no segment
+   */
+  static Segment open(io.updraft.proto.v1.Segment offer) throws IOException {
+    Path path = Path.of(offer.getPath());
+    long ringBytes = offer.getRingBytes();
+    boolean fits = ringBytes > 0 && ringBytes <= MOST_RING_BYTES;
+    // The client writes to this file, so the pool must not name any other.
+    if (!fits || !path.isAbsolute() || !NAME.matcher(path.getFileName().toString()).matches()) {
+      throw new IOException("not a segment: " + path + " with rings of " + ringBytes + " bytes");
+    }
+    long sizeBytes = CONTROL_BYTES + 2 * ringBytes;
+    var options =
+        Set.of(StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS);
+    try (FileChannel file = FileChannel.open(path, options)) {
+      if (file.size() != sizeBytes) {
+        throw new IOException(path + " has " + file.size() + " bytes, not " + sizeBytes);
+      }
+      return new Segment(file.map(FileChannel.MapMode.READ_WRITE, 0, sizeBytes), (int) ringBytes);
+    }
+  }
+
+  /**
+   * Copy a batch's body into the segment.
+   *
+   * @param sequence number of the batch in its call
+   * @return the body's place; null if there is no room for the body, or if the batch was closed
+   */
+  synchronized SegmentRange place(RequestBatch batch, long sequence) {
+    long sizeBytes = batch.bodyBytes();
+    if (closed || sizeBytes < LEAST_BODY_BYTES || sizeBytes > ringBytes) {
+      return null;
+    }
+    long behind = ringBytes - written % ringBytes;
+    long position = sizeBytes <= behind ? written : written + behind;
+    if (position + sizeBytes - freed > ringBytes) {
+      return null;
+    }
+    if (!batch.copyTo(memory, CONTROL_BYTES + (int) (position % ringBytes))) {
+      return null;
+    }
+    written = position + sizeBytes;
+    placed.add(new Placed(sequence, written));
+    return SegmentRange.newBuilder().setPosition(position).setSizeBytes(sizeBytes).build();
+  }
+
+  /** Free the places of all requests up to this one. */
+  synchronized void consumed(long sequence) {
+    while (!placed.isEmpty() && placed.peek().sequence() <= sequence) {
+      freed = placed.remove().end();
+    }
+  }
+
+  /** Return a copy of a reply's body and free its place. The caller closes the copy. */
+  ArrowBuf take(SegmentRange range, BufferAllocator allocator) throws MalformedReplyException {
+    long position = range.getPosition();
+    long sizeBytes = range.getSizeBytes();
+    boolean inside =
+        position >= 0
+            && sizeBytes > 0
+            && sizeBytes <= ringBytes
+            && position % ringBytes + sizeBytes <= ringBytes
+            && position <= Long.MAX_VALUE - sizeBytes;
+    if (!inside) {
+      throw new MalformedReplyException(
+          "a body of %d bytes at position %d is not inside a ring of %d bytes"
+              .formatted(sizeBytes, position, ringBytes));
+    }
+    ArrowBuf body = allocator.buffer(sizeBytes);
+    int offset = CONTROL_BYTES + ringBytes + (int) (position % ringBytes);
+    body.setBytes(0, memory.slice(offset, (int) sizeBytes));
+    body.writerIndex(sizeBytes);
+    NUMBER.setRelease(memory, READ_POSITION, position + sizeBytes);
+    return body;
+  }
+
+  @Override
+  public synchronized void close() {
+    if (!closed) {
+      closed = true;
+
+      Unmapping.unmap(memory);
+    }
+  }
+}
