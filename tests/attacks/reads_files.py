@@ -115,6 +115,4 @@ def batches_in_the_shared_memory_of_others(target: Any) -> Any:
                 found += [line for line in lines if "updraft-segment" in line]
         except OSError:
             continue
-    if not found:
-        raise PermissionError("no process shows its mapped files")
     return found
