@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from tests.e2e.sides import Sides
 from tests.support.pool import NOTES, LocalPool
 
-_SHARED_MEMORY = Path("/dev/shm")
 _ROWS = 1_500_000
 
 
@@ -88,7 +87,6 @@ def test_large_batches_pass_through_shared_memory(
     near.assert_same(query, "unix")
     for direction, count in _shared_bytes(near_pool).items():
         assert count - before[direction] > 1 << 20, direction
-    assert not list(_SHARED_MEMORY.glob("updraft-segment-*"))
 
 
 def test_a_worker_that_dies_is_replaced_and_the_batches_are_sent_again(near: Sides, tmp_path: Path) -> None:
@@ -108,7 +106,6 @@ def test_a_worker_that_dies_is_replaced_and_the_batches_are_sent_again(near: Sid
     assert near.updraft(query, "unix").rows == [expected]
     assert mark.exists()
     mark.unlink()
-    assert not list(_SHARED_MEMORY.glob("updraft-segment-*"))
 
 
 def test_small_exchanges_and_other_transports_have_no_segment(near: Sides, near_pool: LocalPool) -> None:

@@ -94,6 +94,7 @@ class Front:
     sampler: Sampler
     audit: Audit
     tracer: Tracer
+    segments: Segments
     listeners: Listeners
     announcement: Announcement
 
@@ -110,6 +111,7 @@ class Front:
                 self.signatures.watch(),
             ):
                 stack.callback(asyncio.create_task(background).cancel)
+            stack.callback(self.segments.close)
             stack.push_async_callback(asyncio.to_thread, self.tracer.close)
             stack.push_async_callback(asyncio.to_thread, self.audit.close)
             stack.push_async_callback(self.listeners.close)
@@ -245,11 +247,12 @@ def assemble(
     )
 
     def capabilities() -> Capabilities:
-        # Before the pool has started, every function would look unknown, which is a final error for the client.
+        # Before the start, every function would look unknown, which is a final error for the client.
         if lifecycle.phase is Phase.STARTING or not pool.functions:
             raise PoolUnavailableError("the pool has not started yet: try again")
         return Capabilities.of(pool, settings.session_functions)
 
+    segments = Segments(settings.segment_directory, settings.listen_unix_access)
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
     exchanges = Exchanges(
         settings=settings,
@@ -261,7 +264,7 @@ def assemble(
         functions=functions,
         hold_back=hold_back,
         early_reads=early_reads,
-        segments=Segments(settings.segment_directory, settings.listen_unix_access),
+        segments=segments,
         activity=activity,
         metrics=metrics,
         tracer=tracer,
@@ -302,6 +305,7 @@ def assemble(
         sampler=sampler,
         audit=audit,
         tracer=tracer,
+        segments=segments,
         listeners=listeners,
         announcement=announcement,
     )

@@ -7,7 +7,6 @@ socket. `updraft_server.ipc.frames` defines the bytes, and `updraft_server.front
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -31,14 +30,10 @@ class LostMemoryError(Exception):
 class BodyPlace(NamedTuple):
     """Place for the body of a frame in a mapped file."""
 
-    descriptor: int
-    """Descriptor of the file."""
-    offset: int
-    """Offset of the place in the file."""
     memory: memoryview
     """The place, as long as the body."""
     position: int
-    """Position for the one who made the place."""
+    """Position in the ring that the place belongs to."""
 
 
 class Frame(NamedTuple):
@@ -88,8 +83,8 @@ class FrameReceiver:
     """Receiver of frames into one buffer, which grows to the largest frame of the exchange."""
 
     def __init__(self, peer: socket.socket, *, max_payload_bytes: int) -> None:
-        self.reserve: Callable[[int], BodyPlace | None] = lambda _: None
-        """Function that returns a place for a body of so many bytes; None leaves the body in the buffer."""
+        self.reserve: Callable[[FrameHeader], BodyPlace | None] | None = None
+        """Function that returns a place for the body of a frame, or None to receive the body into the buffer."""
         self._socket = peer
         self._loop = asyncio.get_running_loop()
         self._max_payload_bytes = max_payload_bytes
@@ -119,33 +114,30 @@ class FrameReceiver:
         """
         if self._start == self._end:
             self._start = self._end = 0
-        await self._have(HEADER_BYTES, _READ_AHEAD_BYTES)
+        # Read no further than the header if the body may go elsewhere.
+        await self._have(HEADER_BYTES, _READ_AHEAD_BYTES if self.reserve is None else HEADER_BYTES)
         header = decode_header(memoryview(self._buffer)[self._start : self._start + HEADER_BYTES])
         if header.payload_bytes > self._max_payload_bytes:
             raise FrameTooLargeError(header.payload_bytes)
-        if place := self.reserve(header.body_bytes):
-            return await self._receive_into(place, header)
-        # Read exactly this frame: anything beyond it would have to be moved later.
         whole = HEADER_BYTES + header.payload_bytes
+        # A part of the body may be in the buffer already, from before there were places.
+        if self.reserve is not None and self._end - self._start <= whole - header.body_bytes:
+            place = self.reserve(header)
+            if place is not None:
+                return await self._receive_into(place, header)
+        # Read exactly this frame: anything beyond it would have to be moved later.
         await self._have(whole, whole)
         position = self._start + HEADER_BYTES
         self._start += whole
         return self._frame(header, position)
 
     async def _receive_into(self, place: BodyPlace, header: FrameHeader) -> Frame:
-        """Receive a frame whose body goes to a place, most of it without passing through the buffer."""
+        """Receive a frame whose body goes to a place; only system calls may touch a place."""
         fields = HEADER_BYTES + header.metadata_bytes + header.header_bytes
         await self._have(fields, fields)
-        position, body = self._start + HEADER_BYTES, self._start + fields
-        early = min(self._end - body, header.body_bytes)
-        self._start = body + early
-        try:
-            # Only system calls may touch the place, because its file may be cut at any time.
-            done = os.pwrite(place.descriptor, memoryview(self._buffer)[body : self._start], place.offset)
-        except OSError as error:
-            raise LostMemoryError(str(error)) from error
-        if done < early:
-            raise LostMemoryError(f"{done} of {early} bytes could be written")
+        position = self._start + HEADER_BYTES
+        self._start += fields
+        done = 0
         while done < header.body_bytes:
             done += await self._receive_some(place.memory[done:])
         return self._frame(header._replace(body_bytes=0), position)._replace(place=place)

@@ -5,7 +5,7 @@ from updraft.arrow_metadata import is_dictionary
 from updraft.errors import ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, request_metadata
-from updraft_server.front.relay.segment import Segment
+from updraft_server.front.relay.segment_offer import SegmentOffer
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.request.request import SERVICE, Request
 from updraft_server.ipc.frame_stream import FrameSender
@@ -16,15 +16,20 @@ class ClientBatches:
     """Messages that an exchange's client sends after the first. They are checked, counted and passed to the worker."""
 
     def __init__(
-        self, call: Call, sender: FrameSender, request: Request, max_message_bytes: int, transfer: Transfer
+        self,
+        call: Call,
+        sender: FrameSender,
+        request: Request,
+        max_message_bytes: int,
+        transfer: Transfer,
+        offer: SegmentOffer,
     ) -> None:
         self._call = call
         self._sender = sender
         self._request = request
         self._max_message_bytes = max_message_bytes
         self._transfer = transfer
-        self.segment: Segment | None = None
-        """Segment that bodies may come through; None until the client has been told of one."""
+        self._offer = offer
         self.rows = 0
         """Number of rows that the client states in its finish message."""
 
@@ -82,10 +87,11 @@ class ClientBatches:
 
     async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
         body = fields.data_body
-        if self.segment is not None and not body and fields.data_header:
+        segment = self._offer.segment
+        if segment is not None and not body and fields.data_header:
             metadata = request_metadata(fields)
             if metadata.HasField("body"):
-                body = self.segment.request(metadata.body)
+                body = segment.request(metadata.body)
                 check_size(len(message) + len(body), self._max_message_bytes, SERVICE)
                 self._transfer.received_bytes += len(body)
                 self._transfer.segment_received_bytes += len(body)

@@ -16,10 +16,11 @@ from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftErro
 from updraft.flight_data import join_flight_data
 from updraft.service.exchange import LAST_MESSAGE_TIMEOUT_SECONDS, Call, event_message
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata, SegmentRange
+from updraft.v1.exchange_pb2 import ReplyMetadata, SegmentRange
 from updraft_server.front.relay.batch_limits import BatchTimeout
 from updraft_server.front.relay.client_batches import ClientBatches
-from updraft_server.front.relay.segment import LEAST_EXCHANGE_BYTES, Segment, Segments
+from updraft_server.front.relay.segment import Segments
+from updraft_server.front.relay.segment_offer import SegmentOffer
 from updraft_server.front.relay.transfer import Transfer
 from updraft_server.front.relay.worker_replies import ReplyMetadataStart, TimedLoad, error_of_worker
 from updraft_server.front.request.request import Request
@@ -40,8 +41,6 @@ from updraft_server.pool.worker_events import WorkerDeath
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # Time that sending a message may take before the exchange counts as waiting for the client.
 _PROMPT_SECONDS = 0.1
-# Tells the client that its exchange has a worker. Until then, the client holds back large messages.
-_ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 
 
 class Side(enum.Enum):
@@ -82,7 +81,7 @@ class RelayLimits(NamedTuple):
     max_message_bytes: int
     batch_timeout: BatchTimeout
     segments: Segments
-    """Maker of the segment of an exchange whose client takes one."""
+    """Segments of exchanges whose clients take one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,8 @@ class Relay:
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
         self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
         self._phase = RelayPhase.ASSIGNING
-        self._batches = ClientBatches(call, self._sender, request, limits.max_message_bytes, transfer)
-        self._segments = limits.segments if request.command.takes_segment else None
-        self._segment: Segment | None = None
+        self._segment = SegmentOffer(limits.segments, transfer, is_wanted=request.command.takes_segment)
+        self._batches = ClientBatches(call, self._sender, request, limits.max_message_bytes, transfer, self._segment)
         self._last_metadata = ReplyMetadataStart()
         self._said_by_worker = 0
         self.has_begun = not request.is_session
@@ -174,10 +172,11 @@ class Relay:
             requests.cancel()
             if not self._writing:
                 replies.cancel()
-            # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives the
-            # worker back.
-            await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
-            if self._segment is not None:
+            try:
+                # Both tasks must be done with the worker's socket before `run` returns, because the caller then gives
+                # the worker back.
+                await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+            finally:
                 self._segment.close()
 
     def end(self, error: UpdraftError) -> None:
@@ -293,7 +292,7 @@ class Relay:
 
     async def _relay_replies(self) -> LeaseOutcome:
         if not self._plain:
-            await self._send(_ADMITTED)
+            await self._send(self._segment.admission)
         try:
             while True:
                 frame = await self._receiver.receive()
@@ -302,8 +301,10 @@ class Relay:
                         self._said_by_worker += 1
                         self._last_metadata = ReplyMetadataStart.of(frame.app_metadata)
                         self.has_begun = self.has_begun or self._last_metadata.consumed > 0
-                        if self._segments is not None and self._passed_bytes >= LEAST_EXCHANGE_BYTES:
-                            await self._offer_segment(self._segments)
+                        if segment := self._segment.due():
+                            await self._send(event_message(ReplyMetadata(segment=segment.offer)))
+                            self._receiver.reserve = self._segment.place
+                        self._segment.received(frame)
                         await self._relay_reply(frame)
                         if not frame.data_header:
                             self._has_finished = self._last_metadata.is_finish
@@ -337,19 +338,6 @@ class Relay:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
         except LostMemoryError as error:
             raise ProtocolError(f"the exchange's segment has no room for a reply any more: {error}") from None
-
-    @property
-    def _passed_bytes(self) -> int:
-        return self._transfer.received_bytes + self._transfer.sent_bytes
-
-    async def _offer_segment(self, segments: Segments) -> None:
-        """Let bodies pass through a segment from now on, if there is memory for one."""
-        self._segments = None
-        self._segment = segment = segments.make()
-        if segment is not None:
-            self._batches.segment = segment
-            await self._send(event_message(ReplyMetadata(segment=segment.offer)))
-            self._receiver.reserve = segment.reserve
 
     def _begin_load(self, frame: Frame) -> None:
         """Begin a load, with its time limit; raise FrameError if the worker may not announce a load now.

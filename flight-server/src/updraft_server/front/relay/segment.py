@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Segment: shared memory of one exchange through which bodies pass between a client on this node and the front.
 
-The front's own code never reads or writes the mapped memory; it names ranges of it in system calls. The client can cut
-the file at any time. What it has cut would then end the process with a signal, while a system call only fails.
+The front's own code never reads or writes the mapped memory; it only names ranges of it in system calls. A client can
+cut the file at any time. Reading what was cut off would then end the process with a signal, but a system call only
+fails.
 """
 
+import asyncio
+import contextlib
+import fcntl
 import mmap
 import os
 import secrets
+import shutil
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -18,19 +26,19 @@ from updraft.service.lifecycle import StartError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import BodyPlace
 
-PATTERN = "updraft-segment-*"
-"""Names of segments in their directory."""
-
 LEAST_BODY_BYTES = 64 * 1024
 """Size from which a body passes through a segment. A smaller one costs less inside its message."""
 
 LEAST_EXCHANGE_BYTES = 4 * 1024 * 1024
 """Bytes that an exchange passes before it gets a segment. Fresh memory costs as much CPU as some batches do."""
 
+_DIRECTORY = "updraft-segments-"
+_NAME = "updraft-segment-"
 _CONTROL_BYTES = 4096
 # Offsets of the client's numbers.
 _READ_POSITION, _OPENED = 0, 8
 _RING_BYTES = 4 * 1024 * 1024
+_SEGMENT_BYTES = _CONTROL_BYTES + 2 * _RING_BYTES
 
 _log = structlog.get_logger(__name__)
 
@@ -56,32 +64,40 @@ class _Ring:
 class Segment:
     """Segment of one exchange."""
 
-    def __init__(self, directory: Path, mode: int) -> None:
-        """Make the segment as a file with these permissions; raises OSError."""
-        self._path = directory / PATTERN.replace("*", secrets.token_hex(16))
+    def __init__(self, directory: Path, mode: int, remove: Callable[[Path], None]) -> None:
+        """Make the segment as a file with these permissions; raises OSError. This takes milliseconds.
+
+        Args:
+            directory: Where the file is made.
+            mode: Permissions of the file.
+            remove: Function that removes the file's name without waiting for that.
+        """
+        self._path = directory / f"{_NAME}{secrets.token_hex(16)}"
+        self._remove = remove
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._named = True
         try:
             os.fchmod(self._descriptor, mode)
             # If the memory ran out while the client writes, the client would get a signal instead of an error.
-            os.posix_fallocate(self._descriptor, 0, _CONTROL_BYTES + 2 * _RING_BYTES)
-            self._memory = memoryview(mmap.mmap(self._descriptor, _CONTROL_BYTES + 2 * _RING_BYTES))
+            os.posix_fallocate(self._descriptor, 0, _SEGMENT_BYTES)
+            self._mapping = mmap.mmap(self._descriptor, _SEGMENT_BYTES)
         except BaseException:
-            self.close()
+            os.close(self._descriptor)
+            self._path.unlink()
             raise
+        self._memory = memoryview(self._mapping)
         self._requests = _Ring(_CONTROL_BYTES)
         self._replies = _Ring(_CONTROL_BYTES + _RING_BYTES)
         self._read = 0
-        self._opened = False
+        self._is_mapped = False
 
     @property
     def offer(self) -> exchange_pb2.Segment:
         """Message that tells the client about the segment."""
-        return exchange_pb2.Segment(path=str(self._path), ring_bytes=_RING_BYTES)
+        return exchange_pb2.Segment(name=self._path.name, ring_bytes=_RING_BYTES)
 
     def request(self, asked: exchange_pb2.SegmentRange) -> memoryview:
         """Return the memory of a request's body, for system calls; raise ProtocolError for an impossible range."""
-        self._forget_name()
+        self._mapped_by_client()
         expected = self._requests.next(asked.size_bytes)
         if asked.position != expected or not 0 < asked.size_bytes <= _RING_BYTES:
             raise ProtocolError(
@@ -92,33 +108,40 @@ class Segment:
 
     def reserve(self, size_bytes: int) -> BodyPlace | None:
         """Return a place for a reply's body; None if the body is too small or too large, or there is no room now."""
-        if size_bytes < LEAST_BODY_BYTES or size_bytes > _RING_BYTES or not self._is_opened():
+        if not LEAST_BODY_BYTES <= size_bytes <= _RING_BYTES:
             return None
+        # Some clients cannot map the file, because they do not see its directory.
+        if not self._is_mapped and not self._control(_OPENED):
+            return None
+        self._mapped_by_client()
         position = self._replies.next(size_bytes)
-        if position + size_bytes - self._read > _RING_BYTES:
+        if not self._has_room(position, size_bytes):
             self._read = self._read_by_client()
-            if position + size_bytes - self._read > _RING_BYTES:
+            if not self._has_room(position, size_bytes):
                 return None
         self._replies.written = position + size_bytes
-        offset = self._replies.offset(position)
-        return BodyPlace(self._descriptor, offset, self._at(offset, size_bytes), position)
+        return BodyPlace(self._at(self._replies.offset(position), size_bytes), position)
 
     def close(self) -> None:
-        """Remove the file. The memory is freed when the client, too, has unmapped it. Idempotent."""
-        self._forget_name()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Remove the file and unmap it. The memory is freed when the client, too, has unmapped it."""
+        self._remove(self._path)
+        os.close(self._descriptor)
+        # A reply that is still being sent keeps its memory.
+        with contextlib.suppress(BufferError):
+            self._memory.release()
+            self._mapping.close()
+
+    def _mapped_by_client(self) -> None:
+        if not self._is_mapped:
+            self._is_mapped = True
+            self._remove(self._path)
+
+    def _has_room(self, position: int, size_bytes: int) -> bool:
+        is_empty = self._read == self._replies.written
+        return is_empty or position + size_bytes - self._read <= _RING_BYTES
 
     def _at(self, offset: int, size_bytes: int) -> memoryview:
         return self._memory[offset : offset + size_bytes]
-
-    def _is_opened(self) -> bool:
-        """Return whether the client has mapped the file. Some cannot, because they do not see its directory."""
-        if not self._opened and self._control(_OPENED):
-            self._opened = True
-            self._forget_name()
-        return self._opened
 
     def _read_by_client(self) -> int:
         read = self._control(_READ_POSITION)
@@ -132,40 +155,75 @@ class Segment:
     def _control(self, offset: int) -> int:
         return int.from_bytes(os.pread(self._descriptor, 8, offset), "little")
 
-    def _forget_name(self) -> None:
-        if self._named:
-            self._named = False
-            self._path.unlink(missing_ok=True)
-
 
 class Segments:
-    """Maker of segments in one directory, which it clears of those that an earlier front has left."""
+    """Segments of a front, in a directory of its own whose names only the owner of the process can list."""
 
-    def __init__(self, directory: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
-        """Clear the directory; raise StartError if the pool cannot use it.
+    def __init__(self, parent: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
+        """Make the directory, and remove those of fronts that have ended; raise StartError if that is impossible.
 
         Args:
-            directory: Where segments are made; None makes none.
+            parent: Where the directory is made; None if there are no segments.
             access: Users who may connect to the pool's Unix socket, and use segments.
         """
-        self._directory = directory
+        self.directory: Path | None = None
+        """Directory of the segments; None if there are none."""
         self._mode = {"owner": 0o600, "group": 0o660, "everyone": 0o666}[access]
-        if directory is not None and not (directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)):
-            raise StartError(f"--segment-directory {directory} is no directory in which the pool may make files")
-        if directory is not None:
-            for left in directory.glob(PATTERN):
-                try:
-                    left.unlink(missing_ok=True)
-                except PermissionError:
-                    # It belongs to another pool.
-                    continue
+        # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="segments")
+        if parent is None:
+            return
+        try:
+            for left in parent.glob(f"{_DIRECTORY}*"):
+                _remove_if_unused(left)
+            directory = parent / f"{_DIRECTORY}{secrets.token_hex(16)}"
+            directory.mkdir(mode=0o700)
+            # Never closed: the lock shows other fronts that this one runs.
+            self._lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Others may open a file if they know its name. A directory for a group passes the group on to its files.
+            directory.chmod(0o711 | (directory.stat().st_mode & stat.S_ISGID))
+        except OSError as error:
+            raise StartError(
+                f"the pool cannot make files in --segment-directory {parent}: name a directory that it may write to "
+                f"({error})"
+            ) from error
+        self.directory = directory
 
-    def make(self) -> Segment | None:
-        """Return a new segment; None if there shall be none, or if there is no memory for one."""
-        if self._directory is None:
+    async def make(self) -> Segment | None:
+        """Return a new segment; None if there is no memory for it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._make)
+
+    def _make(self) -> Segment | None:
+        if self.directory is None:
             return None
         try:
-            return Segment(self._directory, self._mode)
+            return Segment(self.directory, self._mode, self._remove)
         except OSError as error:
-            _log.warning("no segment for an exchange: bodies pass through the socket", reason=str(error))
+            _log.warning("an exchange gets no segment: its batches pass through the socket", reason=str(error))
             return None
+
+    def _remove(self, path: Path) -> None:
+        self._thread.submit(path.unlink, missing_ok=True)
+
+    def close(self) -> None:
+        """Remove the directory, at the end of the process."""
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _remove_if_unused(directory: Path) -> None:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        # It belongs to another user, or is gone.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory, ignore_errors=True)
+    except BlockingIOError:
+        # It belongs to a front that runs.
+        return
+    finally:
+        os.close(descriptor)

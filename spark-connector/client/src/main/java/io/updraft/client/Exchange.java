@@ -327,13 +327,13 @@ public final class Exchange extends CallShell<ExchangeCore> {
       return from.take(range, allocator);
     }
 
-    private void map(io.updraft.proto.v1.Segment offer) {
+    private void map(ReplyEvent.SegmentOffered offered) {
       try {
-        segment = Segment.open(offer);
+        segment = Segment.open(offered.directory(), offered.offer());
       } catch (IOException | RuntimeException e) {
         // The pool uses the segment only after this client has mapped it.
         LOG.info(
-            "batches pass through the socket, not through {}: {}", offer.getPath(), e.toString());
+            "batches pass through the socket, because a segment cannot be used: {}", e.toString());
       }
     }
 
@@ -351,7 +351,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       placedBytes = 0;
       ReplyEvent event = protocol.accept(message);
       if (event instanceof ReplyEvent.SegmentOffered offered) {
-        map(offered.offer());
+        map(offered);
       } else if (segment != null) {
         segment.consumed(protocol.consumed());
       }

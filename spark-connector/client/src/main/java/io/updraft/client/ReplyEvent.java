@@ -37,8 +37,13 @@ sealed interface ReplyEvent {
   /** The exchange has a worker: batches of any size may be sent. */
   record Admitted() implements ReplyEvent {}
 
-  /** Bodies may pass through a segment from now on. */
-  record SegmentOffered(io.updraft.proto.v1.Segment offer) implements ReplyEvent {}
+  /**
+   * Bodies may pass through a segment from now on.
+   *
+   * @param directory directory of the segment, from the pool's front
+   */
+  record SegmentOffered(String directory, io.updraft.proto.v1.Segment offer)
+      implements ReplyEvent {}
 
   /** Log lines of the function for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}

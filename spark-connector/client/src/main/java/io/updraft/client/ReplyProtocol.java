@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import io.updraft.proto.v1.Admitted;
 import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.BatchPart;
 import io.updraft.proto.v1.Finish;
@@ -75,7 +76,10 @@ final class ReplyProtocol implements AutoCloseable {
 
   private final PartedBody parted;
   private final SegmentBodies inSegment;
-  private boolean segmentOffered;
+
+  /** Directory of the segment that the pool may offer; empty if it may offer none. */
+  private String segmentDirectory = "";
+
   private State state = State.INIT;
   private long consumed;
   private long batches;
@@ -113,7 +117,7 @@ final class ReplyProtocol implements AutoCloseable {
       case PART -> part(message, metadata.getPart());
       case ARTIFACTS_WANTED -> artifactsWanted(metadata.getArtifactsWanted());
       case PAYLOAD_WANTED -> payloadWanted();
-      case ADMITTED -> admitted();
+      case ADMITTED -> admitted(metadata.getAdmitted());
       case SEGMENT -> segment(metadata.getSegment());
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
@@ -246,17 +250,19 @@ final class ReplyProtocol implements AutoCloseable {
     return new ReplyEvent.PayloadWanted();
   }
 
-  private ReplyEvent admitted() throws MalformedReplyException {
+  private ReplyEvent admitted(Admitted admitted) throws MalformedReplyException {
     move(State.Event.ADMITTED, "the pool admitted the exchange a second time");
+    segmentDirectory = admitted.getSegmentDirectory();
     return new ReplyEvent.Admitted();
   }
 
   private ReplyEvent segment(io.updraft.proto.v1.Segment offer) throws MalformedReplyException {
-    if (segmentOffered || state != State.ADMITTED && state != State.STREAMING) {
-      throw new MalformedReplyException("the pool offered a segment twice, or too early");
+    if (segmentDirectory.isEmpty()) {
+      throw new MalformedReplyException("the pool offered a segment without a directory, or twice");
     }
-    segmentOffered = true;
-    return new ReplyEvent.SegmentOffered(offer);
+    String directory = segmentDirectory;
+    segmentDirectory = "";
+    return new ReplyEvent.SegmentOffered(directory, offer);
   }
 
   private ReplyEvent schemaOrCredit(IncomingMessage message, ReplyMetadata metadata)

@@ -23,8 +23,7 @@ import org.apache.arrow.memory.BufferAllocator;
  * one for those of replies (proto/README.md, "Segments"). The pool makes the file, and it alone can
  * hand out memory, so a full ring only means that a body travels in its message.
  *
- * <p>Several threads may place requests. Only gRPC's event loop takes replies, and not after {@link
- * #close}.
+ * <p>Thread-safe.
  */
 final class Segment implements AutoCloseable {
   /** Size from which a body passes through the segment. A smaller one costs less in its message. */
@@ -57,14 +56,15 @@ final class Segment implements AutoCloseable {
   /**
    * Map the segment that a pool offers.
    *
+   * @param directory directory that the pool's front has named; a function cannot make files there
    * @throws IOException if this process cannot use the file, or the file is no segment
    */
-  static Segment open(io.updraft.proto.v1.Segment offer) throws IOException {
-    Path path = Path.of(offer.getPath());
+  static Segment open(String directory, io.updraft.proto.v1.Segment offer) throws IOException {
+    Path path = Path.of(directory, offer.getName());
     long ringBytes = offer.getRingBytes();
     boolean fits = ringBytes > 0 && ringBytes <= MOST_RING_BYTES;
     // The client writes to this file, so the pool must not name any other.
-    if (!fits || !path.isAbsolute() || !NAME.matcher(path.getFileName().toString()).matches()) {
+    if (!fits || !path.isAbsolute() || !NAME.matcher(offer.getName()).matches()) {
       throw new IOException("not a segment: " + path + " with rings of " + ringBytes + " bytes");
     }
     long sizeBytes = CONTROL_BYTES + 2 * ringBytes;
@@ -91,7 +91,7 @@ final class Segment implements AutoCloseable {
     }
     long behind = ringBytes - written % ringBytes;
     long position = sizeBytes <= behind ? written : written + behind;
-    if (position + sizeBytes - freed > ringBytes) {
+    if (!placed.isEmpty() && position + sizeBytes - freed > ringBytes) {
       return null;
     }
     if (!batch.copyTo(memory, CONTROL_BYTES + (int) (position % ringBytes))) {
@@ -110,11 +110,13 @@ final class Segment implements AutoCloseable {
   }
 
   /** Return a copy of a reply's body and free its place. The caller closes the copy. */
-  ArrowBuf take(SegmentRange range, BufferAllocator allocator) throws MalformedReplyException {
+  synchronized ArrowBuf take(SegmentRange range, BufferAllocator allocator)
+      throws MalformedReplyException {
     long position = range.getPosition();
     long sizeBytes = range.getSizeBytes();
     boolean inside =
-        position >= 0
+        !closed
+            && position >= 0
             && sizeBytes > 0
             && sizeBytes <= ringBytes
             && position % ringBytes + sizeBytes <= ringBytes
@@ -136,7 +138,6 @@ final class Segment implements AutoCloseable {
   public synchronized void close() {
     if (!closed) {
       closed = true;
-
       Unmapping.unmap(memory);
     }
   }

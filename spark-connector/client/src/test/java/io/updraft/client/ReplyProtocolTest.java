@@ -66,7 +66,12 @@ final class ReplyProtocolTest {
   }
 
   private void acceptSchema() throws MalformedReplyException {
-    accept(ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()));
+    acceptSchema("");
+  }
+
+  private void acceptSchema(String segmentDirectory) throws MalformedReplyException {
+    Admitted admitted = Admitted.newBuilder().setSegmentDirectory(segmentDirectory).build();
+    accept(ReplyMetadata.newBuilder().setAdmitted(admitted));
     assertInstanceOf(ReplyEvent.SchemaKnown.class, accept(ReplyMetadata.newBuilder(), SCHEMA, 0));
   }
 
@@ -275,8 +280,16 @@ final class ReplyProtocolTest {
   @Test
   void a_segment_is_offered_once_to_an_admitted_exchange() throws MalformedReplyException {
     assertThrows(MalformedReplyException.class, () -> accept(offer()));
+    acceptSchema("/dev/shm/updraft");
+    assertEquals(
+        new ReplyEvent.SegmentOffered("/dev/shm/updraft", Segment.getDefaultInstance()),
+        accept(offer()));
+    assertThrows(MalformedReplyException.class, () -> accept(offer()));
+  }
+
+  @Test
+  void a_function_cannot_offer_a_segment_where_the_front_has_none() throws MalformedReplyException {
     acceptSchema();
-    assertInstanceOf(ReplyEvent.SegmentOffered.class, accept(offer()));
     assertThrows(MalformedReplyException.class, () -> accept(offer()));
   }
 

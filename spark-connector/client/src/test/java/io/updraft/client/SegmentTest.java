@@ -13,6 +13,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.RootAllocator;
 import org.junit.jupiter.api.AfterEach;
@@ -40,7 +41,7 @@ final class SegmentTest {
   void open() throws IOException {
     path = directory.resolve(NAME);
     Files.write(path, new byte[CONTROL + 2 * RING]);
-    segment = Segment.open(offer(path, RING));
+    segment = Segment.open(directory.toString(), offer(NAME, RING));
   }
 
   /** Fails the test when anything is still allocated. */
@@ -51,11 +52,8 @@ final class SegmentTest {
     root.close();
   }
 
-  private static io.updraft.proto.v1.Segment offer(Path path, long ringBytes) {
-    return io.updraft.proto.v1.Segment.newBuilder()
-        .setPath(path.toString())
-        .setRingBytes(ringBytes)
-        .build();
+  private static io.updraft.proto.v1.Segment offer(String name, long ringBytes) {
+    return io.updraft.proto.v1.Segment.newBuilder().setName(name).setRingBytes(ringBytes).build();
   }
 
   private SegmentRange place(long sequence, long first, int rows) {
@@ -142,21 +140,36 @@ final class SegmentTest {
         MalformedReplyException.class, () -> segment.take(range(position, sizeBytes), root));
   }
 
+  @Test
+  void an_empty_ring_takes_a_body_that_does_not_fit_behind_the_last_one() {
+    for (int i = 0; i < 9; i++) {
+      assertEquals((long) i * RING, place(i + 1, 0, 3 * ROWS).getPosition());
+      segment.consumed(i + 1);
+    }
+  }
+
+  @Test
+  void nothing_is_taken_after_the_end() {
+    segment.close();
+    assertThrows(MalformedReplyException.class, () -> segment.take(range(0, 8), root));
+  }
+
   @ParameterizedTest
   @ValueSource(longs = {0, -1, RING - 1, 1L << 40})
   void a_file_of_another_size_is_no_segment(long ringBytes) {
-    assertThrows(IOException.class, () -> Segment.open(offer(path, ringBytes)));
+    assertThrows(
+        IOException.class, () -> Segment.open(directory.toString(), offer(NAME, ringBytes)));
   }
 
   @Test
   void a_pool_cannot_have_the_client_write_to_another_file() throws IOException {
     Path other = Files.write(directory.resolve("other"), new byte[CONTROL + 2 * RING]);
-    Path link = directory.resolve(NAME.replace('0', '1'));
-    Files.createSymbolicLink(link, other);
-    assertThrows(IOException.class, () -> Segment.open(offer(other, RING)));
-    assertThrows(IOException.class, () -> Segment.open(offer(link, RING)));
-    assertThrows(IOException.class, () -> Segment.open(offer(Path.of(NAME), RING)));
-    assertThrows(
-        IOException.class, () -> Segment.open(offer(directory.resolve(NAME + "/x"), RING)));
+    String link = NAME.replace('0', '1');
+    Files.createSymbolicLink(directory.resolve(link), other);
+    for (String name : List.of("other", link, "../" + NAME, NAME + "/x", "")) {
+      assertThrows(
+          IOException.class, () -> Segment.open(directory.toString(), offer(name, RING)), name);
+    }
+    assertThrows(IOException.class, () -> Segment.open("", offer(NAME, RING)));
   }
 }

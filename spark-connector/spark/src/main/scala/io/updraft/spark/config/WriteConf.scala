@@ -60,9 +60,9 @@ object WriteConf
 
   val smallWriteBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "smallWriteBytes",
-    "Planned size below which a write of a table (`tables`) is left to the table format's own writer, because it would gain " +
-      "nothing. It is Spark's estimate of the rows' size. A query that Spark cannot estimate uses the writer. `0`: every " +
-      "write uses the writer; set it to 0 if only the writer may store files of the table.",
+    "Planned size below which a write of a table (`tables`) is left to the table format's own writer, because the writer " +
+      "would make it no faster. It is Spark's estimate of the rows' size. A query that Spark cannot estimate uses the " +
+      "writer. Set it to 0, so that every write uses the writer, if executors must not store files of the table.",
     Values.bytes(least = 0, most = 1L << 40),
     Some("1m")
   )
@@ -138,6 +138,12 @@ object WriteConf
     ) ++
       (connectionEntries :+ batchBytes)
 
+  /** Return a function that finds settings in a write's options, and otherwise in the session. */
+  def lookup(conf: SQLConf, options: Map[String, String]): String => Option[String] = {
+    val own = CaseInsensitiveMap(options)
+    key => own.get(key).orElse(Option(conf.getConfString(key, null)))
+  }
+
   /** Return whether the data files of tables of this format go through the writer. */
   def writesTables(conf: SQLConf, format: String): Boolean =
     tables.require(key => Option(conf.getConfString(key, null))).contains(format)
@@ -157,24 +163,23 @@ object WriteConf
     *   data source being written, for errors
     */
   def settings(conf: SQLConf, options: Map[String, String], format: String): WriteSettings = {
-    val own = CaseInsensitiveMap(options)
-    val lookup = (key: String) => own.get(key).orElse(Option(conf.getConfString(key, null)))
-    val address = endpoint.read(lookup).getOrElse(throw new IllegalArgumentException(
+    val found = lookup(conf, options)
+    val address = endpoint.read(found).getOrElse(throw new IllegalArgumentException(
       s"$format needs a writer service: set ${endpoint.key} to its address"
     ))
     WriteSettings(
-      connection = connection(address, lookup) { draft =>
+      connection = connection(address, found) { draft =>
         draft.replyTimeout = ReplyTimeout
         // A file is open for as long as its task computes rows, so it has no deadline.
-        draft.windowBytes = WindowBatches * batchBytes.require(lookup)
+        draft.windowBytes = WindowBatches * batchBytes.require(found)
       },
-      delivery = delivery.require(lookup),
-      asynchronous = asynchronous.require(lookup),
-      maxInFlightBytes = maxInFlightBytes.require(lookup),
-      encodings = encodings.require(lookup),
-      unsupported = unsupported.require(lookup),
-      fallback = fallback.require(lookup),
-      batchBytes = batchBytes.require(lookup)
+      delivery = delivery.require(found),
+      asynchronous = asynchronous.require(found),
+      maxInFlightBytes = maxInFlightBytes.require(found),
+      encodings = encodings.require(found),
+      unsupported = unsupported.require(found),
+      fallback = fallback.require(found),
+      batchBytes = batchBytes.require(found)
     )
   }
 }

@@ -11,11 +11,18 @@ import io.updraft.spark.config.WriteConf
 /** Rule about writes of tables that are too small to gain from the writer. */
 object SmallWrite {
 
-  /** Return why the table format's own writer makes the files of these rows; None if they are many,
-    * or if Spark's estimate of their size is no limit.
+  /** Return why the table format's own writer makes the files of these rows; None if Spark's
+    * estimate of their size is large, or may be far too small.
+    *
+    * @param options
+    *   options of the write, which take precedence over the session's settings
     */
-  def reason(conf: SQLConf, query: LogicalPlan): Option[String] = {
-    val limit = WriteConf.smallWriteBytes.require(key => Option(conf.getConfString(key, null)))
+  def reason(
+      conf: SQLConf,
+      query: LogicalPlan,
+      options: Map[String, String] = Map.empty
+  ): Option[String] = {
+    val limit = WriteConf.smallWriteBytes.require(WriteConf.lookup(conf, options))
     if (limit > 0 && isBounded(query) && query.stats.sizeInBytes < limit)
       Some(
         s"the planned size of ${query.stats.sizeInBytes} bytes, " +

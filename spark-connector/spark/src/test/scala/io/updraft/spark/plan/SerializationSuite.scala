@@ -91,7 +91,7 @@ class SerializationSuite extends AnyFunSuite {
       Replacement(new UpdraftParquetFormat, new Path("/table"), rows, Map.empty),
       child
     ),
-    WriterInputExec(Seq(id), Seq(id), child)
+    WriterInputExec(Seq(id), Seq(id), child, takesBatches = false)
   )
 
   private val functions =

@@ -48,7 +48,7 @@ final class IcebergWrite(
 
   /** Why Iceberg makes the data files; None if the writer does. */
   lazy val reason: Option[String] =
-    forbidden.orElse(query.flatMap(SmallWrite.reason(SparkInternals.conf(session), _)))
+    forbidden.orElse(query.flatMap(SmallWrite.reason(SparkInternals.conf(session), _, options)))
 
   /** Return whether all rows of a task go to one open file, in their order. */
   def keepsOrder: Boolean =
