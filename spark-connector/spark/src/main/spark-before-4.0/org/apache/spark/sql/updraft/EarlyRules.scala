@@ -4,16 +4,21 @@ package org.apache.spark.sql.updraft
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.parser.ParserInterface
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, SubqueryAlias, UnresolvedWith}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  DescribeFunction,
+  LogicalPlan,
+  SubqueryAlias,
+  UnresolvedWith
+}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
-import org.apache.spark.sql.execution.command.ExplainCommand
+import org.apache.spark.sql.execution.command.{DescribeQueryCommand, ExplainCommand}
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 
 /** Rules that run before Spark resolves functions. In Spark 3.5, rules of an extension cannot run
-  * that early. So the parser hides calls that Spark could not resolve. A resolution rule reveals
-  * them, applies the rules, and leaves the remaining calls to Spark.
+  * that early. So the parser hides names of functions that Spark does not know itself. A resolution
+  * rule reveals them, applies the rules, and leaves the remaining names to Spark.
   */
 object EarlyRules {
   def inject(
@@ -21,18 +26,17 @@ object EarlyRules {
       rule: SparkSession => Rule[LogicalPlan]
   ): Unit = {
     extensions.injectParser((session, parser) => new HidingParser(session, parser))
-    extensions.injectResolutionRule(session => new ShowHiddenCalls(rule(session)))
+    extensions.injectResolutionRule(session => new ShowHiddenNames(rule(session)))
   }
 }
 
-/** Rule that reveals hidden calls and applies `first` to them. */
-private final class ShowHiddenCalls(first: Rule[LogicalPlan]) extends Rule[LogicalPlan] {
+/** Rule that reveals hidden names and applies `first` to them. */
+private final class ShowHiddenNames(first: Rule[LogicalPlan]) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = first(
     plan.resolveOperatorsUp {
       case HiddenTableCall(name, arguments) => UnresolvedTableValuedFunction(name, arguments)
-    }.resolveExpressions {
-      case HiddenCall(call, arguments) => call.copy(arguments = arguments)
-    }
+      case HiddenDescription(description) => description
+    }.resolveExpressions { case hidden: HiddenCall => hidden.shown }
   )
 }
 
@@ -42,22 +46,27 @@ private final class ShowHiddenCalls(first: Rule[LogicalPlan]) extends Rule[Logic
 private case class HiddenTableCall(name: Seq[String], arguments: Seq[Expression])
     extends UnresolvedLeafNode
 
-/** Call with named arguments that Spark does not see. It sees the arguments. */
-private case class HiddenCall(call: UnresolvedFunction, arguments: Seq[Expression])
+/** DESCRIBE of a function whose name Spark does not see. */
+private case class HiddenDescription(description: DescribeFunction) extends UnresolvedLeafNode
+
+/** Call that Spark does not see. It sees the arguments and the condition of FILTER. */
+private case class HiddenCall(call: UnresolvedFunction, children: Seq[Expression])
     extends Expression
     with Unevaluable {
-  override def children: Seq[Expression] = arguments
+  def shown: Expression = call.withNewChildren(children)
+
   override def dataType: DataType = throw new UnresolvedException("dataType")
   override def nullable: Boolean = throw new UnresolvedException("nullable")
   override lazy val resolved: Boolean = false
-  override def toString: String = call.toString
+  override def sql: String = shown.sql
+  override def toString: String = shown.toString
 
   override protected def withNewChildrenInternal(changed: IndexedSeq[Expression]): HiddenCall =
-    copy(arguments = changed)
+    copy(children = changed)
 }
 
-/** Parser that hides calls in queries, in the texts of views, and in expressions. It leaves alone
-  * the functions that Spark knows by a name of one part.
+/** Parser that hides names of functions in queries, in the texts of views, in DESCRIBE, and in
+  * expressions. It leaves alone the functions that Spark knows by a name of one part.
   */
 private final class HidingParser(session: SparkSession, parser: ParserInterface)
     extends ParserInterface {
@@ -73,6 +82,10 @@ private final class HidingParser(session: SparkSession, parser: ParserInterface)
     node.transformExpressions(inExpression) match {
       case UnresolvedTableValuedFunction(name, arguments) if !isSparks(name, tableFunctions) =>
         HiddenTableCall(name, arguments)
+      case description @ DescribeFunction(function: UnresolvedFunctionName, _)
+          if !isSparks(function.multipartIdentifier, functions) &&
+            !isSparks(function.multipartIdentifier, tableFunctions) =>
+        HiddenDescription(description)
       case UnresolvedWith(child, relations) =>
         val inside = relations.map { case (name, relation) =>
           name -> hidden(relation).asInstanceOf[SubqueryAlias]
@@ -80,17 +93,20 @@ private final class HidingParser(session: SparkSession, parser: ParserInterface)
         UnresolvedWith(child, inside)
       case explained: ExplainCommand =>
         explained.copy(logicalPlan = hidden(explained.logicalPlan))
+      case described: DescribeQueryCommand => described.copy(plan = hidden(described.plan))
       case other => other
     }
   }
 
   private val inExpression: PartialFunction[Expression, Expression] = {
     case query: SubqueryExpression => query.withNewPlan(hidden(query.plan))
+    // Spark replaces stars only in calls that it sees.
     case call: UnresolvedFunction
-        if call.arguments.exists(_.isInstanceOf[NamedArgumentExpression]) &&
-          !isSparks(call.nameParts, session.sessionState.functionRegistry) =>
-      HiddenCall(call, call.arguments)
+        if !isSparks(call.nameParts, functions) && !call.arguments.exists(_.isInstanceOf[Star]) =>
+      HiddenCall(call, call.children)
   }
+
+  private def functions = session.sessionState.functionRegistry
 
   private def tableFunctions = session.sessionState.tableFunctionRegistry
 
