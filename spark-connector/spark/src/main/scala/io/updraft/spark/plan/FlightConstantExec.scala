@@ -3,7 +3,6 @@ package io.updraft.spark.plan
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.SparkThrowable
 import org.apache.spark.internal.Logging
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -46,8 +45,7 @@ case class FlightConstantExec(
       val rows = ColumnarToRowExec(once).executeCollect()
       Some(Literal(rows.head.get(0, result.dataType), result.dataType))
     } catch {
-      case e: SparkThrowable if Renamed.errorCondition(e) == FlightConstantExec.Cancelled => throw e
-      case NonFatal(e) =>
+      case NonFatal(e) if !Renamed.isCancellation(e) =>
         logWarning(
           s"the single call of ${function.name}() for all rows failed: calling it for each row",
           e
@@ -80,9 +78,6 @@ case class FlightConstantExec(
 }
 
 object FlightConstantExec {
-
-  /** Error condition of a job that was cancelled. */
-  private val Cancelled = "SPARK_JOB_CANCELLED"
 
   /** Return whether a call returns the same value for all rows and the input may have several rows.
     */

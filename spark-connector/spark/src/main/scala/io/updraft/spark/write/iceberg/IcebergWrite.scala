@@ -22,7 +22,7 @@ import io.updraft.spark.write.{SmallWrite, WriteMetrics, WriterAnswer}
   *   its rows; None for a stream
   */
 final class IcebergWrite(
-    session: SparkSession,
+    val session: SparkSession,
     table: Table,
     options: Map[String, String],
     query: Option[LogicalPlan]

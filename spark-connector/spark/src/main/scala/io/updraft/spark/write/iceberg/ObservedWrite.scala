@@ -7,6 +7,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.updraft.DriverMetrics
 
 import io.updraft.spark.write.RemoteTableWrite
 
@@ -21,6 +22,7 @@ final class ObservedWrite private (target: AnyRef, write: IcebergWrite) extends 
       // Spark calls it before it computes rows for the write.
       case "toBatch" =>
         write.files
+        DriverMetrics.report(write.session.sparkContext, FilesByIceberg.count(write).toSeq)
         ObservedWrite.of(call(method, arguments), write)
       case "createBatchWriterFactory" =>
         val files = write.files

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import org.apache.spark.SparkThrowable
 import org.apache.spark.api.python.PythonAccumulatorV2
 import org.apache.spark.rdd.InputFileBlockHolder
 import org.apache.spark.sql.SparkSession
@@ -9,9 +8,13 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction
 import org.apache.spark.sql.catalyst.expressions.{Expression, PythonUDTF}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.connector.metric.CustomTaskMetric
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.execution.python.UserDefinedPythonTableFunction
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StringType, StructType}
+import org.apache.spark.{SparkContext, SparkException}
 
 /** PySpark settings introduced in Spark 4.0, with the values that match the behaviour of 3.5. */
 object SessionConf {
@@ -93,7 +96,13 @@ object Variants {
 /** Properties that Spark 4.0 renamed or introduced. */
 object Renamed {
 
-  def errorCondition(error: SparkThrowable): String = error.getErrorClass
+  /** Return whether an error is that of a job that was cancelled. It has no condition in Spark 3.5.
+    */
+  def isCancellation(error: Throwable): Boolean = error match {
+    case failed: SparkException =>
+      failed.getErrorClass == null && failed.getMessage.matches("(?s)Job \\d+ cancelled.*")
+    case _ => false
+  }
 
   /** Return false: names of internal functions have one part, and are Spark's. */
   def isInternal(call: UnresolvedFunction): Boolean = false
@@ -112,4 +121,23 @@ object FileOfThread {
   def get: AnyRef = variables.get()
 
   def set(variable: AnyRef): Unit = variables.set(variable)
+}
+
+/** Metrics that the driver reports for a write. Spark 3.5 does not ask a write for them. */
+object DriverMetrics {
+
+  /** Show the values in the query that this thread runs. */
+  def report(context: SparkContext, values: Seq[CustomTaskMetric]): Unit = for {
+    execution <- Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
+    query <- Option(SQLExecution.getQueryExecution(execution.toLong))
+  } {
+    val shown = for {
+      value <- values
+      metric <- query.executedPlan.flatMap(_.metrics.get(value.name()))
+    } yield {
+      metric.set(value.value())
+      metric
+    }
+    SQLMetrics.postDriverMetricUpdates(context, execution, shown)
+  }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import org.apache.spark.SparkThrowable
 import org.apache.spark.rdd.InputFileBlockHolder
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
@@ -9,10 +8,12 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction
 import org.apache.spark.sql.catalyst.expressions.{Expression, PythonUDTF}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
+import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.execution.python.{PythonSQLMetrics, UserDefinedPythonTableFunction}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StringType, StructType, VariantType}
 import org.apache.spark.util.CollectionAccumulator
+import org.apache.spark.{SparkContext, SparkThrowable}
 
 /** PySpark settings introduced in Spark 4.0. */
 object SessionConf {
@@ -86,7 +87,11 @@ object Variants {
 /** Properties that Spark 4.0 renamed or introduced. */
 object Renamed {
 
-  def errorCondition(error: SparkThrowable): String = error.getCondition
+  /** Return whether an error is that of a job that was cancelled. */
+  def isCancellation(error: Throwable): Boolean = error match {
+    case failed: SparkThrowable => failed.getCondition == "SPARK_JOB_CANCELLED"
+    case _ => false
+  }
 
   /** Return whether a function belongs to no namespace, because it is internal to Spark. */
   def isInternal(call: UnresolvedFunction): Boolean = call.isInternal
@@ -96,4 +101,11 @@ object Renamed {
 object FileOfThread {
   def get: AnyRef = InputFileBlockHolder.getThreadLocalValue()
   def set(variable: AnyRef): Unit = InputFileBlockHolder.setThreadLocalValue(variable)
+}
+
+/** Metrics that the driver reports for a write. */
+object DriverMetrics {
+
+  /** Do nothing: Spark asks the write for its metrics. */
+  def report(context: SparkContext, values: Seq[CustomTaskMetric]): Unit = ()
 }
