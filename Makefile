@@ -101,6 +101,8 @@ jar = $(call named_jar,$(JAR_OF_$(1)))
 JARS := $(foreach name,$(JAR_NAMES),$(call named_jar,$(name)))
 JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
+MAVEN_DEPENDENCY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1
+MAVEN_COPY := $(MVN) -q --non-recursive $(MAVEN_DEPENDENCY):copy
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
 TABLES_SCALA := $(lastword $(subst _, ,$(JAR_OF_$(TABLES_SPARK))))
@@ -110,6 +112,8 @@ TABLE_JARS := $(DELTA_JARS) com.h2database:h2:2.4.240 $(if $(filter none,$(ICEBE
 TABLES_DIR := build/tables/$(TABLES_SPARK)-$(DELTA)-$(ICEBERG)
 TABLE_CASES := $(if $(filter none,$(ICEBERG)),-k 'not iceberg') tests/tables
 FORMAT_JARS := $(DELTA_JARS) org.apache.iceberg:iceberg-spark-runtime-$(TABLES_SPARK)_2.13:$(COMET_ICEBERG) org.apache.datafusion:comet-spark-spark$(TABLES_SPARK)_2.13:$(COMET)
+# A Spark 3.5 in the Scala that PySpark from PyPI does not have.
+SPARK_SCALA_2.13 := build/spark-3.5-scala-2.13
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
@@ -164,13 +168,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
 SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-variants test-formats docs-site test-notebooks test-notebooks-torch
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -246,9 +250,15 @@ $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,
 
 # These tests start services or Sparks of their own, so a second stage can run them at the same time as the rest.
 E2E_SERVICES := $(addprefix tests/e2e/test_,$(addsuffix .py,artifacts connect functions_of_two_pools functions_page large_rows limits_of_a_task one_answer services_away several_pools signed_functions times wrong_endpoints))
+services-on-3.5: build/spark-3.5-connect/.fetched
 $(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,services-$*)
 	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
+
+# PySpark from PyPI has the jars of one Scala. Its Python runs on those of the other too.
+test-other-scala: .venv-spark35/.synced $(call named_jar,3.5_2.13) $(SPARK_SCALA_2.13)/.fetched | $(REPORTS) #+ The differential suite on Spark 3.5 in Scala 2.13
+	@$(call BEGIN,other-scala)
+	SPARK_HOME=$(CURDIR)/$(SPARK_SCALA_2.13) UPDRAFT_CONNECTOR_JAR=$(abspath $(call named_jar,3.5_2.13)) $(call PYTEST,.venv-spark35,other-scala) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
 $(addprefix writes-on-,$(SPARKS)): writes-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,writes-$*)
@@ -626,10 +636,23 @@ build/hdfs/.fetched: FOREIGN_JARS = $(HDFS_JARS)
 build/yarn/.fetched: FOREIGN_JARS = $(YARN_JARS)
 # Delta and Iceberg, for tests on their tables.
 $(TABLES_DIR)/.fetched: FOREIGN_JARS = $(TABLE_JARS)
-# The same and Comet, for a benchmark.
+# The server of Spark Connect, which PySpark from PyPI has since 4.0. Any release of 3.5 serves the others.
+build/spark-3.5-connect/.fetched: FOREIGN_JARS = org.apache.spark:spark-connect_2.12:3.5.7
+# Delta, Iceberg and Comet, for a benchmark.
 build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched: FOREIGN_JARS = $(FORMAT_JARS)
-build/hdfs/.fetched build/yarn/.fetched $(TABLES_DIR)/.fetched build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched:
-	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
+build/hdfs/.fetched build/yarn/.fetched build/spark-3.5-connect/.fetched $(TABLES_DIR)/.fetched build/formats/$(DELTA)-$(COMET_ICEBERG)-$(COMET)/.fetched:
+	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MAVEN_COPY) -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
+	@touch $@
+
+# Maven Central has Spark's jars for both Scalas. JDBC tables of the suite need Derby.
+$(SPARK_SCALA_2.13)/.fetched: spark = $(shell .venv-spark35/bin/python -c 'import pyspark; print(pyspark.__version__)')
+$(SPARK_SCALA_2.13)/.fetched: FOREIGN_JARS = org.apache.spark:spark-sql_2.13:$(spark) org.apache.derby:derby:10.14.2.0
+$(SPARK_SCALA_2.13)/.fetched: .venv-spark35/.synced
+	@rm -rf $(@D) && mkdir -p $(@D)
+	cd spark-connector && $(foreach jar,$(FOREIGN_JARS),$(MAVEN_COPY) -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D)/jars &&) true
+	cd spark-connector && $(MAVEN_COPY) -Dartifact=$(firstword $(FOREIGN_JARS)):pom -DoutputDirectory=$(CURDIR)/$(@D)
+	cd spark-connector && $(MVN) -q --file $(CURDIR)/$(@D)/spark-sql_2.13-$(spark).pom $(MAVEN_DEPENDENCY):copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)/jars
+	ln -s $(CURDIR)/.venv-spark35/lib/python3.11/site-packages/pyspark/bin $(@D)/bin
 	@touch $@
 
 $(RAPIDS_JAR):

@@ -18,9 +18,13 @@ from pyspark.sql.connect import functions as F
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession as Client
 
-from tests.support.spark import ENABLED, ENDPOINT, local_spark
+from tests.support.paths import BUILD
+from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, local_spark
 
+# PySpark from PyPI has Connect's server since 4.0. `make services-on-3.5` fetches that of 3.5.
+_SERVER = {"spark.driver.extraClassPath": str(BUILD / "spark-3.5-connect/*")} if SPARK_VERSION < (4, 0) else {}
 CONNECT = {
+    **_SERVER,
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.port": "0",
     "spark.sql.artifact.isolation.enabled": "true",
