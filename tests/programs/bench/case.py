@@ -62,7 +62,7 @@ class Case:
     table: Table | None = None
     vectors: bool = False
     has_floor: bool = False
-    since: tuple[int, int] = (4, 0)
+    since: tuple[int, int] = (3, 5)
     target: Target = LIGHT
     confs: Mapping[str, str] = field(default_factory=dict, hash=False)
 

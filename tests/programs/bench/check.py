@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-check`: whether build/bench/udf.json, which `make bench-udf` wrote, meets the target of every case."""
+"""`make bench-check`: whether udf.json, which `make bench-udf` wrote, meets the target of every case."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 from tests.programs.bench import record
 from tests.programs.bench.cases import CASES
 from tests.programs.bench.report import print_table, print_targets
-from tests.support.paths import BUILD
 
 
 def main() -> int:
     """Print targets and measurements; 1 when a target is missed or a case was not measured."""
-    return check(BUILD / "bench/udf.json")
+    return check(record.MEASURED / "udf.json")
 
 
 def check(path: Path) -> int:

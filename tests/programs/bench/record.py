@@ -9,6 +9,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.support.paths import BUILD
+from tests.support.spark import SPARK_VERSION
+from updraft.spark.jars import JARS
+
+_SPARK = "{}.{}".format(*SPARK_VERSION)
+MEASURED = BUILD / "bench" if next(iter(JARS)) == _SPARK else BUILD / "bench" / f"spark-{_SPARK}"
+"""Folder of what `make bench-udf` measures: older Sparks have their own, because the page shows the newest."""
+
 
 class Runs:
     """Seconds, run by run."""

@@ -30,9 +30,8 @@ from tests.programs.bench.record import Record
 from tests.programs.bench.report import print_table, print_targets
 from tests.programs.bench.spark_process import POOL_WORKERS, SparkProcess, StaysOnStockError, spark_processes
 from tests.programs.bench.variants import QUICK, VARIANTS
-from tests.support.paths import BUILD, connector_jar, use_connector_jar
+from tests.support.paths import connector_jar, use_connector_jar
 
-_DIRECTORY = BUILD / "bench"
 _NAMES = [variant.name for variant in VARIANTS]
 _FULL = {"rows_scale": 1.0, "warm_up": 2, "repeat": 5, "variants": _NAMES}
 _QUICK = {"rows_scale": 0.25, "warm_up": 2, "repeat": 3, "variants": QUICK}
@@ -43,11 +42,11 @@ _MAX_TIMES_AS_MANY = 3
 
 
 def main() -> int:
-    """Measure, write build/bench/udf.json and the charts, print a table."""
+    """Measure, write udf.json and the charts below build/bench, print a table."""
     options = _options()
     use_connector_jar(options.jar)
     connector_jar()
-    data, target = _DIRECTORY / "data", _DIRECTORY / "udf.json"
+    data, target = records_file.MEASURED / "data", records_file.MEASURED / "udf.json"
     data.mkdir(parents=True, exist_ok=True)
     cases = [case for case in CASES if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.cases)]
     for case in cases:
@@ -64,7 +63,7 @@ def main() -> int:
     print_targets(ratios)
     for name, shown in CHARTS.items():
         if bars := [ratios[case] for case in shown if case in ratios]:
-            draw(bars, _caption(), _DIRECTORY / name)
+            draw(bars, _caption(), records_file.MEASURED / name)
     return 0
 
 

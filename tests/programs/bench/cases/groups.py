@@ -60,7 +60,7 @@ def _cogrouped(scene: Scene, *, way: str, function: Callable[..., Any]) -> DataF
 
 def _case(name: str, title: str, rows: int, function: Callable[..., Any], **more: Any) -> Case:
     way = "applyInPandas" if "pandas" in name else "applyInArrow"
-    since = more.pop("since", (4, 0))
+    since = more.pop("since", (4, 0) if "arrow" in name else (3, 5))
     cogroups = name.startswith("cogroup")
     build = partial(_cogrouped if cogroups else _grouped, way=way, function=function, **more)
     return Case(name, title.format(way), rows, build, since=since, has_floor=not cogroups)

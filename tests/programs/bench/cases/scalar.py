@@ -18,17 +18,24 @@ from pyspark.sql import functions as F
 from tests.programs.bench.case import MILLION, Case, Scene
 from tests.programs.bench.tables import NUMBERS, STRINGS, TEXTS, WIDE
 from tests.programs.bench.targets import HEAVY, LIGHTEST, REPEATED
+from tests.support.spark import SPARK_VERSION
 
 _ONCE = "spark.updraft.udf.callOncePerValue"
 _SLEEP_SECONDS = 0.010
 _BROADCAST_VALUES = 200_000
+_HAS_ARROW_UDF = SPARK_VERSION >= (4, 1)
+_LIGHT = "arrow_udf" if _HAS_ARROW_UDF else "pandas_udf"
 
 
 def add_one(values: pa.Array) -> pa.Array:
     return pc.add(values, 1)
 
 
-def _sleep(values: pa.Array) -> pa.Array:
+def _add_one(values: pd.Series) -> pd.Series:
+    return values + 1
+
+
+def _sleep(values: Any) -> Any:
     time.sleep(_SLEEP_SECONDS)
     return values
 
@@ -44,37 +51,44 @@ def _add_one_to_each(batches: Iterator[Any]) -> Iterator[Any]:
         yield pc.add(values, 1) if isinstance(values, pa.Array) else values + 1
 
 
-def _arrow(function: Callable[[pa.Array], pa.Array], result: str = "bigint") -> Any:
-    return F.arrow_udf(function, result, F.ArrowUDFType.SCALAR)
+def _light(on_arrow: Callable[[pa.Array], pa.Array], on_pandas: Callable[[Any], Any], result: str = "bigint") -> Any:
+    """An arrow_udf, or a pandas_udf that does the same in a Spark without arrow_udf."""
+    if _HAS_ARROW_UDF:
+        return F.arrow_udf(on_arrow, result, F.ArrowUDFType.SCALAR)
+    return F.pandas_udf(on_pandas, result, F.PandasUDFType.SCALAR)
 
 
 def _parquet_add(scene: Scene) -> DataFrame:
-    return scene.stored(NUMBERS).select(scene.use(_arrow(add_one))("a").alias("x"))
+    return scene.stored(NUMBERS).select(scene.use(_light(add_one, _add_one))("a").alias("x"))
 
 
 def _range_add(scene: Scene) -> DataFrame:
-    return scene.numbers().select(scene.use(_arrow(add_one))("id").alias("x"))
+    return scene.numbers().select(scene.use(_light(add_one, _add_one))("id").alias("x"))
 
 
 def _three_columns(scene: Scene) -> DataFrame:
-    add = scene.use(_arrow(add_one))
+    add = scene.use(_light(add_one, _add_one))
     return scene.stored(NUMBERS).select(*(add(name).alias(f"x_{name}") for name in "abc"))
 
 
 def _strings(scene: Scene) -> DataFrame:
-    return scene.stored(STRINGS).select(scene.use(_arrow(pc.utf8_upper, "string"))("text").alias("x"))
+    return scene.stored(STRINGS).select(
+        scene.use(_light(pc.utf8_upper, lambda texts: texts.str.upper(), "string"))("text").alias("x")
+    )
 
 
 def _text_lengths(scene: Scene) -> DataFrame:
-    return scene.stored(TEXTS).select(scene.use(_arrow(pc.utf8_length, "int"))("text").alias("x"))
+    return scene.stored(TEXTS).select(
+        scene.use(_light(pc.utf8_length, lambda texts: texts.str.len(), "int"))("text").alias("x")
+    )
 
 
 def _one_row(scene: Scene) -> DataFrame:
-    return scene.spark.range(0, scene.rows, 1, 1).select(scene.use(_arrow(add_one))("id").alias("x"))
+    return scene.spark.range(0, scene.rows, 1, 1).select(scene.use(_light(add_one, _add_one))("id").alias("x"))
 
 
 def _ten_columns(scene: Scene) -> DataFrame:
-    return scene.stored(WIDE).select("*", scene.use(_arrow(add_one))("a").alias("x"))
+    return scene.stored(WIDE).select("*", scene.use(_light(add_one, _add_one))("a").alias("x"))
 
 
 def _pandas_add(scene: Scene) -> DataFrame:
@@ -116,7 +130,7 @@ def _slow(scene: Scene, values: int | None = None) -> DataFrame:
 
 
 def _sleeping(scene: Scene) -> DataFrame:
-    return scene.numbers().select(scene.use(_arrow(_sleep))("id").alias("x"))
+    return scene.numbers().select(scene.use(_light(_sleep, _sleep))("id").alias("x"))
 
 
 def _broadcast(scene: Scene) -> DataFrame:
@@ -130,21 +144,18 @@ def _broadcast(scene: Scene) -> DataFrame:
 
 
 _vectors = partial(Case, vectors=True, has_floor=True)
-_arrow_vectors = partial(_vectors, since=(4, 1))
 
 CASES = [
-    _arrow_vectors("parquet_add", "arrow_udf x+1, Parquet", 5 * MILLION, _parquet_add, NUMBERS, target=LIGHTEST),
-    _arrow_vectors("range_add", "arrow_udf x+1, range", 5 * MILLION, _range_add, target=LIGHTEST),
-    _arrow_vectors(
-        "three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST
-    ),
-    _arrow_vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
-    _arrow_vectors("text_lengths", "200-byte text in, its length out, Parquet", MILLION, _text_lengths, TEXTS),
-    _arrow_vectors("one_row", "arrow_udf x+1, one row", 1, _one_row),
-    _arrow_vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
+    _vectors("parquet_add", f"{_LIGHT} x+1, Parquet", 5 * MILLION, _parquet_add, NUMBERS, target=LIGHTEST),
+    _vectors("range_add", f"{_LIGHT} x+1, range", 5 * MILLION, _range_add, target=LIGHTEST),
+    _vectors("three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST),
+    _vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
+    _vectors("text_lengths", "200-byte text in, its length out, Parquet", MILLION, _text_lengths, TEXTS),
+    _vectors("one_row", f"{_LIGHT} x+1, one row", 1, _one_row),
+    _vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
     _vectors("pandas_add", "pandas_udf x+1, range", 5 * MILLION, _pandas_add),
     _vectors("pandas_iterator", "pandas_udf iterator x+1, range", 5 * MILLION, _pandas_iterator),
-    _arrow_vectors("arrow_iterator", "arrow_udf iterator x+1, range", 5 * MILLION, _arrow_iterator),
+    _vectors("arrow_iterator", "arrow_udf iterator x+1, range", 5 * MILLION, _arrow_iterator, since=(4, 1)),
     Case("pickled", "plain pickled udf, range", MILLION, _pickled, target=HEAVY),
     _vectors("cpu_bound", "CPU-bound Python UDF, range", MILLION // 5, _cpu_bound, target=HEAVY),
     _vectors(
@@ -156,6 +167,6 @@ CASES = [
         confs={_ONCE: "on"},
     ),
     _vectors("distinct_values", "no value repeats, auto", MILLION, _slow, target=HEAVY, confs={_ONCE: "auto"}),
-    _arrow_vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
+    _vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
     _vectors("broadcast", "pandas_udf with a broadcast array", 2 * MILLION, _broadcast),
 ]

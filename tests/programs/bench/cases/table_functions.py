@@ -79,6 +79,7 @@ CASES = [
         "udtf over a partitioned table",
         100_000,
         partial(_partitioned, arrow=False),
+        since=(4, 0),
         target=PYTHON_ROWS,
     ),
     Case(
@@ -86,6 +87,7 @@ CASES = [
         "Arrow udtf over a partitioned table",
         100_000,
         partial(_partitioned, arrow=True),
+        since=(4, 0),
         target=PYTHON_ROWS,
     ),
     Case("arrow_udtf", "arrow_udtf over a table", 1_000_000, _arrow_native, since=(4, 1)),
