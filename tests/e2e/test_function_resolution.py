@@ -57,7 +57,7 @@ def is_described(session: SparkSession) -> bool:
 
 
 def test_temporary_functions_go_before_those_of_the_current_namespace(session: SparkSession) -> None:
-    needs_spark((4, 0), "DESCRIBE of functions of catalogs")
+    needs_spark((4, 0), "functions that are made in SQL")
     session.sql("USE updraft.default")
     assert (called(session), is_described(session)) == (_OF_POOL, True)
     for statement in _TEMPORARY:

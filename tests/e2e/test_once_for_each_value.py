@@ -19,11 +19,23 @@ from pyspark.sql import functions as F
 from tests.e2e.applications import deployed_functions
 from tests.e2e.sides import Sides
 from tests.support.plan_metrics import metrics_of
-from tests.support.spark import ENABLED, ENDPOINT, executed_plan, runtime_confs
+from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, executed_plan, runtime_confs
 
 _SETTING = "spark.updraft.udf.callOncePerValue"
 _ON, _AUTO = {_SETTING: "on"}, {_SETTING: "auto"}
 _EITHER = pytest.mark.parametrize("arrow", [True, False], ids=["arrow", "pickled"])
+# Before 4.1, a null turns the integers of a batch into floats: an argument depends on the other rows.
+_ONCE_WITH_ARROW = SPARK_VERSION >= (4, 1)
+_ONCE = pytest.mark.parametrize(
+    "arrow",
+    [
+        pytest.param(
+            True, marks=pytest.mark.skipif(not _ONCE_WITH_ARROW, reason="before Spark 4.1, it is called for every row")
+        ),
+        False,
+    ],
+    ids=["arrow", "pickled"],
+)
 _OPERATOR = "FlightEvalPython"
 _ROWS = 30_000
 
@@ -103,7 +115,7 @@ def test_rows_keep_their_order_and_several_functions_their_arguments(sides: Side
     assert [row[0] for row in answer.rows] == list(range(_ROWS))
 
 
-@_EITHER
+@_ONCE
 def test_a_task_calls_a_function_once_for_each_value(
     spark: SparkSession, on_the_pool: Any, tmp_path: Path, arrow: bool
 ) -> None:
@@ -134,7 +146,7 @@ def test_without_the_setting_every_row_is_a_call(spark: SparkSession, on_the_poo
 
 def test_a_task_that_remembers_too_many_values_begins_anew(spark: SparkSession, on_the_pool: Any) -> None:
     """Each of the two tasks has 150,000 texts of 200 bytes twice."""
-    function = F.udf(lambda text: text.strip("."), "string", useArrow=True)
+    function = F.udf(lambda text: text.strip("."), "string", useArrow=_ONCE_WITH_ARROW)
 
     def query() -> DataFrame:
         texts = spark.range(0, 600_000, 1, 2).select((F.col("id") % 150_000).alias("k"))
@@ -146,7 +158,7 @@ def test_a_task_that_remembers_too_many_values_begins_anew(spark: SparkSession, 
     assert 300_000 < _calls(frame) <= 600_000
 
 
-@_EITHER
+@_ONCE
 @pytest.mark.parametrize("confs", [_ON, _AUTO], ids=["on", "auto"])
 def test_auto_stops_where_values_do_not_repeat(
     spark: SparkSession, on_the_pool: Any, arrow: bool, confs: dict[str, str]
@@ -162,7 +174,7 @@ def test_auto_stops_where_values_do_not_repeat(
     assert _calls(frame) == (20_001 if confs is _ON else rows)
 
 
-@_EITHER
+@_ONCE
 def test_auto_goes_on_where_values_repeat(spark: SparkSession, on_the_pool: Any, arrow: bool) -> None:
     function = F.udf(lambda x: x + 1, "bigint", useArrow=arrow)
     frame, _ = on_the_pool(lambda: _numbers(spark, 100, 100_000).select(function("k")), _AUTO)
@@ -214,7 +226,7 @@ def test_a_large_function_is_called_for_every_row(spark: SparkSession, on_the_po
 
 def test_a_function_with_a_broadcast_variable_is_called_once(spark: SparkSession, on_the_pool: Any) -> None:
     steps = spark.sparkContext.broadcast([1, 2, 3])
-    function = F.udf(lambda x: x + steps.value[0], "bigint", useArrow=True)
+    function = F.udf(lambda x: x + steps.value[0], "bigint", useArrow=_ONCE_WITH_ARROW)
     frame, _ = on_the_pool(lambda: _numbers(spark, 1).select(function("k")), _ON)
     assert "callOncePerValue" in executed_plan(frame)
 
@@ -229,7 +241,7 @@ def test_a_function_that_raises_has_the_error_of_stock(sides: Sides, arrow: bool
     )
 
 
-@_EITHER
+@_ONCE
 def test_a_worker_that_dies_loses_no_result(spark: SparkSession, on_the_pool: Any, tmp_path: Path, arrow: bool) -> None:
     died = tmp_path / "died"
 

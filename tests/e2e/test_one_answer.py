@@ -15,7 +15,8 @@ _FAILURES = {**FAILURES, **TABLE_FAILURES, **AGGREGATE_FAILURES}
 
 _PYTHON = "PythonException"
 _ANALYSIS = "AnalysisException"
-_TASK = ("Py4JJavaError", "SparkException")
+# Clients of Spark Connect 3.5 do not know the class of such an error.
+_TASK = ("Py4JJavaError", "SparkException", "SparkConnectGrpcException")
 
 # Before there are tasks Spark checks a call against the signature, in words of its own.
 _CLASSES = {

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.sides import Query, Sides
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import SPARK_VERSION
 
 _VALIDATE = "spark.sql.execution.arrow.pyspark.validateSchema.enabled"
@@ -208,6 +209,8 @@ def test_another_function_gets_what_spark_has_read(sides: Sides) -> None:
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_spark_refuses_a_type_with_the_words_of_stock(sides: Sides, name: str) -> None:
+    if name == "float16":
+        needs_spark((4, 0), "words of its own, but Arrow's, for float16")
     sides.assert_refused_alike(_map(_REFUSED[name]), confs={_VALIDATE: "true"})
 
 

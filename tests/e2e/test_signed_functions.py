@@ -19,6 +19,7 @@ from signing import Driver
 
 from tests.e2e.applications.running import differences
 from tests.e2e.sides import Query, Sides
+from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.signing import KEY_FILE, Signing, new_signing
 from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, executed_plan, runtime_confs
@@ -130,6 +131,8 @@ def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, ta
 @pytest.mark.timeout(300)
 def test_a_signed_function_finds_its_artifacts_wherever_it_runs(signing_pool: LocalPool, signer: Signing) -> None:
     cluster = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+    # Executors of Spark 3.5 start the driver's daemon for stock workers, which is one of the tests.
+    cluster["spark.executorEnv.PYTHONPATH"] = str(REPOSITORY)
     confs = {**signer.confs, **cluster, "spark.executor.extraJavaOptions": SHORT_LIVED_JVM}
     found = differences("artifacts", signing_pool.tcp_endpoint, *(f"{key}={value}" for key, value in confs.items()))
     assert "addArchive, udf" in found

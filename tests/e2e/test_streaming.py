@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tests.e2e.sides import Sides
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import ENABLED, ENDPOINT, flight_operators, runtime_confs
 
 _ROWS = 20
@@ -68,6 +69,7 @@ def test_a_function_without_state_runs_on_the_pool(
 def test_a_function_with_state_stays_with_spark_and_says_why(
     sides: Sides, spark: SparkSession, stream: DataFrame, tmp_path: Path
 ) -> None:
+    needs_spark((4, 0), "functions with state that run with pyarrow 26")
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
         query = _finished(_with_state(stream), tmp_path)
     assert "StockPython not on the pool" in _plan(query)

@@ -56,9 +56,13 @@ def test_arrow_functions_get_and_return_the_bytes_of_the_text(sides: Sides, name
     sides.assert_same(_queries()[name])
 
 
-def test_a_function_that_reads_the_text_raises_what_it_raises_on_stock(sides: Sides) -> None:
+def test_a_function_that_reads_the_text_gets_what_it_gets_on_stock(sides: Sides) -> None:
     def query(spark: SparkSession) -> DataFrame:
         return _texts(spark).select(F.udf(lambda text: text)("t"))
 
     for answer in (sides.stock(query), sides.updraft(query)):
-        assert "UnicodeDecodeError" in str(answer.error)
+        if SPARK_VERSION < (4, 0):
+            # Spark 3.5 pickles its text with replacement characters.
+            assert answer.rows == [("M\ufffdller",), ("Ann",), ("Gr\ufffd\ufffde",)]
+        else:
+            assert "UnicodeDecodeError" in str(answer.error)

@@ -132,11 +132,13 @@ def with_a_pool(stock_only: bool) -> None:
 def test_the_times_of_python_are_those_of_the_worker_as_on_stock(
     sides: Sides, spark: SparkSession, kind: Kind, stock_operator: str
 ) -> None:
-    with runtime_confs(spark, {ENABLED: "false", **stock_confs()}):
-        stock = _times(spark, kind, stock_operator)
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
-        ours = _times(spark, kind, "Flight")
-    for initializing, *working in (stock, ours):
+        measured = [_times(spark, kind, "Flight")]
+    # Before 4.0, Spark's own workers do not measure their time.
+    if SPARK_VERSION >= (4, 0):
+        with runtime_confs(spark, {ENABLED: "false", **stock_confs()}):
+            measured.append(_times(spark, kind, stock_operator))
+    for initializing, *working in measured:
         assert initializing >= _UNPICKLING_SECONDS * 1000
         assert min(working) >= _WORKING_SECONDS * 1000
 

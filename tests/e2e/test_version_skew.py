@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.sides import Answer, Query, Sides, canonical
 from tests.e2e.wire.queries import BROADCASTS, CONFS, ERRORS, QUERIES, RECORD, RECORDED, errors
 from tests.support.flight import FlightData, Result
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.pool import LocalPool
 from tests.support.spark import runtime_confs
 from tests.support.wire import (
@@ -171,6 +172,7 @@ def test_a_connector_reads_how_the_last_release_told_an_error(sides: Sides) -> N
 
 @pytest.mark.parametrize("query", RECORDED)
 def test_a_pool_answers_what_the_last_release_asked(pool: LocalPool, query: str) -> None:
+    needs_spark((4, 0), "cloudpickle that reads the recorded functions")
     recorded = _record_of(query)[0]
     assert _told(_asked_again(pool.tcp_address, recorded)) == _told(recorded.of(SERVICE))
 

@@ -156,6 +156,7 @@ def test_the_profiler_sees_the_function(
     def profiled(x: int) -> str:
         return str(sum(range(x)))
 
+    needs_spark((4, 0), "profilers that a session starts and shows")
     if kind is in_map:
         needs_spark((4, 1), "profiler of functions over iterators")
     spark.profile.clear()

@@ -43,12 +43,14 @@ class Command:
         before: SQL that runs first, without a function.
         left: query over what the command leaves behind.
         calls: whether a function runs when the command runs, and not later or never.
+        since: first Spark whose SQL has the command.
     """
 
     run: str | Run
     before: Sequence[str] = ()
     left: str = "SELECT * FROM {t}"
     calls: bool = True
+    since: tuple[int, int] = (3, 5)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, GroupedData, PandasCogroupedOps
+from pyspark.sql import Column, DataFrame, GroupedData, PandasCogroupedOps, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.udf import UserDefinedFunction
 
 from tests.support.spark import SPARK_VERSION
@@ -82,6 +84,22 @@ def _without_named_arguments(wrapped: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _to_arrow(frame: DataFrame) -> pa.Table:
+    batches = frame._collect_as_arrow()
+    # Batches know more than the schema: the time zone, and which columns have no nulls.
+    return pa.Table.from_batches(batches, None if batches else to_arrow_schema(frame.schema))
+
+
+def _also_of_sessions(in_child_threads: Callable[..., Any]) -> Callable[..., Any]:
+    """Since 4.0, the decorator is called with a session, too."""
+
+    @functools.wraps(in_child_threads)
+    def decorate(target: Any) -> Any:
+        return in_child_threads if isinstance(target, SparkSession) else in_child_threads(target)
+
+    return decorate
+
+
 def supply_what_is_missing() -> None:
     """Put stand-ins into `pyspark.sql`; before any test module is imported."""
     if SPARK_VERSION < (4, 0):
@@ -89,9 +107,12 @@ def supply_what_is_missing() -> None:
         missing += [(GroupedData, "applyInArrow"), (PandasCogroupedOps, "applyInArrow")]
         for owner, name in missing:
             setattr(owner, name, _skipping((4, 0), name))
+        pyspark.inheritable_thread_target = _also_of_sessions(pyspark.inheritable_thread_target)
+        DataFrame.toArrow = _to_arrow
         for name in ("AnalyzeArgument", "AnalyzeResult", "PartitioningColumn", "SkipRestOfInputTableException"):
             setattr(F, name, type(name, (Exception,), {}))
-        PySparkException.getCondition = PySparkException.getErrorClass
+        # Captured errors of Java have a getErrorClass of their own.
+        PySparkException.getCondition = lambda error: error.getErrorClass()
         UserDefinedFunction._wrapped = _without_named_arguments(UserDefinedFunction._wrapped)
     if SPARK_VERSION < (4, 1):
         later = _Later((4, 1), "arrow_udf")

@@ -176,7 +176,8 @@ SCENARIOS: dict[str, Scenario] = {
             _create("number BIGINT GENERATED ALWAYS AS IDENTITY, id BIGINT"),
             "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
             "INSERT INTO {t} (id) SELECT id FROM range(0, 50, 1, 1)",
-        ]
+        ],
+        since=(4, 0),
     ),
     "default_column": Scenario(
         [

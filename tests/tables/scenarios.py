@@ -42,12 +42,14 @@ class Scenario:
         confs: settings of the session.
         by_writer: whether the writer makes all data files; if not, the table format makes them all.
         fails: whether the last step fails, on both sides.
+        since: first Spark on which stock takes the steps.
     """
 
     steps: Sequence[Step]
     confs: Mapping[str, str] = field(default_factory=dict)
     by_writer: bool = True
     fails: bool = False
+    since: tuple[int, int] = (3, 5)
 
 
 COLUMNS = "id BIGINT, x BIGINT, k BIGINT, s STRING"

@@ -15,6 +15,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
@@ -49,6 +50,7 @@ def test_a_delta_table_is_what_stock_delta_makes(
     spark: SparkSession, writer: LocalWriter, root: Path, name: str
 ) -> None:
     scenario = SCENARIOS[name]
+    needs_spark(scenario.since, name)
     sides: dict[str, dict[str, str]] = {
         "stock": {},
         "ours": {f"{_PREFIX}tables": "delta", f"{_PREFIX}endpoint": writer.tcp_endpoint},

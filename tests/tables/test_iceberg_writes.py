@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.writer import LocalWriter
 from tests.tables.iceberg_metadata import data_files, entries, is_delete_file, schemas, snapshots
 from tests.tables.iceberg_scenarios import EVERYDAY, SCENARIOS
@@ -75,6 +76,7 @@ def test_so_is_one_of_a_catalog_in_a_database(
 def _compare(spark: SparkSession, writer: LocalWriter, catalog: str, root: Path, scratch: Path, name: str) -> None:
     """Run a scenario on stock and on Updraft, with the tables of this catalog."""
     scenario = SCENARIOS[name]
+    needs_spark(scenario.since, name)
     sides: dict[str, dict[str, str]] = {
         "stock": {},
         "ours": {f"{_PREFIX}tables": "delta, iceberg", f"{_PREFIX}endpoint": writer.tcp_endpoint},

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.session import SparkSession as Client
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.e2e.applications.connect import CONNECT, listening_port
 from tests.e2e.named import before_tables
@@ -26,7 +27,7 @@ from tests.support.example_functions import (
     columns_of,
     of_kind,
 )
-from tests.support.spark import ENDPOINT, local_spark
+from tests.support.spark import ENDPOINT, SPARK_VERSION, local_spark
 from updraft.functions import Kind
 from updraft.spark import functions as U
 
@@ -39,7 +40,13 @@ Session: TypeAlias = Any
 def _frame(session: Session, columns: Columns) -> DataFrame:
     """The columns, by the names `_0`, `_1` and so on, which SQL knows as `given`."""
     names = [f"_{number}" for number in range(len(columns))]
-    frame: DataFrame = session.createDataFrame(pa.table(list(columns), names))
+    table = pa.table(list(columns), names)
+    frame: DataFrame
+    if SPARK_VERSION >= (4, 0):
+        frame = session.createDataFrame(table)
+    else:
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        frame = session.createDataFrame(rows, from_arrow_schema(table.schema))
     frame.createOrReplaceTempView("given")
     return frame
 
@@ -71,7 +78,12 @@ def _rows_by_sql(session: Session, name: str, column: pa.Array) -> Rows:
 
 
 def _rows_of_frame(session: Session, name: str, column: pa.Array) -> Rows:
-    return _rows(session, name, "{frame}", frame=_numbered(session, column))
+    frame = _numbered(session, column)
+    if SPARK_VERSION < (4, 0):
+        # Clients of Spark Connect 3.5 take no frames beside a query.
+        frame.createOrReplaceTempView("frame")
+        return _rows(session, name, "frame")
+    return _rows(session, name, "{frame}", frame=frame)
 
 
 _TABLE_CALLERS: dict[str, Callable[[Session, str, pa.Array], Rows]] = {

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from tests.e2e.driver_log import driver_log
 from tests.e2e.writer.conftest import DELIVERY, UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, both, write
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import runtime_confs
 
 _DATES = "spark.sql.parquet.datetimeRebaseModeInWrite"
@@ -101,6 +102,8 @@ _REASONS = {
 def test_what_the_writer_lacks_is_left_to_spark_with_the_reason_or_refused(
     spark: SparkSession, place: Path, tmp_path: Path, case: str
 ) -> None:
+    if case == "variant":
+        needs_spark((4, 0), "variant type")
     columns, confs = _FOREIGN[case]
     frame = spark.sql(f"select {columns}")
     with runtime_confs(spark, confs):
