@@ -6,7 +6,7 @@
 {{- $template := include "updraft.jobTemplate" . | trim -}}
 Updraft is installed. Set this in your Spark jobs:
 
-  spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
+  spark.jars                                       updraft-spark-<version>_<scala>-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
   spark.executor.extraJavaOptions                  -Dsun.net.inetaddr.ttl=5
 {{- if $template }}
