@@ -137,3 +137,10 @@ def test_secrets_that_the_settings_name_are_hidden() -> None:
         hidden_paths=("/x",),
     )
     assert settings.secret_paths == ("/a/tokens", "/a/key", "/a/audit", "/x")
+
+
+@pytest.mark.parametrize(
+    ("directory", "secrets"), [("/run/segments", ("/run/segments",)), ("/dev/shm", ()), ("/dev/shm/pool", ())]
+)
+def test_segments_that_functions_could_list_are_hidden(directory: str, secrets: tuple[str, ...]) -> None:
+    assert ServeSettings(segment_directory=Path(directory)).secret_paths == secrets

@@ -108,7 +108,7 @@ def what_somebody_types_at_any_terminal(target: Any) -> Any:
 def batches_in_the_shared_memory_of_others(target: Any) -> Any:
     import glob
 
-    found = []
+    found = glob.glob("/dev/shm/updraft-segments-*")
     for maps in glob.glob("/proc/[0-9]*/maps"):
         try:
             with open(maps) as lines:

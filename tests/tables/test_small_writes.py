@@ -30,7 +30,7 @@ def writes_tables(spark: SparkSession) -> Iterator[None]:
         "spark.updraft.write.endpoint": "grpc://127.0.0.1:1",
         "spark.updraft.write.connectTimeout": "200ms",
         "spark.updraft.write.acquireTimeout": "1s",
-        # What the rules forbid is an error. A small write is none.
+        # What the rules forbid is an error. A small write is allowed.
         "spark.updraft.write.unsupported": "fail",
         _LIMIT: "1m",
     }
@@ -61,6 +61,7 @@ def test_a_write_whose_rows_are_known_to_be_few_needs_no_writer(spark: SparkSess
     table = _table(spark, using, "known")
     cached = spark.range(100).selectExpr("id", "id % 3 AS k").cache()
     cached.createOrReplaceTempView("cached_rows")
+    assert cached.count() == 100
     for statement, count in _KNOWN:
         spark.sql(statement.format(t=table))
         assert spark.table(table).count() == count, statement
@@ -72,13 +73,17 @@ def test_a_write_whose_rows_are_known_to_be_few_needs_no_writer(spark: SparkSess
 @pytest.mark.parametrize("using", _FORMATS)
 def test_other_writes_use_the_writer(spark: SparkSession, using: str) -> None:
     table = _table(spark, using, "others")
-    many, unknown = "SELECT id, id FROM range(100000)", "SELECT explode(sequence(id, id + 3)), id FROM range(10)"
-    for limit, rows in (("1m", many), ("1m", unknown), ("0", "VALUES (1, 1)")):
+    many, unknown = "SELECT id, id FROM range(100000)", "SELECT explode(sequence(id, id + 3)) AS i, id FROM range(10)"
+    # Nothing has filled this cache yet.
+    spark.sql(unknown).cache().createOrReplaceTempView("unknown_rows")
+    cases = (("1m", many), ("1m", unknown), ("1m", "SELECT * FROM unknown_rows"), ("0", "VALUES (1, 1)"))
+    for limit, rows in cases:
         with runtime_confs(spark, {_LIMIT: limit}), pytest.raises(_FAILURES, match=r"127\.0\.0\.1:1"):
             spark.sql(f"INSERT INTO {table} {rows}")
     with runtime_confs(spark, {_LIMIT: "small"}), pytest.raises(_FAILURES, match=_LIMIT):
         spark.sql(f"INSERT INTO {table} VALUES (1, 1)")
     assert spark.table(table).count() == 10
+    spark.table("unknown_rows").unpersist()
 
 
 @pytest.mark.parametrize("using", _FORMATS)

@@ -133,7 +133,8 @@ class FrontSettings(ServiceSettings, CommonSettings):
         "Directory for segments: memory through which batches pass between the pool and the executors of its node, "
         "which takes less CPU than a socket. Set it to /dev/shm, or to a volume in memory, if the executors reach the "
         "pool over --listen-unix and see this directory under the same path. An exchange that passes more than 4 MiB "
-        "gets a segment of 8 MiB. Without memory for it, and by default, batches stay on the socket.",
+        "gets a segment of 8 MiB. Without memory for it, and by default, batches stay on the socket. A client can fill "
+        "the directory's volume and so hold up the pool: limit the volume if clients are hostile.",
         default=None,
     )
     queue_limit: int = setting(
@@ -328,8 +329,14 @@ class ServeSettings(WorkersSettings, FrontSettings):
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
         # The file of signers is not a secret, but a process that could write to it could add itself as a signer.
-        files = (*secrets, self.signers_file, audit)
+        files = (*secrets, self.signers_file, audit, self._readable_segments)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
+
+    @property
+    def _readable_segments(self) -> Path | None:
+        """Directory of segments that functions could list. The sandbox lets none list /dev/shm."""
+        directory = self.segment_directory
+        return None if directory is None or directory.is_relative_to(SHARED_MEMORY_PATH) else directory
 
 
 class SeparateFrontSettings(FrontSettings):

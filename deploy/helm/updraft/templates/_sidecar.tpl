@@ -53,7 +53,7 @@ spec:
     - name: pool-socket
       emptyDir:
         sizeLimit: 1Mi
-    {{- /* In the memory of the front: 8 MiB for each task that runs. Beyond the limit, batches stay on the socket. */}}
+    {{- /* Segments take up to 8 MiB of the memory of the front for each task. Beyond this limit, batches stay on the socket. */}}
     - name: pool-segments
       emptyDir:
         medium: Memory

@@ -31,7 +31,7 @@ class BodyPlace(NamedTuple):
     """Place for the body of a frame in a mapped file."""
 
     memory: memoryview
-    """The place, as long as the body."""
+    """Memory of the body's size."""
     position: int
     """Position in the ring that the place belongs to."""
 

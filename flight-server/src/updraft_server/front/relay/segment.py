@@ -14,9 +14,11 @@ import os
 import secrets
 import shutil
 import stat
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Literal
 
 import structlog
@@ -39,6 +41,9 @@ _CONTROL_BYTES = 4096
 _READ_POSITION, _OPENED = 0, 8
 _RING_BYTES = 4 * 1024 * 1024
 _SEGMENT_BYTES = _CONTROL_BYTES + 2 * _RING_BYTES
+
+# Time to remove the files of exchanges that run at the end of the process.
+_CLOSE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -64,16 +69,16 @@ class _Ring:
 class Segment:
     """Segment of one exchange."""
 
-    def __init__(self, directory: Path, mode: int, remove: Callable[[Path], None]) -> None:
+    def __init__(self, directory: Path, mode: int, later: Callable[[Callable[[], object]], None]) -> None:
         """Make the segment as a file with these permissions; raises OSError. This takes milliseconds.
 
         Args:
             directory: Where the file is made.
             mode: Permissions of the file.
-            remove: Function that removes the file's name without waiting for that.
+            later: Function that has another thread do something with the file.
         """
         self._path = directory / f"{_NAME}{secrets.token_hex(16)}"
-        self._remove = remove
+        self._later = later
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(self._descriptor, mode)
@@ -98,11 +103,13 @@ class Segment:
     def request(self, asked: exchange_pb2.SegmentRange) -> memoryview:
         """Return the memory of a request's body, for system calls; raise ProtocolError for an impossible range."""
         self._mapped_by_client()
-        expected = self._requests.next(asked.size_bytes)
-        if asked.position != expected or not 0 < asked.size_bytes <= _RING_BYTES:
+        if not 0 < asked.size_bytes <= _RING_BYTES:
             raise ProtocolError(
-                f"a body of {asked.size_bytes} bytes is at position {asked.position} of the segment, not at {expected}"
+                f"a body in the segment has {asked.size_bytes} bytes; it must have between 1 and {_RING_BYTES}"
             )
+        expected = self._requests.next(asked.size_bytes)
+        if asked.position != expected:
+            raise ProtocolError(f"a body is at position {asked.position} of the segment; it must be at {expected}")
         self._requests.written = asked.position + asked.size_bytes
         return self._at(self._requests.offset(asked.position), asked.size_bytes)
 
@@ -123,18 +130,25 @@ class Segment:
         return BodyPlace(self._at(self._replies.offset(position), size_bytes), position)
 
     def close(self) -> None:
-        """Remove the file and unmap it. The memory is freed when the client, too, has unmapped it."""
-        self._remove(self._path)
-        os.close(self._descriptor)
+        """Remove the file and unmap it. The memory is freed once the client has unmapped it too."""
         # A reply that is still being sent keeps its memory.
         with contextlib.suppress(BufferError):
             self._memory.release()
+        self._later(self._free)
+
+    def _free(self) -> None:
+        self._remove()
+        os.close(self._descriptor)
+        with contextlib.suppress(BufferError):
             self._mapping.close()
+
+    def _remove(self) -> None:
+        self._path.unlink(missing_ok=True)
 
     def _mapped_by_client(self) -> None:
         if not self._is_mapped:
             self._is_mapped = True
-            self._remove(self._path)
+            self._later(self._remove)
 
     def _has_room(self, position: int, size_bytes: int) -> bool:
         is_empty = self._read == self._replies.written
@@ -147,8 +161,8 @@ class Segment:
         read = self._control(_READ_POSITION)
         if not self._read <= read <= self._replies.written:
             raise ProtocolError(
-                f"the client has read up to position {read} of the segment, after {self._read} and of "
-                f"{self._replies.written}"
+                f"the client reports that it has read up to position {read} of the segment; it must be between "
+                f"{self._read} and {self._replies.written}"
             )
         return read
 
@@ -160,7 +174,7 @@ class Segments:
     """Segments of a front, in a directory of its own whose names only the owner of the process can list."""
 
     def __init__(self, parent: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
-        """Make the directory, and remove those of fronts that have ended; raise StartError if that is impossible.
+        """Make the directory, and begin to remove those of ended fronts; raise StartError if that is impossible.
 
         Args:
             parent: Where the directory is made; None if there are no segments.
@@ -169,48 +183,76 @@ class Segments:
         self.directory: Path | None = None
         """Directory of the segments; None if there are none."""
         self._mode = {"owner": 0o600, "group": 0o660, "everyone": 0o666}[access]
-        # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="segments")
         if parent is None:
             return
         try:
-            for left in parent.glob(f"{_DIRECTORY}*"):
-                _remove_if_unused(left)
             directory = parent / f"{_DIRECTORY}{secrets.token_hex(16)}"
-            directory.mkdir(mode=0o700)
+            # Other fronts remove a directory of its final name if it is not locked.
+            unlocked = directory.with_name(f".{directory.name}")
+            unlocked.mkdir(mode=0o700)
             # Never closed: the lock shows other fronts that this one runs.
-            self._lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock = os.open(unlocked, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Others may open a file if they know its name. A directory for a group passes the group on to its files.
-            directory.chmod(0o711 | (directory.stat().st_mode & stat.S_ISGID))
+            unlocked.chmod(0o711 | (unlocked.stat().st_mode & stat.S_ISGID))
+            unlocked.rename(directory)
         except OSError as error:
             raise StartError(
                 f"the pool cannot make files in --segment-directory {parent}: name a directory that it may write to "
                 f"({error})"
             ) from error
         self.directory = directory
+        # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
+        self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._has_warned = False
+        threading.Thread(target=self._run, name="segments", daemon=True).start()
+        for left in parent.glob(f"{_DIRECTORY}*"):
+            self._work.put(partial(_remove_if_unused, left))
 
     async def make(self) -> Segment | None:
         """Return a new segment; None if there is no memory for it."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._make)
-
-    def _make(self) -> Segment | None:
         if self.directory is None:
             return None
-        try:
-            return Segment(self.directory, self._mode, self._remove)
-        except OSError as error:
-            _log.warning("an exchange gets no segment: its batches pass through the socket", reason=str(error))
-            return None
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[Segment | None] = loop.create_future()
+        directory = self.directory
 
-    def _remove(self, path: Path) -> None:
-        self._thread.submit(path.unlink, missing_ok=True)
+        def make() -> None:
+            segment = None
+            try:
+                segment = Segment(directory, self._mode, self._work.put)
+            except Exception as error:
+                log = _log.debug if self._has_warned else _log.warning
+                self._has_warned = True
+                log("an exchange gets no segment: its batches pass through the socket", reason=str(error))
+            loop.call_soon_threadsafe(_settle, made, segment)
+
+        self._work.put(make)
+        return await made
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            try:
+                work()
+            except Exception as error:
+                _log.warning("the file of a segment cannot be removed", reason=str(error))
 
     def close(self) -> None:
-        """Remove the directory, at the end of the process."""
-        if self.directory is not None:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove the directory, at the end of the process; wait a limited time for that."""
+        if (directory := self.directory) is not None:
+            self.directory = None
+            removed = threading.Event()
+            self._work.put(partial(shutil.rmtree, directory, ignore_errors=True))
+            self._work.put(removed.set)
+            removed.wait(_CLOSE_SECONDS)
+
+
+def _settle(made: asyncio.Future[Segment | None], segment: Segment | None) -> None:
+    if not made.done():
+        made.set_result(segment)
+    elif segment is not None:
+        segment.close()
 
 
 def _remove_if_unused(directory: Path) -> None:
@@ -220,6 +262,8 @@ def _remove_if_unused(directory: Path) -> None:
         # It belongs to another user, or is gone.
         return
     try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(directory, ignore_errors=True)
     except BlockingIOError:

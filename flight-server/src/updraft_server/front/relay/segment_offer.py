@@ -52,10 +52,11 @@ class SegmentOffer:
 
     def received(self, reply: Frame) -> None:
         """Take note of a message from the worker."""
-        self._is_in_parts = not reply.data_header and len(reply.data_body) > 0
+        if reply.data_header or reply.data_body:
+            self._is_in_parts = not reply.data_header
 
     def close(self) -> None:
-        """Close the segment, also one that is still being made."""
+        """Close the segment, even if it is still being made."""
         if self._making is not None:
             self._making.add_done_callback(_close)
 

@@ -255,7 +255,8 @@ class PoolOptions(ServiceOptions, total=False):
 
     Set it to /dev/shm, or to a volume in memory, if the executors reach the pool over listen_unix and see this
     directory under the same path. An exchange that passes more than 4 MiB gets a segment of 8 MiB. Without memory for
-    it, and by default, batches stay on the socket.
+    it, and by default, batches stay on the socket. A client can fill the directory's volume and so hold up the pool:
+    limit the volume if clients are hostile.
     """
 
     queue_limit: int

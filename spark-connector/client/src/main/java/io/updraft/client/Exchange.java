@@ -323,8 +323,9 @@ public final class Exchange extends CallShell<ExchangeCore> {
         throw new MalformedReplyException(
             "a reply is in a segment that this client has not mapped");
       }
-      placedBytes = Math.toIntExact(range.getSizeBytes());
-      return from.take(range, allocator);
+      ArrowBuf body = from.take(range, allocator);
+      placedBytes = (int) body.readableBytes();
+      return body;
     }
 
     private void map(ReplyEvent.SegmentOffered offered) {

@@ -76,9 +76,7 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     val settings = WriteConf.settings(conf, options, shortName())
     command(settings.command(), dataSchema, job.getConfiguration) match {
       case Right(command) =>
-        leftToSpark.fold[WritePlan](ByWriter(stock, settings, command))(
-          BySpark(stock, _, isChoice = true)
-        )
+        leftToSpark.fold[WritePlan](ByWriter(stock, settings, command))(LeftToSpark(stock, _))
       case Left(reason) if settings.unsupported == "fail" =>
         throw new UnsupportedOperationException(
           s"${shortName()}: the writer cannot make these files as Spark does: $reason. " +

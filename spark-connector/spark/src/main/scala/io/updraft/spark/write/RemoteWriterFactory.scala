@@ -23,13 +23,11 @@ final case class ByWriter(
     command: WriteCommand
 ) extends WritePlan
 
-/** Spark's own writer makes the files.
-  *
-  * @param isChoice
-  *   whether the writer could make them too
-  */
-final case class BySpark(stock: OutputWriterFactory, reason: String, isChoice: Boolean = false)
-    extends WritePlan
+/** Spark's own writer makes the files, because the writer service cannot. */
+final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan
+
+/** Spark's own writer makes the files, although the writer service could. */
+final case class LeftToSpark(stock: OutputWriterFactory, reason: String) extends WritePlan
 
 /** Factory that opens the files of one write: made on the driver, serialized to the tasks.
   *
@@ -93,9 +91,14 @@ object RemoteWriterFactory {
         val metrics = WriteMetrics.ofStage(session.sparkContext)
         QuerySpans.begin(settings.connection, session.sparkContext)
         new RemoteWriterFactory(stock, settings, command.toByteArray, metrics)
-      case BySpark(stock, reason, isChoice) =>
-        val text = s"$format: Spark's own writer makes these files, because of $reason"
-        if (isChoice) log.info(text) else log.warn(text)
+      case BySpark(stock, reason) =>
+        log.warn(own(format, reason))
+        new OwnWriterFactory(stock, WriteMetrics.ofOwnFiles(session.sparkContext, reason))
+      case LeftToSpark(stock, reason) =>
+        log.info(own(format, reason))
         new OwnWriterFactory(stock, WriteMetrics.ofOwnFiles(session.sparkContext, reason))
     }
+
+  private def own(format: String, reason: String): String =
+    s"$format: Spark's own writer makes these files, because of $reason"
 }

@@ -2,8 +2,9 @@
 package io.updraft.spark.write
 
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.execution.columnar.InMemoryRelation
+import org.apache.spark.sql.execution.{LogicalRDD, SparkPlan}
 import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.spark.config.WriteConf
@@ -42,9 +43,12 @@ object SmallWrite {
   }
 
   /** Return whether no operator makes more rows than Spark's estimate counts: a generator or a
-    * function from rows to rows may make any number.
+    * function from rows to rows may make any number. Rows of an RDD, and those that a cache does
+    * not hold yet, may come from either.
     */
   private def isBounded(query: LogicalPlan): Boolean = !query.exists {
+    case _: LogicalRDD => true
+    case cached: InMemoryRelation => !cached.cacheBuilder.isCachedColumnBuffersLoaded
     case _: LeafNode | _: Project | _: Filter | _: Aggregate | _: Sort | _: GlobalLimit |
         _: LocalLimit | _: Union | _: Join | _: RepartitionOperation | _: RebalancePartitions | _: Window =>
       false

@@ -42,7 +42,7 @@ object WriterCheck {
           problem => throw new SparkException(s"cannot overwrite $directory: $problem")
         }
       // The write itself asks again, and falls back.
-      case ByWriter(_, _, _) | BySpark(_, _, _) => ()
+      case ByWriter(_, _, _) | BySpark(_, _) | LeftToSpark(_, _) => ()
     }
   }
 }

@@ -100,7 +100,8 @@ object Renamed {
     */
   def isCancellation(error: Throwable): Boolean = error match {
     case failed: SparkException =>
-      failed.getErrorClass == null && failed.getMessage.matches("(?s)Job \\d+ cancelled.*")
+      failed.getErrorClass == null &&
+      Option(failed.getMessage).exists(_.matches("(?s)Job \\d+ cancelled.*"))
     case _ => false
   }
 
