@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
+from updraft_server import segments_directory
 from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings, ServeSettings, reference
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/server.md"
@@ -139,8 +140,7 @@ def test_secrets_that_the_settings_name_are_hidden() -> None:
     assert settings.secret_paths == ("/a/tokens", "/a/key", "/a/audit", "/x")
 
 
-@pytest.mark.parametrize(
-    ("directory", "secrets"), [("/run/segments", ("/run/segments",)), ("/dev/shm", ()), ("/dev/shm/pool", ())]
-)
-def test_segments_that_functions_could_list_are_hidden(directory: str, secrets: tuple[str, ...]) -> None:
-    assert ServeSettings(segment_directory=Path(directory)).secret_paths == secrets
+def test_segments_that_functions_could_list_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments_directory, "_is_in_memory", lambda directory: directory == tmp_path / "memory")
+    for name, hidden in (("memory", (f"{tmp_path}/memory/pool.sock.segments",)), ("disk", ())):
+        assert ServeSettings(listen_unix=tmp_path / name / "pool.sock").secret_paths == hidden

@@ -77,7 +77,7 @@ class PoolUnderAttack:
             f"--tls-key-file={identity.key}",
             f"--audit-file={directory}/audit",
             f"--functions={deployed_model.__name__}",
-            "--segment-directory=/dev/shm",
+            f"--listen-unix={directory}/socket",
             *arguments,
             **process,
         )

@@ -55,18 +55,18 @@ def test_the_workers_start_first_and_the_executor_waits_for_the_front() -> None:
         assert not {"ports", "lifecycle", "readinessProbe"} & container.keys()
 
 
-def test_the_executor_and_the_front_alone_see_the_socket_and_the_segments() -> None:
+def test_the_executor_and_the_front_alone_see_the_socket() -> None:
     (executor,) = _template()["spec"]["containers"]
     sidecars = _sidecars()
-    shared = {"pool-socket": "/run/updraft-pool", "pool-segments": "/run/updraft-segments"}
-    assert _mounts(executor) == shared
-    assert shared.items() <= _mounts(sidecars["front"]).items()
-    assert not shared.keys() & _mounts(sidecars["workers"]).keys()
+    assert _mounts(executor) == {"pool-socket": "/run/updraft-pool"}
+    assert _mounts(sidecars["front"])["pool-socket"] == "/run/updraft-pool"
+    assert "pool-socket" not in _mounts(sidecars["workers"])
+    (volume,) = [found for found in _template()["spec"]["volumes"] if found["name"] == "pool-socket"]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "512Mi"}
     environment = _environment(sidecars["front"])
     assert environment["UPDRAFT_LISTEN"] == ""
     assert f"grpc+unix://{environment['UPDRAFT_LISTEN_UNIX']}" == _ENDPOINT
     assert environment["UPDRAFT_LISTEN_UNIX_ACCESS"] == "group"
-    assert environment["UPDRAFT_SEGMENT_DIRECTORY"] == shared["pool-segments"]
     assert environment["UPDRAFT_METRICS_LISTEN"].startswith("127.0.0.1:")
 
 

@@ -52,7 +52,7 @@ class LocalPool(LocalService):
             constants,
         )
         self.unix_socket = self.directory / "pool.sock"
-        self._command += ["--listen-unix", str(self.unix_socket), "--segment-directory", "/dev/shm"]
+        self._command += ["--listen-unix", str(self.unix_socket)]
 
     @property
     def unix_endpoint(self) -> str:

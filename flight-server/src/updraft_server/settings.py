@@ -13,6 +13,7 @@ from updraft.service.audit_file import STANDARD_OUTPUT
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import Settings, reference_page, reference_table, restated, setting
 from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
+from updraft_server.segments_directory import segments_directory
 from updraft_server.setting_types import FunctionNames, LayerNames, ModuleNames, PathList, SessionFunctions
 
 
@@ -128,14 +129,6 @@ class FrontSettings(ServiceSettings, CommonSettings):
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
-    )
-    segment_directory: Path | None = setting(
-        "Directory for segments: memory through which batches pass between the pool and the executors of its node, "
-        "which takes less CPU than a socket. Set it to /dev/shm, or to a volume in memory, if the executors reach the "
-        "pool over --listen-unix and see this directory under the same path. An exchange that passes more than 4 MiB "
-        "gets a segment of 8 MiB. Without memory for it, and by default, batches stay on the socket. A client can fill "
-        "the directory's volume and so hold up the pool: limit the volume if clients are hostile.",
-        default=None,
     )
     queue_limit: int = setting(
         "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
@@ -329,14 +322,11 @@ class ServeSettings(WorkersSettings, FrontSettings):
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
         secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
         # The file of signers is not a secret, but a process that could write to it could add itself as a signer.
-        files = (*secrets, self.signers_file, audit, self._readable_segments)
+        segments = segments_directory(self.listen_unix)
+        # The sandbox lets no function list /dev/shm.
+        listed = None if segments is None or segments.is_relative_to(SHARED_MEMORY_PATH) else segments
+        files = (*secrets, self.signers_file, audit, listed)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
-
-    @property
-    def _readable_segments(self) -> Path | None:
-        """Directory of segments that functions could list. The sandbox lets none list /dev/shm."""
-        directory = self.segment_directory
-        return None if directory is None or directory.is_relative_to(SHARED_MEMORY_PATH) else directory
 
 
 class SeparateFrontSettings(FrontSettings):

@@ -3,12 +3,11 @@
 {{/*
 A pod template that gives each of Spark's executors a pool of its own: (dict "root" $ "name" the pool's name "values" its values).
 The pool's two containers are native sidecars. The workers start first, then the front, and the executor once the front is ready.
-When the executor has ended, the front ends before the workers. Only the executor and the front see the socket and the segments.
+When the executor has ended, the front ends before the workers. Only the executor and the front see the socket, and the segments beside it.
 */}}
 {{- define "updraft.sidecar" -}}
 {{- $socket := dict "name" "pool-socket" "mountPath" "/run/updraft-pool" -}}
-{{- $segments := dict "name" "pool-segments" "mountPath" "/run/updraft-segments" -}}
-{{- $listens := dict "listen" "" "segmentDirectory" "/run/updraft-segments" "listenUnix" "/run/updraft-pool/pool.sock" "listenUnixAccess" "group" "metricsListen" "127.0.0.1:9825" -}}
+{{- $listens := dict "listen" "" "listenUnix" "/run/updraft-pool/pool.sock" "listenUnixAccess" "group" "metricsListen" "127.0.0.1:9825" -}}
 {{- /* Everything that sees the socket may connect, so tokens, certificates and the identities file stay with the pool's own pods. */}}
 {{- $values := mergeOverwrite (deepCopy .values) (dict "auth" (dict "insecureNoToken" true) "tls" (dict "mode" "off") "tokenSecret" "") -}}
 {{- $settings := omit (default dict $values.settings) "identitiesFile" "metricsTokenFile" "auditFile" -}}
@@ -21,7 +20,7 @@ When the executor has ended, the front ends before the workers. Only the executo
 {{- if $container.listens -}}
 {{- $_ := set $container "settings" (merge (deepCopy $listens) $container.settings) -}}
 {{- $users := default dict $own.container -}}
-{{- $_ := set $own "container" (merge (dict "volumeMounts" (concat (default list $users.volumeMounts) (list $socket $segments))) $users) -}}
+{{- $_ := set $own "container" (merge (dict "volumeMounts" (append (default list $users.volumeMounts) $socket)) $users) -}}
 {{- end -}}
 {{- $made := include "updraft.container" (dict "root" $.root "values" $values "container" $container) | fromYaml -}}
 {{- $containers = append $containers (set (omit $made "lifecycle" "ports" "readinessProbe") "restartPolicy" "Always") -}}
@@ -48,13 +47,9 @@ spec:
         capabilities: {drop: [ALL]}
       volumeMounts:
         - {{- toYaml $socket | nindent 10 }}
-        - {{- toYaml $segments | nindent 10 }}
   volumes:
     - name: pool-socket
-      emptyDir:
-        sizeLimit: 1Mi
-    {{- /* Segments take up to 8 MiB of the memory of the front for each task. Beyond this limit, batches stay on the socket. */}}
-    - name: pool-segments
+      {{- /* Segments take up to 8 MiB of the memory of the front for each task. Beyond this limit, batches stay on the socket. */}}
       emptyDir:
         medium: Memory
         sizeLimit: 512Mi

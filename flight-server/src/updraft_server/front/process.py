@@ -65,6 +65,7 @@ from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.pool.zygote_source import ControlConnection
 from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP
+from updraft_server.segments_directory import segments_directory
 
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
@@ -195,7 +196,7 @@ def assemble(
 ) -> Front:
     """Return the front of a pool, ready to `run`.
 
-    Raises OSError if the artifacts directory cannot be created, and StartError if a file or directory cannot be read.
+    Raises OSError if the artifacts directory cannot be created, and StartError if a file cannot be read.
 
     Args:
         settings: Settings of the front.
@@ -252,7 +253,7 @@ def assemble(
             raise PoolUnavailableError("the pool has not started yet: try again")
         return Capabilities.of(pool, settings.session_functions)
 
-    segments = Segments(settings.segment_directory, settings.listen_unix_access)
+    segments = Segments(segments_directory(settings.listen_unix), settings.listen_unix_access)
     tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
     exchanges = Exchanges(
         settings=settings,

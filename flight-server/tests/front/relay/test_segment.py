@@ -16,7 +16,6 @@ from flight_messages import FlightData
 from relay_exchanges import Exchange, exchange
 
 from updraft.errors import ProtocolError
-from updraft.service.lifecycle import StartError
 from updraft.v1 import exchange_pb2
 from updraft.v1.exchange_pb2 import BatchPart, Finish, ReplyMetadata, RequestMetadata, SegmentRange
 from updraft_server.front.relay.segment import LEAST_BODY_BYTES, Segment, Segments
@@ -44,7 +43,7 @@ class Client:
 
 @pytest.fixture
 def segments(tmp_path: Path) -> Iterator[Segments]:
-    made = Segments(tmp_path, "owner")
+    made = Segments(tmp_path / "segments", "owner")
     yield made
     made.close()
     assert not list(tmp_path.iterdir())
@@ -218,7 +217,7 @@ async def test_a_closed_segment_is_unmapped(segments: Segments, segment: Segment
 @pytest.mark.parametrize(("access", "mode"), [("owner", 0o600), ("group", 0o660), ("everyone", 0o666)])
 async def test_who_may_connect_may_open_a_segment_by_its_name(tmp_path: Path, access: str, mode: int) -> None:
     os.chmod(tmp_path, 0o2700)  # noqa: PTH101 - it does not wait
-    segments = Segments(tmp_path, access)  # type: ignore[arg-type]
+    segments = Segments(tmp_path / "segments", access)  # type: ignore[arg-type]
     segment = await _made(segments)
     assert segments.directory is not None
     assert segments.directory.stat().st_mode & 0o7777 == 0o2711
@@ -226,20 +225,12 @@ async def test_who_may_connect_may_open_a_segment_by_its_name(tmp_path: Path, ac
     segments.close()
 
 
-async def test_a_front_removes_what_ended_fronts_have_left_and_nothing_else(
-    tmp_path: Path, segments: Segments, segment: Segment
-) -> None:
-    left = tmp_path / "updraft-segments-left"
-    left.mkdir()
-    (left / "updraft-segment-0").touch()
-    (tmp_path / "updraft-segments-file").touch()
-    another = Segments(tmp_path, "owner")
-    assert await _names(another) == 0
-    assert not left.exists()
-    assert segments.directory is not None
-    assert (segments.directory / segment.offer.name).exists()
-    another.close()
-    (tmp_path / "updraft-segments-file").unlink()
+async def test_a_front_removes_what_an_earlier_one_has_left(tmp_path: Path) -> None:
+    earlier = Segments(tmp_path / "segments", "owner")
+    await _made(earlier)
+    later = Segments(tmp_path / "segments", "owner")
+    assert await _names(later) == 0
+    later.close()
 
 
 async def test_without_memory_there_is_no_segment(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +244,17 @@ async def test_without_memory_there_is_no_segment(segments: Segments, monkeypatc
     assert await Segments(None, "owner").make() is None
 
 
-def test_a_directory_that_cannot_be_used_fails_the_start(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match=r"--segment-directory .*/missing: name a directory"):
-        Segments(tmp_path / "missing", "owner")
+@pytest.mark.parametrize("obstacle", ["missing", "file", "link"])
+async def test_without_a_directory_of_its_own_there_is_no_segment(tmp_path: Path, obstacle: str) -> None:
+    place = tmp_path / "place"
+    if obstacle == "file":
+        place.touch()
+    elif obstacle == "link":
+        place.symlink_to(tmp_path)
+    segments = Segments(place / "segments" if obstacle == "missing" else place, "owner")
+    assert segments.directory is None
+    assert await segments.make() is None
+    segments.close()
 
 
 def _message(sequence: int, body: bytes = b"", place: SegmentRange | None = None) -> bytes:

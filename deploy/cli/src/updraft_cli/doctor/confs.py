@@ -57,7 +57,7 @@ _UDF = (
     "signingKeyFile",
     "signatureLifetime",
 )
-_WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "encodings", "tables", "fallback")
+_WRITE = ("delivery", "asynchronous", "encodings", "tables", "smallWriteBytes", "fallback")
 
 SETTINGS = frozenset(
     ["spark.updraft.trace.endpoint"]

@@ -8,7 +8,6 @@ fails.
 
 import asyncio
 import contextlib
-import fcntl
 import mmap
 import os
 import secrets
@@ -24,7 +23,6 @@ from typing import Literal
 import structlog
 
 from updraft.errors import ProtocolError
-from updraft.service.lifecycle import StartError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import BodyPlace
 
@@ -34,7 +32,6 @@ LEAST_BODY_BYTES = 64 * 1024
 LEAST_EXCHANGE_BYTES = 4 * 1024 * 1024
 """Bytes that an exchange passes before it gets a segment. Fresh memory costs as much CPU as some batches do."""
 
-_DIRECTORY = "updraft-segments-"
 _NAME = "updraft-segment-"
 _CONTROL_BYTES = 4096
 # Offsets of the client's numbers.
@@ -173,41 +170,34 @@ class Segment:
 class Segments:
     """Segments of a front, in a directory of its own whose names only the owner of the process can list."""
 
-    def __init__(self, parent: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
-        """Make the directory, and begin to remove those of ended fronts; raise StartError if that is impossible.
+    def __init__(self, directory: Path | None, access: Literal["owner", "group", "everyone"]) -> None:
+        """Make the directory; if that is impossible, there are no segments.
 
         Args:
-            parent: Where the directory is made; None if there are no segments.
+            directory: Directory that no other front uses; None if there are no segments.
             access: Users who may connect to the pool's Unix socket, and use segments.
         """
         self.directory: Path | None = None
         """Directory of the segments; None if there are none."""
         self._mode = {"owner": 0o600, "group": 0o660, "everyone": 0o666}[access]
-        if parent is None:
+        if directory is None:
             return
         try:
-            directory = parent / f"{_DIRECTORY}{secrets.token_hex(16)}"
-            # Other fronts remove a directory of its final name if it is not locked.
-            unlocked = directory.with_name(f".{directory.name}")
-            unlocked.mkdir(mode=0o700)
-            # Never closed: the lock shows other fronts that this one runs.
-            self._lock = os.open(unlocked, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            directory.mkdir(mode=0o700, exist_ok=True)
+            found = directory.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                raise PermissionError(f"{directory} belongs to another user")
             # Others may open a file if they know its name. A directory for a group passes the group on to its files.
-            unlocked.chmod(0o711 | (unlocked.stat().st_mode & stat.S_ISGID))
-            unlocked.rename(directory)
+            directory.chmod(0o711 | (found.st_mode & stat.S_ISGID))
         except OSError as error:
-            raise StartError(
-                f"the pool cannot make files in --segment-directory {parent}: name a directory that it may write to "
-                f"({error})"
-            ) from error
+            _log.warning("there are no segments: batches pass through the socket", reason=str(error))
+            return
         self.directory = directory
         # Clients can hold up calls on their files. One thread makes and removes all files, so that nothing else waits.
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._has_warned = False
         threading.Thread(target=self._run, name="segments", daemon=True).start()
-        for left in parent.glob(f"{_DIRECTORY}*"):
-            self._work.put(partial(_remove_if_unused, left))
+        self._work.put(partial(_clear, directory))
 
     async def make(self) -> Segment | None:
         """Return a new segment; None if there is no memory for it."""
@@ -255,19 +245,7 @@ def _settle(made: asyncio.Future[Segment | None], segment: Segment | None) -> No
         segment.close()
 
 
-def _remove_if_unused(directory: Path) -> None:
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        # It belongs to another user, or is gone.
-        return
-    try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            return
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(directory, ignore_errors=True)
-    except BlockingIOError:
-        # It belongs to a front that runs.
-        return
-    finally:
-        os.close(descriptor)
+def _clear(directory: Path) -> None:
+    """Remove what an earlier front has left."""
+    for left in directory.iterdir():
+        left.unlink(missing_ok=True)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from updraft.client.profile import Profile
 
 _USER = "updraft"
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's own place for it
 # Ten times a shared pool's: one user prints here, and wants to read all of it.
 _OUTPUT_LINES_PER_SECOND = 1000
 _STATUS_TIMEOUT_SECONDS = 5.0
@@ -57,8 +56,7 @@ class LocalPool(LocalService):
     def _places(self) -> list[str]:
         # The default runtime directory may have too long a path for a socket. Hide our directory, log included, from
         # functions.
-        shared = [f"--segment-directory={_SHARED_MEMORY}"] if os.access(_SHARED_MEMORY, os.W_OK) else []
-        return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}", *shared]
+        return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}"]
 
     def _environment(self) -> dict[str, str]:
         # Stock PySpark's workers import modules from these places too. The pool's processes do so only if told.

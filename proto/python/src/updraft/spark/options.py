@@ -249,16 +249,6 @@ class PoolOptions(ServiceOptions, total=False):
     its least recently used artifacts; artifacts of running exchanges are kept. [bytes]
     """
 
-    segment_directory: str | os.PathLike[str]
-    """Directory for segments: memory through which batches pass between the pool and the executors of its node, which
-    takes less CPU than a socket.
-
-    Set it to /dev/shm, or to a volume in memory, if the executors reach the pool over listen_unix and see this
-    directory under the same path. An exchange that passes more than 4 MiB gets a segment of 8 MiB. Without memory for
-    it, and by default, batches stay on the socket. A client can fill the directory's volume and so hold up the pool:
-    limit the volume if clients are hostile.
-    """
-
     queue_limit: int
     """Maximum number of exchanges that wait for a worker.
 

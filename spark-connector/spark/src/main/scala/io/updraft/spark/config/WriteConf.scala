@@ -87,14 +87,6 @@ object WriteConf
     Some("true")
   )
 
-  val maxInFlightBytes: ConfigEntry[Long] = ConfigEntry(
-    prefix + "maxInFlightBytes",
-    "Maximum bytes of one file that the writer holds before it accepts another batch. Set it so that a job with few " +
-      "large files leaves room for others. 0: only the writer's quota decides.",
-    Values.bytes(least = 0, most = 1L << 40),
-    Some("0")
-  )
-
   val encodings: ConfigEntry[String] = ConfigEntry(
     prefix + "encodings",
     "Encodings of Parquet columns. `compatible`: plain values and dictionaries, which every reader supports. `compact`: also " +
@@ -132,7 +124,6 @@ object WriteConf
       delivery,
       fallback,
       asynchronous,
-      maxInFlightBytes,
       encodings,
       unsupported
     ) ++
@@ -175,7 +166,6 @@ object WriteConf
       },
       delivery = delivery.require(found),
       asynchronous = asynchronous.require(found),
-      maxInFlightBytes = maxInFlightBytes.require(found),
       encodings = encodings.require(found),
       unsupported = unsupported.require(found),
       fallback = fallback.require(found),
@@ -189,7 +179,6 @@ final case class WriteSettings(
     connection: ConnectionSettings,
     delivery: String,
     asynchronous: Boolean,
-    maxInFlightBytes: Long,
     encodings: String,
     unsupported: String,
     fallback: String,
@@ -212,7 +201,6 @@ final case class WriteSettings(
       .newBuilder()
       .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
       .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
-      .setMaxInFlightBytes(maxInFlightBytes)
       .setParquet(ParquetOptions.newBuilder().setEncodings(Encodings.valueOf(
         s"ENCODINGS_${encodings.toUpperCase(Locale.ROOT)}"
       )))

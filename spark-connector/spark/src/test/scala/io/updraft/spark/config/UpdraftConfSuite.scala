@@ -129,16 +129,14 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(error.getMessage.contains(WriteConf.endpoint.key))
   }
 
-  test("a file's command says delivery, pace and limits as they are set") {
+  test("a file's command says delivery and pace as they are set") {
     val conf = new SQLConf
     conf.setConfString(WriteConf.endpoint.key, "grpc://writer:8816")
     conf.setConfString(WriteConf.delivery.key, "return")
     conf.setConfString(WriteConf.asynchronous.key, "false")
-    conf.setConfString(WriteConf.maxInFlightBytes.key, "1m")
     val command = WriteConf.settings(conf, Map.empty, "updraft-orc").command().build()
     assert(command.getDelivery == Delivery.DELIVERY_RETURN)
     assert(command.getPace == Pace.PACE_SYNCHRONOUS)
-    assert(command.getMaxInFlightBytes == (1L << 20))
     assert(!command.hasHoldGpu)
   }
 
