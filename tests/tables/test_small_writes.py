@@ -30,7 +30,7 @@ def writes_tables(spark: SparkSession) -> Iterator[None]:
         "spark.updraft.write.endpoint": "grpc://127.0.0.1:1",
         "spark.updraft.write.connectTimeout": "200ms",
         "spark.updraft.write.acquireTimeout": "1s",
-        # What the rules forbid is an error. A small write is allowed.
+        # A write that the rules forbid fails; a small write must not.
         "spark.updraft.write.unsupported": "fail",
         _LIMIT: "1m",
     }

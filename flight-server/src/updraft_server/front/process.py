@@ -117,8 +117,7 @@ class Front:
             stack.push_async_callback(asyncio.to_thread, self.audit.close)
             stack.push_async_callback(self.listeners.close)
             stack.push_async_callback(self.pool.close, 0.0)
-            # Start the listeners first, so that an address in use fails at once and probes get answers while the
-            # workers start.
+            # Start the listeners first: an address in use then fails at once, and probes get answers meanwhile.
             await self.listeners.start(self.metrics)
             await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
@@ -132,8 +131,7 @@ class Front:
         await self.pool.start()
         restricted = self.settings.restricted_functions
         known = {function.name for function in self.pool.functions}
-        # A module that cannot be imported is listed without a version, and its functions are unknown. Skip the check
-        # then: those functions cannot be called anyway.
+        # A module that cannot be imported is listed without a version. Its functions cannot be called anyway.
         are_all_known = all(function.version for function in self.pool.functions)
         if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(

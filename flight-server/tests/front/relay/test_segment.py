@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from flight_messages import FlightData
@@ -59,6 +60,13 @@ def client(segment: Segment, segments: Segments) -> Client:
     return Client(segment.offer, segments)
 
 
+@pytest.fixture
+def of_a_group(tmp_path: Path) -> Path:
+    """Directory that passes its group on to what is made in it."""
+    tmp_path.chmod(0o2700)
+    return tmp_path
+
+
 async def _made(segments: Segments) -> Segment:
     made = await segments.make()
     assert made is not None
@@ -67,12 +75,16 @@ async def _made(segments: Segments) -> Segment:
 
 async def _names(segments: Segments) -> int:
     """Return how many files are left once closed segments are removed."""
-    assert segments.directory is not None
     # The thread that removes files makes them, too.
     last = await _made(segments)
-    count = len(os.listdir(segments.directory)) - 1  # noqa: PTH208 - it does not wait
+    count = _listed(segments) - 1
     last.close()
     return count
+
+
+def _listed(segments: Segments) -> int:
+    assert segments.directory is not None
+    return len(list(segments.directory.iterdir()))
 
 
 def _reserved(segment: Segment, size_bytes: int) -> BodyPlace:
@@ -215,9 +227,10 @@ async def test_a_closed_segment_is_unmapped(segments: Segments, segment: Segment
 
 
 @pytest.mark.parametrize(("access", "mode"), [("owner", 0o600), ("group", 0o660), ("everyone", 0o666)])
-async def test_who_may_connect_may_open_a_segment_by_its_name(tmp_path: Path, access: str, mode: int) -> None:
-    os.chmod(tmp_path, 0o2700)  # noqa: PTH101 - it does not wait
-    segments = Segments(tmp_path / "segments", access)  # type: ignore[arg-type]
+async def test_who_may_connect_may_open_a_segment_by_its_name(
+    of_a_group: Path, access: Literal["owner", "group", "everyone"], mode: int
+) -> None:
+    segments = Segments(of_a_group / "segments", access)
     segment = await _made(segments)
     assert segments.directory is not None
     assert segments.directory.stat().st_mode & 0o7777 == 0o2711

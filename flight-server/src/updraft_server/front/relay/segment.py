@@ -111,7 +111,7 @@ class Segment:
         return self._at(self._requests.offset(asked.position), asked.size_bytes)
 
     def reserve(self, size_bytes: int) -> BodyPlace | None:
-        """Return a place for a reply's body; None if the body is too small or too large, or there is no room now."""
+        """Reserve a place for a reply's body. Return None if the ring is full or takes no body of this size."""
         if not LEAST_BODY_BYTES <= size_bytes <= _RING_BYTES:
             return None
         # Some clients cannot map the file, because they do not see its directory.
@@ -200,7 +200,7 @@ class Segments:
         self._work.put(partial(_clear, directory))
 
     async def make(self) -> Segment | None:
-        """Return a new segment; None if there is no memory for it."""
+        """Make a segment. Return None if the pool has no directory or no memory for it."""
         if self.directory is None:
             return None
         loop = asyncio.get_running_loop()

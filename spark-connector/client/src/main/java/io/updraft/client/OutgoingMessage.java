@@ -79,7 +79,7 @@ record OutgoingMessage(
     return slice != null && allocator != null;
   }
 
-  /** Return the size of the whole message in bytes, with a body in a segment. */
+  /** Return the size of the whole message in bytes, including a body in a segment. */
   long sizeBytes() {
     return (long) prefixBytes() + bodyBytes();
   }

@@ -20,8 +20,8 @@ import org.apache.arrow.memory.BufferAllocator;
 
 /**
  * Memory that one call shares with a pool on the same node: a ring for the bodies of requests and
- * one for those of replies (proto/README.md, "Segments"). The pool makes the file, and it alone can
- * hand out memory, so a full ring only means that a body travels in its message.
+ * one for those of replies (proto/README.md, "Segments"). While a ring is full, bodies travel in
+ * their messages.
  *
  * <p>Thread-safe.
  */
@@ -57,7 +57,7 @@ final class Segment implements AutoCloseable {
    * Map the segment that a pool offers.
    *
    * @param directory directory that the pool's front has named; a function cannot make files there
-   * @throws IOException if this process cannot use the file, or the file is no segment
+   * @throws IOException if this process cannot use the file, or the file is not a segment
    */
   static Segment open(String directory, io.updraft.proto.v1.Segment offer) throws IOException {
     Path path = Path.of(directory, offer.getName());
@@ -82,7 +82,7 @@ final class Segment implements AutoCloseable {
    * Copy a batch's body into the segment.
    *
    * @param sequence number of the batch in its call
-   * @return the body's place; null if there is no room for the body, or if the batch was closed
+   * @return the body's place; null if the ring has no room for it, or the batch was closed
    */
   synchronized SegmentRange place(RequestBatch batch, long sequence) {
     long sizeBytes = batch.bodyBytes();
