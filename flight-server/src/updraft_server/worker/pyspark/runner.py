@@ -13,7 +13,8 @@ import faulthandler
 import functools
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -43,11 +44,13 @@ from updraft_server.worker.pyspark import (
     struct_columns,
 )
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
+from updraft_server.worker.pyspark.byte_stream import ByteStream
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
+from updraft_server.worker.pyspark.worker_modules import HostFiles, load_module, run_main
 
 _OWN_FILES = str(Path(__file__).parent.parent)
 
@@ -125,6 +128,7 @@ class SessionRunner:
             formatted_exceptions.install(pyspark.worker, self._reported.record)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
+        self._host_files = HostFiles()
         # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.
         sys.path.insert(1, files_directory)
         streams.install(ArrowStreamSerializer)
@@ -143,18 +147,40 @@ class SessionRunner:
         received_seconds: float,
     ) -> exchange_pb2.Report:
         """Run the function over the exchange; raises UpdraftError."""
+        if payload.HasField("worker_module"):
+            return self._run_module(payload.worker_module.name, assignment, exchange)
         stream = session_stream(self._kind(assignment.eval_type), payload, exchange)
         message = self._adapter.compose(assignment, payload, self._surroundings(assignment))
+        with self._prepared(assignment, exchange):
+            trailer = self._run_worker(message, stream, exchange)
+        stream.close()
+        return trailer.to_report(int(received_seconds * 1000))
+
+    def _run_module(self, name: str, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
+        """Run a worker exchange. The module has told Spark of an exception, so it only has to fail the exchange."""
+        stream = ByteStream(exchange)
+        self._reported.error = None
+        with self._prepared(assignment, exchange), self._host_files.replaced(self._surroundings(assignment)):
+            # PySpark sorts large RDDs in files there.
+            os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
+            error = run_main(load_module(name), stream)
+            if error is not None:
+                error = self._reported.error or error
+                raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
+        stream.end()
+        return exchange_pb2.Report()
+
+    @contextlib.contextmanager
+    def _prepared(self, assignment: Assignment, exchange: Exchange) -> Iterator[None]:
+        """Set the process up for the exchange's function, and undo that after the block."""
         before = dict(os.environ)
         restore_environment({**before, **assignment.environment})
         try:
             with address_space(assignment.limits.worker_memory_bytes), _logs(assignment, exchange):
-                trailer = self._run_worker(message, stream, exchange)
+                yield
         finally:
             self._forget()
             restore_environment(before)
-        stream.close()
-        return trailer.to_report(int(received_seconds * 1000))
 
     def _surroundings(self, assignment: Assignment) -> Surroundings:
         paths = {int(number): path for number, path in assignment.broadcasts.items()}

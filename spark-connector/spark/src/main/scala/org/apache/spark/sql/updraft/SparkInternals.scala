@@ -173,8 +173,12 @@ object SparkInternals {
     * settings, which Spark also keeps as local properties, and everything that Spark would redact
     * in its own UI.
     */
-  def visibleProperties(context: TaskContext): Map[String, String] = {
-    val candidates = context.getLocalProperties.asScala.toSeq.filter { case (name, _) =>
+  def visibleProperties(context: TaskContext): Map[String, String] =
+    visible(context.getLocalProperties.asScala.toMap)
+
+  /** Return those of a task's local properties that a function may see. */
+  def visible(properties: Map[String, String]): Map[String, String] = {
+    val candidates = properties.toSeq.filter { case (name, _) =>
       !name.startsWith("spark.") || JobProperties(name)
     }
     Utils

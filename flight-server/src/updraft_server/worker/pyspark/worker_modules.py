@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runner of worker exchanges: calls the main() of a worker module of PySpark over the byte stream of Spark's runner.
+
+Spark starts these modules for everything that is no operator of Updraft: RDDs, streaming state, data sources. The
+module reads a path on Spark's host from the stream, and this runner replaces it by the copy in the pool.
+"""
+
+import contextlib
+import functools
+import importlib
+import io
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pyspark.worker
+import pyspark.worker_util
+from pyspark.broadcast import Broadcast, _broadcastRegistry
+from pyspark.files import SparkFiles
+
+from updraft.errors import FunctionRefusedError
+from updraft_server.worker.pyspark.byte_stream import BUFFER_BYTES, ByteStream
+from updraft_server.worker.pyspark.init_message import Surroundings
+
+_PACKAGE = "pyspark."
+
+
+class HostFiles:
+    """Files of Spark's host that PySpark's worker names, and their copies in the pool."""
+
+    def __init__(self) -> None:
+        """Patch PySpark's set-up of files and broadcast variables. Outside `replaced`, both work as before."""
+        self._around: Surroundings | None = None
+        for module in (pyspark.worker_util, pyspark.worker):
+            self._wrap(module, "setup_spark_files", self._use_directory)
+            self._wrap(module, "setup_broadcasts", self._use_broadcasts)
+
+    @contextlib.contextmanager
+    def replaced(self, around: Surroundings) -> Iterator[None]:
+        """Use these copies in the block."""
+        self._around = around
+        before = SparkFiles._root_directory, SparkFiles._is_running_on_worker
+        try:
+            yield
+        finally:
+            self._around = None
+            SparkFiles._root_directory, SparkFiles._is_running_on_worker = before
+
+    def _wrap(self, module: ModuleType, name: str, then: Callable[[Surroundings], None]) -> None:
+        stock = getattr(module, name)
+
+        @functools.wraps(stock)
+        def set_up(*arguments: Any) -> None:
+            stock(*arguments)
+            if self._around is not None:
+                then(self._around)
+
+        setattr(module, name, set_up)
+
+    def _use_directory(self, around: Surroundings) -> None:
+        on_host, SparkFiles._root_directory = str(SparkFiles._root_directory), around.files_directory
+        inside = on_host.rstrip("/") + "/"
+        sys.path[:] = [
+            f"{around.files_directory}{path[len(on_host) :]}" if path == on_host or path.startswith(inside) else path
+            for path in sys.path
+        ]
+        importlib.invalidate_caches()
+
+    def _use_broadcasts(self, around: Surroundings) -> None:
+        for number in around.broadcasts.removed:
+            _broadcastRegistry.pop(number, None)
+        for number, path in around.broadcasts.added.items():
+            _broadcastRegistry[number] = Broadcast(path=path)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a worker module of PySpark; raises FunctionRefusedError if this PySpark has no such module."""
+    if name.startswith(_PACKAGE):
+        with contextlib.suppress(ModuleNotFoundError):
+            module = importlib.import_module(name)
+            if callable(getattr(module, "main", None)):
+                return module
+    raise FunctionRefusedError(f"this pool, with pyspark {pyspark.__version__}, has no worker module {name!r}")
+
+
+def run_main(module: ModuleType, stream: ByteStream) -> BaseException | None:
+    """Run the module over the stream, and return the exception with which it ended, which it has told Spark."""
+    ended_by: BaseException | None = None
+    # Spark's own daemon also gives the worker two buffered files of one socket.
+    infile, outfile = io.BufferedReader(stream, BUFFER_BYTES), io.BufferedWriter(stream, BUFFER_BYTES)
+    try:
+        module.main(infile, outfile)
+    except BaseException as error:  # usually a SystemExit, which must not end this process
+        ended_by = error
+    outfile.flush()
+    # The stream outlives both files. Otherwise they would close it, and flush again, when they are collected.
+    infile.detach()
+    outfile.detach()
+    return ended_by

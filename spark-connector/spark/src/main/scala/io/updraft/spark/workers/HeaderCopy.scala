@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException, InputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+
+/** Reader of the numbers and texts at the begin of a PySpark stream. It keeps a copy of everything
+  * that was not left out, for PySpark's worker in the pool.
+  */
+private[workers] final class HeaderCopy(stream: InputStream) {
+  private val in = new DataInputStream(stream)
+  private val copied = new ByteArrayOutputStream
+  private val out = new DataOutputStream(copied)
+
+  /** Return the copy. */
+  def bytes: Array[Byte] = copied.toByteArray
+
+  def int(): Int = {
+    val value = in.readInt()
+    out.writeInt(value)
+    value
+  }
+
+  def long(): Long = {
+    val value = in.readLong()
+    out.writeLong(value)
+    value
+  }
+
+  def boolean(): Boolean = {
+    val value = in.readBoolean()
+    out.writeBoolean(value)
+    value
+  }
+
+  def text(): String = {
+    val value = readText()
+    write(value)
+    value
+  }
+
+  /** Return a count that is not negative, and copy it. */
+  def count(): Int = {
+    val value = readCount()
+    out.writeInt(value)
+    value
+  }
+
+  def write(value: Int): Unit = out.writeInt(value)
+
+  def write(value: Boolean): Unit = out.writeBoolean(value)
+
+  def write(value: String): Unit = {
+    val encoded = value.getBytes(UTF_8)
+    out.writeInt(encoded.length)
+    out.write(encoded)
+  }
+
+  /** Read without copying. */
+  def readInt(): Int = in.readInt()
+
+  def readLong(): Long = in.readLong()
+
+  def readBoolean(): Boolean = in.readBoolean()
+
+  def readCount(): Int = {
+    val value = in.readInt()
+    if (value < 0) throw new NotPySparkException(s"it has the count $value")
+    value
+  }
+
+  def readText(): String = new String(readBytes(readCount()), UTF_8)
+
+  def readBytes(count: Int): Array[Byte] = {
+    val bytes = in.readNBytes(count)
+    if (bytes.length < count) throw new EOFException("the stream ended inside its header")
+    bytes
+  }
+
+  /** Copy everything that is left of the stream. */
+  def rest(): Unit = in.transferTo(out): Unit
+}
+
+/** Raised if a stream does not begin as Spark's runner begins it. */
+private[workers] final class NotPySparkException(problem: String)
+    extends RuntimeException(s"Spark's runner wrote a stream that Updraft does not know: $problem")

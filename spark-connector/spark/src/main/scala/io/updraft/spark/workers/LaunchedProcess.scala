@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{DataInputStream, IOException, InputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.collection.mutable
+
+/** Process that Spark has started in place of Python: an `updraft-python`, which only waits.
+  *
+  * @param arguments
+  *   arguments that Spark gave to Python
+  * @param environment
+  *   environment that Spark gave to Python
+  */
+private[workers] final case class LaunchedProcess(
+    pid: Long,
+    arguments: Seq[String],
+    environment: Map[String, String]
+) {
+
+  /** Return the module that Python shall run; None if Spark did not start a module. */
+  private def module: Option[String] = arguments match {
+    case Seq("-m", name, _*) => Some(name)
+    case _ => None
+  }
+
+  /** Return the address at which Spark waits for a worker. None for a daemon, which Spark asks for
+    * workers.
+    */
+  def runner: Option[RunnerAddress] =
+    environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH").map(RunnerAddress.OfSocket)
+      .orElse(environment.get("PYTHON_WORKER_FACTORY_PORT").map(port =>
+        RunnerAddress.OfPort(port.toInt)
+      ))
+
+  /** Return the module of the workers. */
+  def workerModule: String = module match {
+    case Some(name) if runner.nonEmpty => name
+    case Some(_) => arguments.lift(2).getOrElse("pyspark.worker")
+    case None =>
+      throw new IOException(
+        s"Spark started Python with the arguments ${arguments.mkString(" ")}, but Updraft runs Spark's workers only"
+      )
+  }
+
+  /** Return the secret that the two sides of a connection over TCP exchange. */
+  def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")
+
+  /** Return the directory for the sockets of a daemon; None if it listens on a port. */
+  def socketDirectory: Option[String] =
+    if (environment.get("PYTHON_UNIX_DOMAIN_ENABLED").exists(_.equalsIgnoreCase("true")))
+      environment.get("PYTHON_WORKER_FACTORY_SOCK_DIR")
+    else None
+
+  def prefersIpv6: Boolean =
+    environment.get("SPARK_PREFER_IPV6").exists(_.equalsIgnoreCase("true"))
+}
+
+/** Address at which Spark waits for a worker that it has started. */
+private[workers] sealed trait RunnerAddress
+
+private[workers] object RunnerAddress {
+  final case class OfPort(port: Int) extends RunnerAddress
+  final case class OfSocket(path: String) extends RunnerAddress
+}
+
+private[workers] object LaunchedProcess {
+
+  private val MostTexts = 10000
+  private val MostBytes = 4 << 20
+
+  /** Read what `updraft-python` writes: the launcher's secret, the process id, the count of the
+    * arguments, the arguments, and the environment. A zero byte ends each text, and an empty text
+    * ends the environment. Raise an IOException for anything else.
+    */
+  def read(stream: InputStream, secret: String): LaunchedProcess = {
+    val texts = new Texts(stream)
+    if (texts.next() != secret) throw new IOException("a process connected without the secret")
+    val pid = texts.number()
+    val arguments = (0L until math.min(texts.number(), MostTexts.toLong)).map(_ => texts.next())
+    val variables = Iterator.continually(texts.next()).takeWhile(_.nonEmpty).map { text =>
+      val (name, value) = text.splitAt(math.max(text.indexOf('='), 0))
+      name -> value.drop(1)
+    }
+    LaunchedProcess(pid, arguments.toVector, variables.toMap)
+  }
+
+  private final class Texts(stream: InputStream) {
+    private val in = new DataInputStream(stream)
+    private var bytesLeft = MostBytes
+
+    def next(): String = {
+      val bytes = mutable.ArrayBuilder.make[Byte]
+      var byte = in.readByte()
+      while (byte != 0) {
+        bytes += byte
+        byte = in.readByte()
+        bytesLeft -= 1
+        if (bytesLeft < 0) throw new IOException(s"a process wrote more than $MostBytes bytes")
+      }
+      new String(bytes.result(), UTF_8)
+    }
+
+    def number(): Long =
+      try next().toLong
+      catch { case e: NumberFormatException => throw new IOException(e) }
+  }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{EOFException, InputStream}
+import java.nio.ByteBuffer
+import java.nio.channels.{SelectionKey, Selector, SocketChannel}
+
+/** Connection of Spark's runner to a Python worker. One thread reads, and one other thread may
+  * write.
+  */
+private[workers] final class RunnerConnection(channel: SocketChannel) extends AutoCloseable {
+  channel.configureBlocking(false): Unit
+  private val readable = Selector.open()
+  private val writable = Selector.open()
+  channel.register(readable, SelectionKey.OP_READ): Unit
+  channel.register(writable, SelectionKey.OP_WRITE): Unit
+
+  /** Bytes to read before those of the channel. */
+  private var unread = ByteBuffer.allocate(0)
+
+  /** Wait for bytes, and copy as many as there are and fit. Return -1 at the end of the stream, and
+    * 0 after [[wake]].
+    */
+  def read(target: ByteBuffer): Int =
+    if (unread.hasRemaining) {
+      val count = math.min(unread.remaining(), target.remaining())
+      target.put(unread.duplicate().limit(unread.position() + count)): Unit
+      unread.position(unread.position() + count): Unit
+      count
+    } else {
+      val count = channel.read(target)
+      if (count != 0) count
+      else {
+        readable.select(): Unit
+        val woken = readable.selectedKeys().isEmpty
+        readable.selectedKeys().clear()
+        if (woken) 0 else channel.read(target)
+      }
+    }
+
+  /** Let the reader go on: the next [[read]] that would wait returns 0. */
+  def wake(): Unit = readable.wakeup(): Unit
+
+  /** Give bytes back, to be read before everything else. Only for the reading thread. */
+  def giveBack(bytes: Array[Byte]): Unit = if (bytes.nonEmpty) {
+    val joined = ByteBuffer.allocate(bytes.length + unread.remaining())
+    joined.put(bytes).put(unread).flip(): Unit
+    unread = joined
+  }
+
+  /** Write all bytes. */
+  def write(bytes: ByteBuffer): Unit =
+    while (bytes.hasRemaining)
+      if (channel.write(bytes) == 0) {
+        writable.select(): Unit
+        writable.selectedKeys().clear()
+        if (!channel.isOpen) throw new EOFException("Spark has closed the connection")
+      }
+
+  /** Return the stream to read from; its end is Spark's. */
+  val stream: InputStream = new InputStream {
+    override def read(): Int = {
+      val one = new Array[Byte](1)
+      if (read(one, 0, 1) < 0) -1 else one(0) & 0xff
+    }
+
+    override def read(target: Array[Byte], offset: Int, length: Int): Int = {
+      var count = 0
+      while (count == 0 && length > 0)
+        count = RunnerConnection.this.read(ByteBuffer.wrap(target, offset, length))
+      count
+    }
+  }
+
+  /** Tell Spark that the worker has ended, and drop what Spark still sends until it hangs up.
+    *
+    * If we closed the connection at once, the kernel could drop what the worker wrote last.
+    */
+  def end(): Unit = {
+    if (channel.isOpen) channel.shutdownOutput(): Unit
+    drain()
+  }
+
+  /** Drop what Spark sends until it hangs up. */
+  def drain(): Unit = {
+    val dropped = ByteBuffer.allocate(64 << 10)
+    while (read(dropped.clear()) >= 0) {}
+  }
+
+  override def close(): Unit = {
+    channel.close()
+    readable.wakeup(): Unit
+    writable.wakeup(): Unit
+    readable.close()
+    writable.close()
+  }
+}

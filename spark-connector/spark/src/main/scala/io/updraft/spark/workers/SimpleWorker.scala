@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{DataInputStream, DataOutputStream, IOException}
+import java.net.{InetAddress, InetSocketAddress, UnixDomainSocketAddress}
+import java.nio.channels.{Channels, SocketChannel}
+import java.nio.charset.StandardCharsets.UTF_8
+
+/** Worker for which Spark has started a process of its own, and which connects to Spark. */
+private[workers] final class SimpleWorker(
+    process: LaunchedProcess,
+    address: RunnerAddress,
+    layout: StreamLayout
+) extends LaunchedWork {
+  private val channel = address match {
+    case RunnerAddress.OfSocket(path) => SocketChannel.open(UnixDomainSocketAddress.of(path))
+    case RunnerAddress.OfPort(port) =>
+      SocketChannel.open(new InetSocketAddress(Handshake.loopback(process), port))
+  }
+
+  override def run(): Unit =
+    try {
+      val handshake = new Handshake(channel)
+      address match {
+        case RunnerAddress.OfPort(_) => handshake.authenticate(process.secret)
+        case RunnerAddress.OfSocket(_) =>
+      }
+      handshake.introduce(process.pid)
+      new WorkerTunnel(new RunnerConnection(channel), process.pid, process, layout).run()
+    } finally close()
+
+  override def close(): Unit = channel.close()
+}
+
+/** First messages between Spark and a worker, before the stream of the first task. The channel is
+  * still blocking.
+  */
+private[workers] final class Handshake(channel: SocketChannel) {
+  private val in = new DataInputStream(Channels.newInputStream(channel))
+  private val out = new DataOutputStream(Channels.newOutputStream(channel))
+
+  /** Tell Spark the worker's process. */
+  def introduce(pid: Long): Unit = {
+    out.writeInt(pid.toInt)
+    out.flush()
+  }
+
+  /** Show Spark the secret, as a process that connects. */
+  def authenticate(secret: String): Unit = {
+    write(secret)
+    if (read() != Handshake.Accepted) throw new IOException("Spark has refused the worker's secret")
+  }
+
+  /** Check the secret of the side that has connected; raise an IOException if it is wrong. */
+  def check(secret: String): Unit = {
+    val isRight = read() == secret
+    write(if (isRight) Handshake.Accepted else "err")
+    if (!isRight) throw new IOException("a process without Spark's secret has connected")
+  }
+
+  private def write(text: String): Unit = {
+    val bytes = text.getBytes(UTF_8)
+    out.writeInt(bytes.length)
+    out.write(bytes)
+    out.flush()
+  }
+
+  private def read(): String = {
+    val length = in.readInt()
+    if (length < 0 || length > Handshake.MostBytes)
+      throw new IOException(s"a text of $length bytes")
+    new String(in.readNBytes(length), UTF_8)
+  }
+}
+
+private[workers] object Handshake {
+  private val Accepted = "ok"
+  private val MostBytes = 4096
+
+  /** Return the loopback address that Spark uses. */
+  def loopback(process: LaunchedProcess): InetAddress =
+    InetAddress.getByName(if (process.prefersIpv6) "::1" else "127.0.0.1")
+}

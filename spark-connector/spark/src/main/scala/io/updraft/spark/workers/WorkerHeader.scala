@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{ByteArrayInputStream, InputStream}
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.node.ObjectNode
+import org.apache.spark.sql.updraft.SparkInternals
+
+/** Differences between Spark versions in the stream that a task's worker reads.
+  *
+  * @param hasUnusedBarrierPort
+  *   true if tasks outside of barrier stages have a port and a secret, too
+  * @param hasJsonTask
+  *   true if the task is JSON; otherwise it is a sequence of numbers
+  * @param isFramed
+  *   true if the length of the header precedes it
+  */
+final case class StreamLayout(
+    hasUnusedBarrierPort: Boolean,
+    hasJsonTask: Boolean,
+    isFramed: Boolean
+)
+
+object StreamLayout {
+
+  /** Return the layout of a Spark version, such as "4.1.4"; None for a version before 4.0. */
+  def of(version: String): Option[StreamLayout] = {
+    val numbers = version.split('.').take(2).map(_.toInt)
+    val minor = numbers(0) * 100 + numbers(1)
+    if (minor < 400) None
+    else
+      Some(StreamLayout(
+        hasUnusedBarrierPort = minor < 401,
+        hasJsonTask = minor >= 402,
+        isFramed = minor >= 403
+      ))
+  }
+}
+
+/** Task that a worker serves.
+  *
+  * @param properties
+  *   local properties that a function may see
+  */
+final case class WorkerTask(
+    stageId: Int,
+    partitionId: Int,
+    attemptNumber: Int,
+    attemptId: Long,
+    cpus: Int,
+    properties: Map[String, String]
+)
+
+/** Changes that Spark's runner makes to the broadcast variables of a worker that it keeps.
+  *
+  * @param added
+  *   path of the pickled value of each new variable, by id
+  */
+final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
+
+/** Begin of a stream from Spark's runner to PySpark's worker.
+  *
+  * @param pythonVersion
+  *   version of the driver's Python, as "major.minor"
+  * @param task
+  *   task; None for a worker that the driver uses to plan
+  * @param bytes
+  *   begin of the stream for a worker on the pool: without broadcast variables, which travel as
+  *   artifacts, and without local properties that a function may not see
+  */
+final case class WorkerHeader(
+    pythonVersion: String,
+    task: Option[WorkerTask],
+    includes: Seq[String],
+    broadcasts: BroadcastChanges,
+    bytes: Array[Byte]
+)
+
+object WorkerHeader {
+
+  private val TaskModule = "pyspark.worker"
+  private val PlanningModules = "pyspark.sql.worker."
+  private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty)
+
+  /** Mark at the begin of a header that has its length before it. */
+  private val FramedHeader = -8
+
+  private val json = new ObjectMapper
+
+  /** Read the header that Spark writes for a module. Block until it is complete. */
+  def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader =
+    if (module == TaskModule) ofTask(stream, layout)
+    else {
+      val copy = new HeaderCopy(stream)
+      val version = copy.text()
+      if (module.startsWith(PlanningModules)) {
+        val includes = files(copy)
+        WorkerHeader(version, None, includes, broadcasts(copy), copy.bytes)
+      } else WorkerHeader(version, None, Seq.empty, NoBroadcasts, copy.bytes)
+    }
+
+  private def ofTask(stream: InputStream, layout: StreamLayout): WorkerHeader =
+    if (layout.isFramed) {
+      val frame = new HeaderCopy(stream)
+      val mark = frame.readInt()
+      if (mark != FramedHeader)
+        throw new NotPySparkException(s"it begins with $mark, not with $FramedHeader")
+      val message = new HeaderCopy(new ByteArrayInputStream(frame.readBytes(frame.readCount())))
+      val header = taskHeader(message, layout)
+      message.rest()
+      val bytes = message.bytes
+      frame.write(FramedHeader)
+      frame.write(bytes.length)
+      header.copy(bytes = frame.bytes ++ bytes)
+    } else {
+      val copy = new HeaderCopy(stream)
+      taskHeader(copy, layout).copy(bytes = copy.bytes)
+    }
+
+  private def taskHeader(copy: HeaderCopy, layout: StreamLayout): WorkerHeader = {
+    copy.int(): Unit
+    val version = copy.text()
+    val task = if (layout.hasJsonTask) taskOfJson(copy) else taskOfNumbers(copy, layout)
+    val includes = files(copy)
+    WorkerHeader(version, Some(task), includes, broadcasts(copy), Array.empty)
+  }
+
+  private def taskOfJson(copy: HeaderCopy): WorkerTask = {
+    val root = json.readTree(copy.readText()).asInstanceOf[ObjectNode]
+    if (root.get("isBarrier").asBoolean()) refuseBarrier()
+    val stated = root.get("localProperties").properties().asScala
+      .map(entry => entry.getKey -> entry.getValue.asText()).toMap
+    val visible = SparkInternals.visible(stated)
+    val properties = root.putObject("localProperties")
+    visible.foreach { case (name, value) => properties.put(name, value) }
+    copy.write(json.writeValueAsString(root))
+    WorkerTask(
+      root.get("stageId").asInt(),
+      root.get("partitionId").asInt(),
+      root.get("attemptNumber").asInt(),
+      root.get("taskAttemptId").asLong(),
+      root.get("cpus").asInt(),
+      visible
+    )
+  }
+
+  private def taskOfNumbers(copy: HeaderCopy, layout: StreamLayout): WorkerTask = {
+    if (copy.boolean()) refuseBarrier()
+    if (layout.hasUnusedBarrierPort) {
+      copy.int(): Unit
+      copy.text(): Unit
+    }
+    val stage = copy.int()
+    val partition = copy.int()
+    val attempt = copy.int()
+    val attemptId = copy.long()
+    val cpus = copy.int()
+    (0 until copy.count()).foreach { _ =>
+      copy.text(): Unit
+      copy.text(): Unit
+      (0 until copy.count()).foreach(_ => copy.text())
+    }
+    val visible = SparkInternals.visible(
+      (0 until copy.readCount()).map(_ => copy.readText() -> copy.readText()).toMap
+    )
+    copy.write(visible.size)
+    visible.foreach { case (name, value) =>
+      copy.write(name)
+      copy.write(value)
+    }
+    WorkerTask(stage, partition, attempt, attemptId, cpus, visible)
+  }
+
+  private def refuseBarrier(): Nothing = throw new UnsupportedOperationException(
+    "tasks of barrier stages cannot run on the pool yet: run this stage with another spark.pyspark.python"
+  )
+
+  /** Return the names of the files on Python's import path, and copy the directory before them. */
+  private def files(copy: HeaderCopy): Seq[String] = {
+    copy.text(): Unit
+    (0 until copy.count()).map(_ => copy.text())
+  }
+
+  private def broadcasts(copy: HeaderCopy): BroadcastChanges = {
+    if (copy.readBoolean()) {
+      throw new UnsupportedOperationException(
+        "broadcast variables cannot travel to the pool from an RDD while spark.io.encryption.enabled is true"
+      )
+    }
+    val changes = (0 until copy.readCount()).map { _ =>
+      val id = copy.readLong()
+      id -> (if (id < 0) "" else copy.readText())
+    }
+    copy.write(false)
+    copy.write(0)
+    val (removed, added) = changes.partition { case (id, _) => id < 0 }
+    BroadcastChanges(added.toMap, removed.map { case (id, _) => -id - 1 }.toSet)
+  }
+}
