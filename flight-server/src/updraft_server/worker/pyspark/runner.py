@@ -44,7 +44,8 @@ from updraft_server.worker.pyspark import (
     struct_columns,
 )
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
-from updraft_server.worker.pyspark.byte_stream import ByteStream
+from updraft_server.worker.pyspark.connections import RUNNER, ByteStream, Connections
+from updraft_server.worker.pyspark.host_services import HostServices
 from updraft_server.worker.pyspark.init_message import KnownBroadcasts, Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
@@ -129,6 +130,7 @@ class SessionRunner:
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
         self._host_files = HostFiles()
+        self._host_services = HostServices()
         # If the directory were missing here, PySpark would add it for each task, and drop all import caches each time.
         sys.path.insert(1, files_directory)
         streams.install(ArrowStreamSerializer)
@@ -158,16 +160,20 @@ class SessionRunner:
 
     def _run_module(self, name: str, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
         """Run a worker exchange. The module has told Spark of an exception, so it only has to fail the exchange."""
-        stream = ByteStream(exchange)
+        connections = Connections(exchange)
         self._reported.error = None
-        with self._prepared(assignment, exchange), self._host_files.replaced(self._surroundings(assignment)):
+        with (
+            self._prepared(assignment, exchange),
+            self._host_files.replaced(self._surroundings(assignment)),
+            self._host_services.reached_by(connections),
+        ):
             # PySpark sorts large RDDs in files there.
             os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
-            error = run_main(load_module(name), stream)
-            if error is not None:
-                error = self._reported.error or error
+            outcome = run_main(load_module(name), ByteStream(connections, RUNNER))
+            if outcome.error is not None:
+                error = self._reported.error or outcome.error
                 raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
-        stream.end()
+        connections.finish(outcome.not_read)
         return exchange_pb2.Report()
 
     @contextlib.contextmanager

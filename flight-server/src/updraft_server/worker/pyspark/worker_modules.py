@@ -12,7 +12,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyspark.worker
 import pyspark.worker_util
@@ -20,10 +20,13 @@ from pyspark.broadcast import Broadcast, _broadcastRegistry
 from pyspark.files import SparkFiles
 
 from updraft.errors import FunctionRefusedError
-from updraft_server.worker.pyspark.byte_stream import BUFFER_BYTES, ByteStream
+from updraft_server.worker.pyspark.connections import ByteStream
 from updraft_server.worker.pyspark.init_message import Surroundings
 
 _PACKAGE = "pyspark."
+
+# PySpark flushes its output itself where Spark waits for it.
+_BUFFER_BYTES = 256 * 1024
 
 
 class HostFiles:
@@ -33,8 +36,10 @@ class HostFiles:
         """Patch PySpark's set-up of files and broadcast variables. Outside `replaced`, both work as before."""
         self._around: Surroundings | None = None
         for module in (pyspark.worker_util, pyspark.worker):
-            self._wrap(module, "setup_spark_files", self._use_directory)
-            self._wrap(module, "setup_broadcasts", self._use_broadcasts)
+            # Before Spark 4.0, whose workers no tunnel serves, other modules had these functions.
+            if hasattr(module, "setup_spark_files"):
+                self._wrap(module, "setup_spark_files", self._use_directory)
+                self._wrap(module, "setup_broadcasts", self._use_broadcasts)
 
     @contextlib.contextmanager
     def replaced(self, around: Surroundings) -> Iterator[None]:
@@ -84,17 +89,28 @@ def load_module(name: str) -> ModuleType:
     raise FunctionRefusedError(f"this pool, with pyspark {pyspark.__version__}, has no worker module {name!r}")
 
 
-def run_main(module: ModuleType, stream: ByteStream) -> BaseException | None:
-    """Run the module over the stream, and return the exception with which it ended, which it has told Spark."""
-    ended_by: BaseException | None = None
+class Outcome(NamedTuple):
+    """Outcome of a worker module."""
+
+    error: BaseException | None
+    """Exception with which the module ended; it has told Spark. None if it returned."""
+    not_read: bytes
+    """Bytes that the module has received and not read."""
+
+
+def run_main(module: ModuleType, stream: ByteStream) -> Outcome:
+    """Run the main() of a module over the stream of Spark's runner."""
+    error: BaseException | None = None
     # Spark's own daemon also gives the worker two buffered files of one socket.
-    infile, outfile = io.BufferedReader(stream, BUFFER_BYTES), io.BufferedWriter(stream, BUFFER_BYTES)
+    infile, outfile = io.BufferedReader(stream, _BUFFER_BYTES), io.BufferedWriter(stream, _BUFFER_BYTES)
     try:
         module.main(infile, outfile)
-    except BaseException as error:  # usually a SystemExit, which must not end this process
-        ended_by = error
+    except BaseException as raised:  # usually a SystemExit, which must not end this process
+        error = raised
     outfile.flush()
-    # The stream outlives both files. Otherwise they would close it, and flush again, when they are collected.
+    stream.stop_reading()
+    not_read = infile.read()
+    # The files must not close the stream, or flush again, when they are collected.
     infile.detach()
     outfile.detach()
-    return ended_by
+    return Outcome(error, not_read)

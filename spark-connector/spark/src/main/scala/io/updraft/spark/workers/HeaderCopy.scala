@@ -33,6 +33,12 @@ private[workers] final class HeaderCopy(stream: InputStream) {
     value
   }
 
+  /** Copy bytes that follow their count. */
+  def block(): Unit = {
+    val bytes = readBytes(count())
+    out.write(bytes)
+  }
+
   def text(): String = {
     val value = readText()
     write(value)

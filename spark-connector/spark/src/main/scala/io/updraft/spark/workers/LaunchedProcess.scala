@@ -25,14 +25,12 @@ private[workers] final case class LaunchedProcess(
     case _ => None
   }
 
-  /** Return the address at which Spark waits for a worker. None for a daemon, which Spark asks for
-    * workers.
+  /** Return the port or the path at which Spark waits for a worker. None for a daemon, which Spark
+    * asks for workers.
     */
-  def runner: Option[RunnerAddress] =
-    environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH").map(RunnerAddress.OfSocket)
-      .orElse(environment.get("PYTHON_WORKER_FACTORY_PORT").map(port =>
-        RunnerAddress.OfPort(port.toInt)
-      ))
+  def runner: Option[String] =
+    Seq("PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_PORT").flatMap(environment.get)
+      .headOption
 
   /** Return the module of the workers. */
   def workerModule: String = module match {
@@ -47,22 +45,16 @@ private[workers] final case class LaunchedProcess(
   /** Return the secret that the two sides of a connection over TCP exchange. */
   def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")
 
-  /** Return the directory for the sockets of a daemon; None if it listens on a port. */
+  /** Whether Spark and its workers connect by paths. They then need no secret. */
+  def usesPaths: Boolean =
+    environment.get("PYTHON_UNIX_DOMAIN_ENABLED").exists(_.equalsIgnoreCase("true"))
+
+  /** Return the directory for the socket of a daemon; None if it listens on a port. */
   def socketDirectory: Option[String] =
-    if (environment.get("PYTHON_UNIX_DOMAIN_ENABLED").exists(_.equalsIgnoreCase("true")))
-      environment.get("PYTHON_WORKER_FACTORY_SOCK_DIR")
-    else None
+    environment.get("PYTHON_WORKER_FACTORY_SOCK_DIR").filter(_ => usesPaths)
 
   def prefersIpv6: Boolean =
     environment.get("SPARK_PREFER_IPV6").exists(_.equalsIgnoreCase("true"))
-}
-
-/** Address at which Spark waits for a worker that it has started. */
-private[workers] sealed trait RunnerAddress
-
-private[workers] object RunnerAddress {
-  final case class OfPort(port: Int) extends RunnerAddress
-  final case class OfSocket(path: String) extends RunnerAddress
 }
 
 private[workers] object LaunchedProcess {

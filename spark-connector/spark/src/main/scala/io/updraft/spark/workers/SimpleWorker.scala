@@ -9,24 +9,17 @@ import java.nio.charset.StandardCharsets.UTF_8
 /** Worker for which Spark has started a process of its own, and which connects to Spark. */
 private[workers] final class SimpleWorker(
     process: LaunchedProcess,
-    address: RunnerAddress,
+    address: String,
     layout: StreamLayout
 ) extends LaunchedWork {
-  private val channel = address match {
-    case RunnerAddress.OfSocket(path) => SocketChannel.open(UnixDomainSocketAddress.of(path))
-    case RunnerAddress.OfPort(port) =>
-      SocketChannel.open(new InetSocketAddress(Handshake.loopback(process), port))
-  }
+  private val channel = Handshake.connect(process, address)
 
   override def run(): Unit =
     try {
       val handshake = new Handshake(channel)
-      address match {
-        case RunnerAddress.OfPort(_) => handshake.authenticate(process.secret)
-        case RunnerAddress.OfSocket(_) =>
-      }
+      if (!process.usesPaths) handshake.authenticate(process.secret)
       handshake.introduce(process.pid)
-      new WorkerTunnel(new RunnerConnection(channel), process.pid, process, layout).run()
+      new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, layout).run()
     } finally close()
 
   override def close(): Unit = channel.close()
@@ -76,6 +69,11 @@ private[workers] final class Handshake(channel: SocketChannel) {
 private[workers] object Handshake {
   private val Accepted = "ok"
   private val MostBytes = 4096
+
+  /** Connect to a port, or to a path, of this process. */
+  def connect(process: LaunchedProcess, address: String): SocketChannel =
+    if (address.startsWith("/")) SocketChannel.open(UnixDomainSocketAddress.of(address))
+    else SocketChannel.open(new InetSocketAddress(loopback(process), address.toInt))
 
   /** Return the loopback address that Spark uses. */
   def loopback(process: LaunchedProcess): InetAddress =

@@ -12,25 +12,27 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 /** Batches of a worker exchange: pieces of byte streams, as proto/README.md describes them. */
 private[workers] object StreamBatches {
 
-  private def field(name: String, kind: ArrowType) =
-    new Field(name, new FieldType(false, kind, null), java.util.List.of())
+  private def field(name: String, kind: ArrowType, isNullable: Boolean = false) =
+    new Field(name, new FieldType(isNullable, kind, null), java.util.List.of())
 
   val schema: Schema = new Schema(
     Seq(
       field("connection", new ArrowType.Int(32, true)),
-      field("data", ArrowType.Binary.INSTANCE)
+      field("data", ArrowType.Binary.INSTANCE, isNullable = true),
+      field("read", new ArrowType.Int(64, true))
     ).asJava
   )
 
-  /** Make a batch with one piece of the runner's stream. Take the piece over. */
-  def of(piece: ArrowBuf, allocator: BufferAllocator): ArrowRecordBatch = {
-    val connection = filled(allocator, 0)
+  /** Make a batch with one piece of a connection's stream. Take the piece over. */
+  def of(connection: Int, piece: ArrowBuf, allocator: BufferAllocator): ArrowRecordBatch = {
+    val number = filled(allocator, connection)
     val offsets = filled(allocator, 0, piece.writerIndex().toInt)
+    val read = filled(allocator, 0, 0)
     val none = allocator.getEmpty
-    val nodes = Seq.fill(2)(new ArrowFieldNode(1, 0))
-    val buffers = Seq(none, connection, none, offsets, piece)
+    val nodes = Seq.fill(3)(new ArrowFieldNode(1, 0))
+    val buffers = Seq(none, number, none, offsets, piece, none, read)
     try new ArrowRecordBatch(1, nodes.asJava, buffers.asJava)
-    finally Seq(connection, offsets, piece).foreach(_.close())
+    finally Seq(number, offsets, piece, read).foreach(_.close())
   }
 
   private def filled(allocator: BufferAllocator, numbers: Int*): ArrowBuf = {
@@ -39,17 +41,30 @@ private[workers] object StreamBatches {
     buffer.writerIndex(numbers.size * 4L)
   }
 
-  /** Return the pieces of the runner's stream in a reply, which stays open. */
-  def pieces(batch: ArrowRecordBatch): Seq[ByteBuffer] = {
-    // Each column has a buffer for nulls, of which there are none.
+  /** Return the pieces in a reply, which stays open. */
+  def pieces(batch: ArrowRecordBatch): Seq[Piece] = {
     val buffers = batch.getBuffers
-    val (connections, offsets, data) = (buffers.get(1), buffers.get(3), buffers.get(4))
+    val (numbers, offsets, data, read) =
+      (buffers.get(1), buffers.get(3), buffers.get(4), buffers.get(6))
+    val hasNulls = batch.getNodes.get(1).getNullCount > 0
     (0 until batch.getLength).map { row =>
-      val connection = connections.getInt(row * 4L)
-      if (connection != 0)
-        throw new IllegalStateException(s"the pool wrote to connection $connection")
       val start = offsets.getInt(row * 4L)
-      data.nioBuffer(start.toLong, offsets.getInt(row * 4L + 4) - start)
+      val isNull = hasNulls && (buffers.get(2).getByte(row / 8L) >> (row % 8) & 1) == 0
+      Piece(
+        numbers.getInt(row * 4L),
+        if (isNull) None
+        else Some(data.nioBuffer(start.toLong, offsets.getInt(row * 4L + 4) - start)),
+        read.getLong(row * 8L)
+      )
     }
   }
 }
+
+/** Piece of a stream from the worker.
+  *
+  * @param data
+  *   bytes; empty at the end of the stream. None if the piece only reports `readBytes`
+  * @param readBytes
+  *   count of the bytes that the worker has read from Spark's runner
+  */
+private[workers] final case class Piece(connection: Int, data: Option[ByteBuffer], readBytes: Long)

@@ -111,7 +111,9 @@ private[workers] final class WorkerCommand(process: LaunchedProcess) {
 
   /** Return whether this is the directory of a Spark Connect session, next to the shared files. */
   private def isOfSession(file: File): Boolean =
-    session.isEmpty && file.isDirectory && WorkerCommand.SessionName.matches(file.getName)
+    session.isEmpty && file.isDirectory && WorkerCommand.SessionName.pattern.matcher(
+      file.getName
+    ).matches()
 
   /** Return the variables that the user has set for Python. Those of this process stay here. */
   private def userVariables: Map[String, String] = {

@@ -81,7 +81,7 @@ private[workers] final class WorkerDaemon(
     val handshake = new Handshake(channel)
     handshake.introduce(pid)
     if (socket.isEmpty) handshake.check(process.secret)
-    new WorkerTunnel(new RunnerConnection(channel), pid, process, layout).run()
+    new WorkerTunnel(new LoopbackConnection(channel), pid, process, layout).run()
   }
 
   override def close(): Unit = {

@@ -32,28 +32,38 @@ private[workers] object WorkerEnd {
 /** Worker exchange: one run of a worker's `main()` on the pool. The tunnel's thread sends what
   * Spark's runner writes, and a thread of the exchange gives Spark what the worker writes.
   */
-private[workers] final class WorkerExchange(exchange: Exchange, runner: RunnerConnection)
-    extends AutoCloseable with Logging {
+private[workers] final class WorkerExchange(
+    exchange: Exchange,
+    runner: LoopbackConnection,
+    services: HostServices
+) extends AutoCloseable with Logging {
   private val over = new CountDownLatch(1)
   @volatile private var end: WorkerEnd = WorkerEnd.Returned
   @volatile private var hasReturned = false
   @volatile private var hasWritten = false
-  private val room = new Object
-  private val notRead = new ByteArrayOutputStream
-  private val replies = new Thread(() => receive(), "updraft-worker-replies")
+  @volatile private var readBytes = 0L
+  private var sentBytes = 0L
   private var pieceBytes = WorkerExchange.LeastPieceBytes
+  private val notRead = new ByteArrayOutputStream
+
+  /** Monitor of the threads that send. */
+  private val sending = new Object
+  private var replies: Thread = _
 
   /** Whether the worker has written anything to Spark. */
   def hasOutput: Boolean = hasWritten
 
   /** Carry bytes in both directions until the exchange ends. Return None if Spark hung up. */
-  def carry(header: Array[Byte]): Option[WorkerEnd] = {
-    replies.setDaemon(true)
-    replies.start()
-    send(ByteBuffer.wrap(header))
+  def carry(header: WorkerHeader): Option[WorkerEnd] = {
+    replies = Launcher.spawn("updraft-worker-replies")(receive())
+    send(header.bytes)
+    if (header.hasLateService) {
+      val late = new HeaderCopy(runner.stream(isSending))
+      services.add(WorkerHeader.service(late))
+      send(late.bytes)
+    }
     var isOpen = true
-    while (isOpen && isSending)
-      if (waitForRoom()) isOpen = forward()
+    while (isOpen && waitForRoom(isRunner = true)) isOpen = forward()
     if (isOpen) {
       over.await()
       runner.giveBack(notRead.toByteArray)
@@ -77,7 +87,8 @@ private[workers] final class WorkerExchange(exchange: Exchange, runner: RunnerCo
       piece.writerIndex(count.toLong): Unit
       pieceBytes = WorkerExchange.pieceBytesAfter(count)
       // Bytes that come after the worker's end belong to Spark's next task.
-      if (!sendIfRunning(piece)) runner.giveBack(taken(piece))
+      if (!sendIfRunning(WorkerExchange.Runner, piece)) runner.giveBack(taken(piece))
+      sentBytes += count
     }
     count >= 0
   }
@@ -89,29 +100,50 @@ private[workers] final class WorkerExchange(exchange: Exchange, runner: RunnerCo
       bytes
     } finally piece.close()
 
-  /** Send a piece, which is then taken over. Return false if the exchange has ended. */
-  private def sendIfRunning(piece: ArrowBuf): Boolean = room.synchronized {
-    if (isSending) {
-      // If the exchange has just failed, the thread of the replies finds out why.
-      try exchange.send(StreamBatches.of(piece, SparkInternals.allocator), 1)
-      catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
-      true
-    } else false
-  }
-
-  private def send(bytes: ByteBuffer): Unit =
-    while (bytes.hasRemaining && waitForRoom()) {
-      val count = math.min(bytes.remaining(), WorkerExchange.MostPieceBytes)
-      val piece = SparkInternals.allocator.buffer(count.toLong)
-      piece.setBytes(0, bytes.duplicate().limit(bytes.position() + count)): Unit
-      piece.writerIndex(count.toLong): Unit
-      bytes.position(bytes.position() + count): Unit
-      if (!sendIfRunning(piece)) piece.close()
+  private def send(bytes: Array[Byte]): Unit =
+    bytes.grouped(WorkerExchange.MostPieceBytes).foreach { part =>
+      if (waitForRoom()) {
+        val piece = SparkInternals.allocator.buffer(part.length.toLong)
+        piece.setBytes(0, part): Unit
+        piece.writerIndex(part.length.toLong): Unit
+        if (!sendIfRunning(WorkerExchange.Runner, piece)) piece.close()
+        sentBytes += part.length
+      }
     }
 
-  /** Wait until the exchange takes one more batch. Return false if it has ended. */
-  private def waitForRoom(): Boolean = room.synchronized {
-    while (isSending && !exchange.hasRoom) room.wait()
+  /** Send what a service of this process has answered; nothing at the end of its stream. Return
+    * false if the exchange has ended.
+    */
+  private def answer(connection: Int, bytes: ByteBuffer): Boolean = waitForRoom() && {
+    val piece = SparkInternals.allocator.buffer(math.max(1, bytes.remaining()).toLong)
+    piece.writerIndex(bytes.remaining().toLong): Unit
+    piece.setBytes(0, bytes): Unit
+    val isSent = sendIfRunning(connection, piece)
+    if (!isSent) piece.close()
+    isSent
+  }
+
+  /** Send a piece, which is then taken over. Return false if the exchange has ended. */
+  private def sendIfRunning(connection: Int, piece: ArrowBuf): Boolean = sending.synchronized {
+    // Another thread may have taken the room.
+    val isRunning = waitForRoom()
+    if (isRunning) {
+      // If the exchange has just failed, the thread of the replies finds out why.
+      try exchange.send(StreamBatches.of(connection, piece, SparkInternals.allocator), 1)
+      catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
+    }
+    isRunning
+  }
+
+  /** Wait until the exchange takes one more batch. Return false if it has ended.
+    *
+    * @param isRunner
+    *   true to wait, too, until the worker has read most of what Spark's runner has sent. The
+    *   worker has to keep the rest while it waits for a service
+    */
+  private def waitForRoom(isRunner: Boolean = false): Boolean = sending.synchronized {
+    def isAhead = isRunner && sentBytes - readBytes >= WorkerExchange.MostAheadBytes
+    while (isSending && (isAhead || !exchange.hasRoom)) sending.wait()
     isSending
   }
 
@@ -123,52 +155,66 @@ private[workers] final class WorkerExchange(exchange: Exchange, runner: RunnerCo
           try StreamBatches.pieces(reply.batch()).foreach(accept)
           finally reply.batch().close()
         }
-        tellSender()
+        tellSenders()
         reply = exchange.take()
       }
-      end = if (hasReturned) WorkerEnd.Returned else failedWithout("the worker's end")
+      if (!hasReturned)
+        end = WorkerEnd.Failed(new IllegalStateException("the pool did not tell the worker's end"))
     } catch {
       case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => end = WorkerEnd.Raised
       case e: Throwable => end = WorkerEnd.Failed(e)
     }
     over.countDown()
-    tellSender()
+    tellSenders()
   }
 
-  private def failedWithout(what: String) =
-    WorkerEnd.Failed(new IllegalStateException(s"the pool finished without $what"))
+  private def accept(piece: Piece): Unit = {
+    readBytes = piece.readBytes
+    piece.data.foreach { data =>
+      if (piece.connection == WorkerExchange.Runner) acceptOutput(data)
+      else services.accept(piece.connection, data)(answer(piece.connection, _))
+    }
+  }
 
-  private def accept(piece: ByteBuffer): Unit =
+  private def acceptOutput(data: ByteBuffer): Unit =
     if (hasReturned) {
       // The worker returns what it has not read.
-      val bytes = new Array[Byte](piece.remaining())
-      piece.get(bytes): Unit
+      val bytes = new Array[Byte](data.remaining())
+      data.get(bytes): Unit
       notRead.write(bytes)
-    } else if (piece.hasRemaining) {
+    } else if (data.hasRemaining) {
       hasWritten = true
-      runner.write(piece)
+      runner.write(data)
     } else {
-      room.synchronized {
+      sending.synchronized {
         hasReturned = true
         exchange.finishSending()
       }
     }
 
-  private def tellSender(): Unit = {
-    room.synchronized(room.notifyAll())
+  private def tellSenders(): Unit = {
+    sending.synchronized(sending.notifyAll())
     if (!isSending) runner.wake()
   }
 
   /** Cancel what has not ended and release everything. */
   override def close(): Unit = {
-    exchange.cancel("closed")
-    // The thread may wait for Spark to read. Spark has then hung up, or the connection is closed.
-    replies.join(WorkerExchange.JoinMilliseconds)
+    exchange.cancel("the worker has ended")
+    services.close()
+    // The thread ends soon: it waits for the exchange, or for Spark to read or hang up.
+    if (replies != null) replies.join(WorkerExchange.JoinMilliseconds)
     exchange.close()
   }
 }
 
 private[workers] object WorkerExchange {
+
+  /** Connection of Spark's runner. */
+  private val Runner = 0
+
+  /** Bytes that Spark's runner may be ahead of the worker. */
+  private val MostAheadBytes = 4L << 20
+
   private val LeastPieceBytes = 4 << 10
   private val MostPieceBytes = 1 << 20
 

@@ -67,15 +67,22 @@ final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
   *   version of the driver's Python, as "major.minor"
   * @param task
   *   task; None for a worker that the driver uses to plan
+  * @param services
+  *   services of this process that the worker may call, with their secrets, by the port or path
+  *   that the stream tells
+  * @param hasLateService
+  *   true if the port or path of a further service follows the header
   * @param bytes
-  *   begin of the stream for a worker on the pool: without broadcast variables, which travel as
-  *   artifacts, and without local properties that a function may not see
+  *   begin of the stream for a worker on the pool: without secrets, without broadcast variables,
+  *   which travel as artifacts, and without local properties that a function may not see
   */
 final case class WorkerHeader(
     pythonVersion: String,
     task: Option[WorkerTask],
     includes: Seq[String],
     broadcasts: BroadcastChanges,
+    services: Map[String, Option[String]],
+    hasLateService: Boolean,
     bytes: Array[Byte]
 )
 
@@ -83,7 +90,18 @@ object WorkerHeader {
 
   private val TaskModule = "pyspark.worker"
   private val PlanningModules = "pyspark.sql.worker."
+  private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
   private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty)
+  private type Services = Map[String, Option[String]]
+
+  /** Eval types of `transformWithState`, in PySpark's PythonEvalType. */
+  private val StatefulTypes = 211 to 214
+
+  /** Key of the state server's port or path. */
+  private val StateServer = "state_server_socket_port"
+
+  /** Number that a path follows, in place of a port. */
+  private val PathFollows = -1
 
   /** Mark at the begin of a header that has its length before it. */
   private val FramedHeader = -8
@@ -91,53 +109,60 @@ object WorkerHeader {
   private val json = new ObjectMapper
 
   /** Read the header that Spark writes for a module. Block until it is complete. */
-  def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader =
-    if (module == TaskModule) ofTask(stream, layout)
+  def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader = {
+    val copy = new HeaderCopy(stream)
+    if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
     else {
-      val copy = new HeaderCopy(stream)
       val version = copy.text()
-      if (module.startsWith(PlanningModules)) {
-        val includes = files(copy)
-        WorkerHeader(version, None, includes, broadcasts(copy), copy.bytes)
-      } else WorkerHeader(version, None, Seq.empty, NoBroadcasts, copy.bytes)
+      val (includes, changes) =
+        if (module.startsWith(PlanningModules)) (files(copy), broadcasts(copy))
+        else (Seq.empty, NoBroadcasts)
+      val isStateful = module == StateModule
+      if (isStateful) copy.block() // The pickled function.
+      WorkerHeader(version, None, includes, changes, Map.empty, isStateful, copy.bytes)
     }
-
-  private def ofTask(stream: InputStream, layout: StreamLayout): WorkerHeader =
-    if (layout.isFramed) {
-      val frame = new HeaderCopy(stream)
-      val mark = frame.readInt()
-      if (mark != FramedHeader)
-        throw new NotPySparkException(s"it begins with $mark, not with $FramedHeader")
-      val message = new HeaderCopy(new ByteArrayInputStream(frame.readBytes(frame.readCount())))
-      val header = taskHeader(message, layout)
-      message.rest()
-      val bytes = message.bytes
-      frame.write(FramedHeader)
-      frame.write(bytes.length)
-      header.copy(bytes = frame.bytes ++ bytes)
-    } else {
-      val copy = new HeaderCopy(stream)
-      taskHeader(copy, layout).copy(bytes = copy.bytes)
-    }
-
-  private def taskHeader(copy: HeaderCopy, layout: StreamLayout): WorkerHeader = {
-    copy.int(): Unit
-    val version = copy.text()
-    val task = if (layout.hasJsonTask) taskOfJson(copy) else taskOfNumbers(copy, layout)
-    val includes = files(copy)
-    WorkerHeader(version, Some(task), includes, broadcasts(copy), Array.empty)
   }
 
-  private def taskOfJson(copy: HeaderCopy): WorkerTask = {
+  /** Read the port or the path of a service, and copy it. */
+  def service(copy: HeaderCopy): String = {
+    val port = copy.int()
+    if (port == PathFollows) copy.text() else port.toString
+  }
+
+  private def framed(frame: HeaderCopy, layout: StreamLayout): WorkerHeader = {
+    val mark = frame.readInt()
+    if (mark != FramedHeader)
+      throw new NotPySparkException(s"it begins with $mark, not with $FramedHeader")
+    val message = new HeaderCopy(new ByteArrayInputStream(frame.readBytes(frame.readCount())))
+    val header = ofTask(message, layout)
+    message.rest()
+    val bytes = message.bytes
+    frame.write(FramedHeader)
+    frame.write(bytes.length)
+    header.copy(bytes = frame.bytes ++ bytes)
+  }
+
+  private def ofTask(copy: HeaderCopy, layout: StreamLayout): WorkerHeader = {
+    copy.int(): Unit
+    val version = copy.text()
+    val (task, barrier) = if (layout.hasJsonTask) jsonTask(copy) else numberedTask(copy, layout)
+    val includes = files(copy)
+    val changes = broadcasts(copy)
+    val state = stateServer(copy, layout)
+    WorkerHeader(version, Some(task), includes, changes, barrier ++ state, false, copy.bytes)
+  }
+
+  private def jsonTask(copy: HeaderCopy): (WorkerTask, Services) = {
     val root = json.readTree(copy.readText()).asInstanceOf[ObjectNode]
-    if (root.get("isBarrier").asBoolean()) refuseBarrier()
+    val secret = Option(root.get("secret")).filterNot(_.isNull).map(_.asText())
+    if (secret.nonEmpty) root.put("secret", ""): Unit
     val stated = root.get("localProperties").properties().asScala
       .map(entry => entry.getKey -> entry.getValue.asText()).toMap
     val visible = SparkInternals.visible(stated)
     val properties = root.putObject("localProperties")
     visible.foreach { case (name, value) => properties.put(name, value) }
     copy.write(json.writeValueAsString(root))
-    WorkerTask(
+    val task = WorkerTask(
       root.get("stageId").asInt(),
       root.get("partitionId").asInt(),
       root.get("attemptNumber").asInt(),
@@ -145,14 +170,16 @@ object WorkerHeader {
       root.get("cpus").asInt(),
       visible
     )
+    val barrier =
+      if (root.get("isBarrier").asBoolean()) Map(root.get("connInfo").asText() -> secret)
+      else Map.empty[String, Option[String]]
+    (task, barrier)
   }
 
-  private def taskOfNumbers(copy: HeaderCopy, layout: StreamLayout): WorkerTask = {
-    if (copy.boolean()) refuseBarrier()
-    if (layout.hasUnusedBarrierPort) {
-      copy.int(): Unit
-      copy.text(): Unit
-    }
+  private def numberedTask(copy: HeaderCopy, layout: StreamLayout): (WorkerTask, Services) = {
+    val isBarrier = copy.boolean()
+    val barrier: Services =
+      if (isBarrier || layout.hasUnusedBarrierPort) barrierService(copy) else Map.empty
     val stage = copy.int()
     val partition = copy.int()
     val attempt = copy.int()
@@ -171,12 +198,35 @@ object WorkerHeader {
       copy.write(name)
       copy.write(value)
     }
-    WorkerTask(stage, partition, attempt, attemptId, cpus, visible)
+    val task = WorkerTask(stage, partition, attempt, attemptId, cpus, visible)
+    (task, barrier.filter(_ => isBarrier))
   }
 
-  private def refuseBarrier(): Nothing = throw new UnsupportedOperationException(
-    "tasks of barrier stages cannot run on the pool yet: run this stage with another spark.pyspark.python"
-  )
+  private def barrierService(copy: HeaderCopy): Services = {
+    val port = copy.int()
+    if (port == PathFollows) Map(copy.text() -> Option.empty[String])
+    else {
+      val secret = copy.readText()
+      copy.write("")
+      Map(port.toString -> Some(secret))
+    }
+  }
+
+  /** Return the state server that follows the broadcast variables, if there is one. */
+  private def stateServer(copy: HeaderCopy, layout: StreamLayout): Services = {
+    val isStateful = StatefulTypes.contains(copy.int())
+    if (!isStateful) Map.empty
+    else if (layout.hasJsonTask) {
+      settings(copy): Unit
+      settings(copy).get(StateServer).map(_ -> Option.empty[String]).toMap
+    } else {
+      settings(copy): Unit
+      Map(service(copy) -> Option.empty[String])
+    }
+  }
+
+  private def settings(copy: HeaderCopy): Map[String, String] =
+    (0 until copy.count()).map(_ => copy.text() -> copy.text()).toMap
 
   /** Return the names of the files on Python's import path, and copy the directory before them. */
   private def files(copy: HeaderCopy): Seq[String] = {

@@ -22,7 +22,7 @@ import io.updraft.client.{Exchange, Replay}
   *   process that stands for the worker
   */
 private[workers] final class WorkerTunnel(
-    runner: RunnerConnection,
+    runner: LoopbackConnection,
     pid: Long,
     process: LaunchedProcess,
     layout: StreamLayout
@@ -49,9 +49,9 @@ private[workers] final class WorkerTunnel(
   private def serve(): Boolean = {
     var worker: WorkerExchange = null
     try {
-      val header = WorkerHeader.read(process.workerModule, runner.stream, layout)
-      worker = new WorkerExchange(open(header), runner)
-      worker.carry(header.bytes) match {
+      val header = WorkerHeader.read(process.workerModule, runner.stream(), layout)
+      worker = new WorkerExchange(open(header), runner, new HostServices(process, header.services))
+      worker.carry(header) match {
         case Some(WorkerEnd.Returned) => true
         case Some(WorkerEnd.Raised) => drained(runner.drain())
         case Some(WorkerEnd.Failed(e)) => throw e

@@ -5,10 +5,9 @@ import java.io.{EOFException, InputStream}
 import java.nio.ByteBuffer
 import java.nio.channels.{SelectionKey, Selector, SocketChannel}
 
-/** Connection of Spark's runner to a Python worker. One thread reads, and one other thread may
-  * write.
+/** Connection between Spark and a Python worker. One thread reads, and one other thread may write.
   */
-private[workers] final class RunnerConnection(channel: SocketChannel) extends AutoCloseable {
+private[workers] final class LoopbackConnection(channel: SocketChannel) extends AutoCloseable {
   channel.configureBlocking(false): Unit
   private val readable = Selector.open()
   private val writable = Selector.open()
@@ -57,8 +56,10 @@ private[workers] final class RunnerConnection(channel: SocketChannel) extends Au
         if (!channel.isOpen) throw new EOFException("Spark has closed the connection")
       }
 
-  /** Return the stream to read from; its end is Spark's. */
-  val stream: InputStream = new InputStream {
+  /** Return the stream to read from. It ends with the connection, and after [[wake]] if `isWanted`
+    * is false then.
+    */
+  def stream(isWanted: => Boolean = true): InputStream = new InputStream {
     override def read(): Int = {
       val one = new Array[Byte](1)
       if (read(one, 0, 1) < 0) -1 else one(0) & 0xff
@@ -66,8 +67,10 @@ private[workers] final class RunnerConnection(channel: SocketChannel) extends Au
 
     override def read(target: Array[Byte], offset: Int, length: Int): Int = {
       var count = 0
-      while (count == 0 && length > 0)
-        count = RunnerConnection.this.read(ByteBuffer.wrap(target, offset, length))
+      while (count == 0 && length > 0) {
+        count = LoopbackConnection.this.read(ByteBuffer.wrap(target, offset, length))
+        if (count == 0 && !isWanted) count = -1
+      }
       count
     }
   }

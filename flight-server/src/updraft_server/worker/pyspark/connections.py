@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of a worker exchange: byte streams between PySpark's worker and Spark, in Arrow batches.
+
+A row of a batch is a piece of a stream; proto/README.md, "Worker exchanges", describes the columns. Connection 0 is the
+one that Spark's runner makes to a Python worker. The worker opens further ones, to services of the runner's process.
+"""
+
+import io
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from updraft.errors import ProtocolError
+from updraft_server.ipc.frames import Buffer
+from updraft_server.worker.exchange import RequestBatch
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+SCHEMA = pa.schema(
+    [
+        pa.field("connection", pa.int32(), nullable=False),
+        pa.field("data", pa.binary()),
+        pa.field("read", pa.int64(), nullable=False),
+    ]
+)
+"""Schema of the batches in both directions."""
+
+RUNNER = 0
+"""Connection of Spark's runner."""
+
+REPORT_BYTES = 1024 * 1024
+"""Bytes that PySpark's worker reads from the runner until the client hears of it. The client sends a few times that."""
+
+# Arrow's header and offsets share a reply with the bytes.
+_HEADER_BYTES = 2048
+
+
+class Batches(Protocol):
+    """Source and destination of the batches, such as `updraft_server.worker.exchange.Exchange`."""
+
+    max_bytes_per_reply: int
+    """Bytes above which a reply is split; 0 means no limit."""
+
+    def take(self) -> RequestBatch | None:
+        """Return the next batch; None after the client's last one."""
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+        """Send a batch."""
+
+
+class Connections:
+    """All connections of one exchange. Only one thread may use them."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._unread: dict[int, deque[memoryview]] = {RUNNER: deque()}
+        self._ended: set[int] = set()
+        self._replies = 0
+        self._read_bytes = 0
+        self._reported_bytes = 0
+
+    def open(self, address: str) -> int:
+        """Open a connection to a service, by the address that PySpark's worker has for it. Return its number."""
+        number = len(self._unread)
+        self._unread[number] = deque()
+        self.send(number, address.encode())
+        return number
+
+    def receive(self, number: int) -> memoryview:
+        """Wait for a piece and return it; empty if the stream has ended. Raises UpdraftError."""
+        pieces = self._unread[number]
+        while not pieces and number not in self._ended:
+            request = self._batches.take()
+            if request is None:
+                self._ended.update(self._unread)
+            else:
+                self._sort(request.batch)
+        return pieces.popleft() if pieces else memoryview(b"")
+
+    def put_back(self, number: int, piece: memoryview) -> None:
+        """Put the rest of a piece back."""
+        self._unread[number].appendleft(piece)
+
+    def has_read(self, size: int) -> None:
+        """Count bytes that PySpark's worker has read from the runner."""
+        self._read_bytes += size
+        if self._read_bytes - self._reported_bytes >= REPORT_BYTES:
+            self._reply(RUNNER, None)
+
+    def send(self, number: int, data: Buffer) -> None:
+        """Send bytes, in several replies if need be; raises UpdraftError."""
+        rest = memoryview(data).cast("B")
+        most = max(1, (self._batches.max_bytes_per_reply or len(rest) + _HEADER_BYTES + 1) - _HEADER_BYTES)
+        for start in range(0, len(rest), most):
+            self._reply(number, rest[start : start + most])
+
+    def end(self, number: int) -> None:
+        """Tell the client that nothing more comes on a connection."""
+        self._reply(number, memoryview(b""))
+
+    def finish(self, not_read: bytes) -> None:
+        """End the runner's connection, and send everything back that PySpark's worker has not read.
+
+        These bytes belong to the next task of the runner. `not_read` comes before those that are still on their way.
+        """
+        self.end(RUNNER)
+        self.send(RUNNER, not_read)
+        while piece := self.receive(RUNNER):
+            self.send(RUNNER, piece)
+
+    def _sort(self, batch: pa.RecordBatch) -> None:
+        if not batch.schema.equals(SCHEMA):
+            raise ProtocolError(f"a worker exchange has the schema {SCHEMA}, but a batch has {batch.schema}")
+        numbers, pieces, _ = batch.columns
+        for number, piece in zip(numbers.to_pylist(), pieces, strict=True):
+            if number not in self._unread:
+                raise ProtocolError(f"connection {number} is not open")
+            data = piece.as_buffer()
+            if data is None or not data.size:
+                self._ended.add(number)
+            else:
+                self._unread[number].append(memoryview(data).cast("B"))
+
+    def _reply(self, number: int, piece: memoryview | None) -> None:
+        self._replies += 1
+        self._reported_bytes = self._read_bytes
+        data = pa.nulls(1, pa.binary()) if piece is None else _one_value(piece)
+        columns = [pa.array([number], pa.int32()), data, pa.array([self._read_bytes], pa.int64())]
+        self._batches.reply(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), sequence=self._replies)
+
+
+def _one_value(piece: memoryview) -> pa.Array:
+    """Return a column with one value, without copying it."""
+    offsets = pa.py_buffer(bytes(4) + len(piece).to_bytes(4, "little"))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(piece)])
+
+
+class ByteStream(io.RawIOBase):
+    """One connection as a raw binary file without seeking."""
+
+    def __init__(self, connections: Connections, number: int) -> None:
+        super().__init__()
+        self._connections = connections
+        self._number = number
+        self._is_at_end = False
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, target: "WriteableBuffer", /) -> int:
+        """Wait for bytes and copy as many as there are and fit; 0 at the end. Raises UpdraftError."""
+        piece = memoryview(b"") if self._is_at_end else self._connections.receive(self._number)
+        room = memoryview(target).cast("B")
+        copied = min(len(piece), len(room))
+        room[:copied] = piece[:copied]
+        if copied < len(piece):
+            self._connections.put_back(self._number, piece[copied:])
+        if self._number == RUNNER:
+            self._connections.has_read(copied)
+        return copied
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Send all bytes; raises UpdraftError."""
+        view = memoryview(data)
+        self._connections.send(self._number, view)
+        return view.nbytes
+
+    def stop_reading(self) -> None:
+        """Let reads return only what a buffer in front of this file still holds."""
+        self._is_at_end = True
