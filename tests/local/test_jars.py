@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,18 @@ _SPARK = ".".join(pyspark.__version__.split(".")[:2])
 
 def test_the_jar_is_that_of_the_installed_pyspark(carried: Path) -> None:
     assert updraft.spark.jar() == carried / "jars" / connector_jar().name
+
+
+def test_the_launcher_can_be_executed(carried: Path) -> None:
+    assert updraft.spark.launcher() == carried / "bin/updraft-python"
+    assert os.access(updraft.spark.launcher(), os.X_OK)
+
+
+def test_the_command_adds_the_confs_of_python_workers(carried: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--endpoint", "grpc://pool:8815", "--python-workers"]) == 0
+    confs = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert confs["spark.plugins"] == "io.updraft.spark.WorkerPlugin"
+    assert confs["spark.pyspark.python"] == str(carried / "bin/updraft-python")
 
 
 @pytest.mark.parametrize("version", [_SPARK, f"{_SPARK}.7", f"{_SPARK}.0-preview"])

@@ -14,5 +14,6 @@ def carry_jar(site: Path) -> Path:
     package = site / "updraft_spark"
     (package / "jars").mkdir(parents=True)
     shutil.copy(REPOSITORY / "spark-connector/python/src/updraft_spark/__init__.py", package)
+    shutil.copytree(REPOSITORY / "spark-connector/python/src/updraft_spark/bin", package / "bin")
     shutil.copy(connector_jar(), package / "jars")
     return package

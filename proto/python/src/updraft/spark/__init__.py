@@ -9,9 +9,9 @@
 The pool is a child of this process and ends with it. Install it with `pip install updraft-spark`.
 """
 
-from updraft.spark.jars import jar
+from updraft.spark.jars import jar, launcher
 from updraft.spark.local_pool import LocalPool, local_pool
 from updraft.spark.local_service import LocalServiceError
 from updraft.spark.local_writer import LocalWriter, local_writer
 
-__all__ = ["LocalPool", "LocalServiceError", "LocalWriter", "jar", "local_pool", "local_writer"]
+__all__ = ["LocalPool", "LocalServiceError", "LocalWriter", "jar", "launcher", "local_pool", "local_writer"]

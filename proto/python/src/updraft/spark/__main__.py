@@ -5,7 +5,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from updraft.spark.jars import EXTENSIONS, JARS, jar
+from updraft.spark.jars import EXTENSIONS, JARS, WORKER_PLUGIN, jar, launcher
 
 _SCHEMES = ("grpc://", "grpc+tls://", "grpc+unix://")
 _PLACEHOLDER = "grpc://HOST:8815"
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if options.writer_endpoint:
         confs["spark.updraft.write.endpoint"] = options.writer_endpoint
+    if options.python_workers:
+        confs |= {"spark.plugins": WORKER_PLUGIN, "spark.pyspark.python": str(launcher())}
     width = max(map(len, confs))
     sys.stdout.writelines(f"{name:{width}}  {value}\n" for name, value in confs.items())
     return 0
@@ -62,6 +64,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jar", action="store_true", help="print the path of the connector's jar and nothing else")
     parser.add_argument(
         "--endpoint", default=_PLACEHOLDER, help="address of the pool: grpc://, grpc+tls:// or grpc+unix://"
+    )
+    parser.add_argument(
+        "--python-workers",
+        action="store_true",
+        help="run Spark's own Python workers on the pool too, so that executors need no Python: RDDs, data sources, "
+        "streaming state",
     )
     parser.add_argument("--writer-endpoint", default="", help="address of a writer, where there is one")
     return parser.parse_args(arguments)

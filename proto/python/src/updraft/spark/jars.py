@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jars of the connector: which one fits which Spark and Scala, and where the distribution `updraft-spark` keeps it."""
+"""Files that the distribution `updraft-spark` carries: the connector's jars for each Spark and Scala, and the launcher."""
 
 import importlib.metadata
 import importlib.util
@@ -8,6 +8,9 @@ from pathlib import Path
 
 EXTENSIONS = "io.updraft.spark.UpdraftExtensions"
 """Value of `spark.sql.extensions`."""
+
+WORKER_PLUGIN = "io.updraft.spark.WorkerPlugin"
+"""Value of `spark.plugins` for a Spark whose Python workers run on the pool."""
 
 JARS = {
     # spark-versions.toml: jars
@@ -60,16 +63,30 @@ def _installed_spark() -> str:
     )
 
 
-def _jar_of(name: str) -> Path:
+def launcher() -> Path:
+    """Return the path of `updraft-python`: the value of `spark.pyspark.python` for Python workers on the pool.
+
+    Raises:
+        ModuleNotFoundError: The distribution `updraft-spark`, which carries the launcher, is not installed.
+    """
+    return _package() / "bin/updraft-python"
+
+
+def _package() -> Path:
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(
             "the connector's jars are in the distribution updraft-spark: pip install updraft-spark", name=_PACKAGE
         )
-    jars = sorted((Path(found.origin).parent / "jars").glob(f"updraft-spark-{name}-*.jar"))
+    return Path(found.origin).parent
+
+
+def _jar_of(name: str) -> Path:
+    package = _package()
+    jars = sorted((package / "jars").glob(f"updraft-spark-{name}-*.jar"))
     if len(jars) != 1:
         raise ModuleNotFoundError(
-            f"{Path(found.origin).parent} has {len(jars)} jars updraft-spark-{name} where one is expected:"
+            f"{package} has {len(jars)} jars updraft-spark-{name} where one is expected:"
             " pip install --force-reinstall updraft-spark",
             name=_PACKAGE,
         )

@@ -19,11 +19,8 @@ private[workers] final case class LaunchedProcess(
     environment: Map[String, String]
 ) {
 
-  /** Return the module that Python shall run; None if Spark did not start a module. */
-  private def module: Option[String] = arguments match {
-    case Seq("-m", name, _*) => Some(name)
-    case _ => None
-  }
+  /** Whether Spark only wants to know Python's version. */
+  def asksForVersion: Boolean = arguments.headOption.exists(_ != "-m")
 
   /** Return the port or the path at which Spark waits for a worker. None for a daemon, which Spark
     * asks for workers.
@@ -32,15 +29,9 @@ private[workers] final case class LaunchedProcess(
     Seq("PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_PORT").flatMap(environment.get)
       .headOption
 
-  /** Return the module of the workers. */
-  def workerModule: String = module match {
-    case Some(name) if runner.nonEmpty => name
-    case Some(_) => arguments.lift(2).getOrElse("pyspark.worker")
-    case None =>
-      throw new IOException(
-        s"Spark started Python with the arguments ${arguments.mkString(" ")}, but Updraft runs Spark's workers only"
-      )
-  }
+  /** Return the module of the workers: `-m module`, or `-m daemon module`. */
+  def workerModule: String =
+    arguments.lift(if (runner.nonEmpty) 1 else 2).getOrElse("pyspark.worker")
 
   /** Return the secret that the two sides of a connection over TCP exchange. */
   def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")

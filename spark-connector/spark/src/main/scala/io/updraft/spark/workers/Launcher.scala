@@ -50,10 +50,19 @@ private[workers] final class Launcher(layout: StreamLayout) extends Logging {
     val launched =
       LaunchedProcess.read(new BufferedInputStream(process.getInputStream), secret)
     process.setSoTimeout(0)
-    val work = launched.runner match {
-      case Some(address) => new SimpleWorker(launched, address, layout)
-      case None => new WorkerDaemon(launched, process.getOutputStream, layout)
-    }
+    if (launched.asksForVersion)
+      process.getOutputStream.write(s"${WorkerCommand.poolPython()}\n".getBytes(UTF_8))
+    else
+      serve(
+        process,
+        launched.runner match {
+          case Some(address) => new SimpleWorker(launched, address, layout)
+          case None => new WorkerDaemon(launched, process.getOutputStream, layout)
+        }
+      )
+  }
+
+  private def serve(process: Socket, work: LaunchedWork): Unit = {
     // Spark ends the process to end its workers. The process sends nothing else.
     Launcher.spawn("updraft-python-end") {
       try process.getInputStream.read(): Unit

@@ -10,11 +10,11 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.updraft.{ArtifactFile, ArtifactRole, SparkInternals, UserVariables}
 import org.apache.spark.{SPARK_VERSION, SparkEnv, SparkFiles}
 
-import io.updraft.client.{Artifact, ClientOptions, Exchange}
+import io.updraft.client.{Artifact, ClientOptions, Exchange, PoolCheck}
 import io.updraft.proto.v1
 import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionFunction, SessionPayload, WorkerModule}
 import io.updraft.spark.artifacts.SessionArtifact
-import io.updraft.spark.config.UpdraftConf
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.task.TaskIdentities
 
 /** Request that opens a worker exchange. */
@@ -34,12 +34,7 @@ private[workers] final class WorkerCommand(process: LaunchedProcess) {
 
   /** Return the request for the worker's next run; raise an error if the session cannot run it. */
   def of(header: WorkerHeader): WorkerRequest = {
-    val conf = SparkEnv.get.conf
-    val settings = UpdraftConf.settings(key => conf.getOption(key)).getOrElse(
-      throw new IllegalStateException(
-        s"set ${UpdraftConf.endpoint.key} for the application: its Python workers run on a pool"
-      )
-    )
+    val settings = WorkerCommand.settings
     checkHashSeed()
     broadcasts = broadcasts -- header.broadcasts.removed ++ header.broadcasts.added
     val artifacts = located.map(SessionArtifact.of)
@@ -152,6 +147,28 @@ private[workers] object WorkerCommand {
   private val SessionName = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".r
 
   private val planning = new AtomicLong
+
+  /** Return the settings of the application, which has no session here. */
+  private def settings: UdfSettings = {
+    val conf = SparkEnv.get.conf
+    UpdraftConf.settings(key => conf.getOption(key)).getOrElse(
+      throw new IllegalStateException(
+        s"set ${UpdraftConf.endpoint.key} for the application: its Python workers run on a pool"
+      )
+    )
+  }
+
+  /** Ask the pool for the version of its Python, as "major.minor". */
+  def poolPython(): String = {
+    val answer = PoolCheck.ask(settings.connection.planningOptions)
+    val status = answer.status().orElseThrow(() =>
+      new IllegalStateException(
+        answer.refusal().map[String](_.message()).or(() => answer.silence())
+          .orElse("the pool does not tell its version of Python")
+      )
+    )
+    status.getPythonVersion.split('.').take(2).mkString(".")
+  }
 
   /** Return whether Spark has put this file next to the session's files as a jar. */
   private def jars(file: File): Boolean = file.getName.endsWith(".jar") &&

@@ -13,7 +13,8 @@ import scala.util.control.NonFatal
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.updraft.SparkInternals
 
-import io.updraft.client.{Exchange, Replay}
+import io.updraft.client.{Exchange, ExchangeException, Replay}
+import io.updraft.proto.v1.ErrorKind
 
 /** Tunnel from Spark's runner to workers of the pool. Spark takes it for one Python worker, which
   * it may give one task after the other; each task has a worker exchange of its own.
@@ -85,13 +86,14 @@ private[workers] final class WorkerTunnel(
     )
   }
 
-  /** Tell Spark why the worker failed. Once the worker has written something, only Spark's report
-    * of a crash can tell the reason, and only if Spark looks for the file of the crash.
+  /** Tell Spark why the worker failed: as an exception if that is possible. Once the worker has
+    * written something, it is not, and of a worker that has died Spark shall learn as of its own.
+    * Then the reason goes into the file in which Spark looks for the traceback of a crash.
     */
   private def tell(error: Throwable, isFirst: Boolean): Unit = {
     val reason = s"The worker on the pool failed: ${error.getMessage}"
     logWarning(s"$reason (module ${process.workerModule})", error)
-    if (isFirst) runner.write(WorkerTunnel.exception(reason))
+    if (isFirst && !WorkerTunnel.isDeath(error)) runner.write(WorkerTunnel.exception(reason))
     else
       process.environment.get("PYTHON_FAULTHANDLER_DIR").foreach { directory =>
         Files.writeString(new File(directory, pid.toString).toPath, reason): Unit
@@ -105,6 +107,11 @@ private[workers] object WorkerTunnel {
 
   /** Mark of an exception in the stream of PySpark's worker. */
   private val ExceptionThrown = -2
+
+  private def isDeath(error: Throwable): Boolean = error match {
+    case e: ExchangeException => e.kind() == ErrorKind.ERROR_KIND_WORKER
+    case _ => false
+  }
 
   private def exception(message: String): ByteBuffer = {
     val bytes = new ByteArrayOutputStream

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Byte streams of a worker exchange: order, limits, the report of what was read, and bytes of the next task."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from updraft.errors import ProtocolError
+from updraft_server.worker.exchange import RequestBatch
+from updraft_server.worker.pyspark.connections import REPORT_BYTES, RUNNER, SCHEMA, ByteStream, Connections
+from updraft_server.worker.pyspark.host_services import HostSocket
+from updraft_server.worker.pyspark.worker_modules import run_main
+
+Piece = tuple[int, bytes]
+
+
+class Client:
+    """Client's side: the batches that it has sent, and the pieces that it has got."""
+
+    def __init__(self, sent: Sequence[Piece], max_bytes_per_reply: int = 0) -> None:
+        self.max_bytes_per_reply = max_bytes_per_reply
+        self._sent = deque(batch([piece]) for piece in sent)
+        self.got: list[tuple[int, bytes | None, int]] = []
+
+    def take(self) -> RequestBatch | None:
+        return RequestBatch(self._sent.popleft()) if self._sent else None
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+        assert batch.schema == SCHEMA
+        batch.validate(full=True)
+        assert sequence == len(self.got) + 1
+        row = batch.to_pylist()[0]
+        self.got.append((row["connection"], row["data"], row["read"]))
+
+    @property
+    def pieces(self) -> list[tuple[int, bytes | None]]:
+        return [(number, data) for number, data, _ in self.got]
+
+
+def batch(pieces: Sequence[Piece]) -> pa.RecordBatch:
+    rows = [{"connection": number, "data": data, "read": 0} for number, data in pieces]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def runner(client: Client) -> ByteStream:
+    return ByteStream(Connections(client), RUNNER)
+
+
+def test_bytes_are_read_across_pieces_and_end_with_the_input() -> None:
+    stream = io.BufferedReader(runner(Client([(RUNNER, b"abc"), (RUNNER, b"defg")])), 4)
+    assert stream.read(2) == b"ab"
+    assert stream.read(4) == b"cdef"
+    assert stream.read(4) == b"g"
+    assert stream.read(4) == b""
+
+
+def test_a_large_write_is_sent_in_replies_below_the_limit() -> None:
+    client = Client([], max_bytes_per_reply=4096)
+    data = bytes(range(256)) * 100
+    assert runner(client).write(data) == len(data)
+    assert b"".join(piece or b"" for _, piece in client.pieces) == data
+    assert max(len(piece or b"") for _, piece in client.pieces) <= 2048
+
+
+def test_the_client_hears_how_much_was_read() -> None:
+    client = Client([(RUNNER, bytes(REPORT_BYTES)), (RUNNER, b"x")])
+    stream = runner(client)
+    room = bytearray(REPORT_BYTES)
+    assert stream.readinto(room) == REPORT_BYTES
+    assert client.got == [(RUNNER, None, REPORT_BYTES)]
+    assert stream.readinto(room) == 1
+    assert len(client.got) == 1
+
+
+def test_a_service_is_called_while_the_runner_goes_on_sending() -> None:
+    client = Client([(RUNNER, b"rows"), (1, b"state"), (1, b""), (RUNNER, b"more")])
+    connections = Connections(client)
+    socket = HostSocket(connections)
+    socket.connect(("localhost", 4711))
+    file = socket.makefile("rwb")
+    file.write(b"get")
+    file.flush()
+    assert file.read(5) == b"state"
+    assert file.read(1) == b""
+    socket.close()
+    socket.close()
+    assert client.pieces == [(1, b"4711"), (1, b"get"), (1, b"")]
+    rest = io.BufferedReader(ByteStream(connections, RUNNER))
+    assert rest.read() == b"rowsmore"
+
+
+def test_what_the_worker_has_not_read_goes_back_after_its_end() -> None:
+    client = Client([(RUNNER, b"task1NEXT"), (RUNNER, b"TASK"), (RUNNER, b"...")])
+    connections = Connections(client)
+    stream = ByteStream(connections, RUNNER)
+
+    def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
+        outfile.write(infile.read(5))
+
+    outcome = run_main(SimpleNamespace(main=main), stream)  # type: ignore[arg-type]
+    assert outcome.error is None
+    connections.finish(outcome.not_read)
+    assert client.pieces[:2] == [(RUNNER, b"task1"), (RUNNER, b"")]
+    assert b"".join(data or b"" for _, data in client.pieces[2:]) == b"NEXTTASK..."
+
+
+def test_a_module_that_raises_has_sent_its_output_first() -> None:
+    client = Client([(RUNNER, b"task")])
+
+    def main(_infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
+        outfile.write(b"traceback")
+        raise SystemExit(-1)
+
+    outcome = run_main(SimpleNamespace(main=main), runner(client))  # type: ignore[arg-type]
+    assert isinstance(outcome.error, SystemExit)
+    assert client.pieces == [(RUNNER, b"traceback")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        (batch([(7, b"x")]), "connection 7 is not open"),
+        (pa.record_batch({"bytes": pa.array([b"x"])}), "a worker exchange has the schema"),
+    ],
+)
+def test_a_batch_that_is_none_of_these_is_refused(sent: pa.RecordBatch, problem: str) -> None:
+    client = Client([])
+    client._sent.append(sent)
+    with pytest.raises(ProtocolError, match=problem):
+        runner(client).readinto(bytearray(1))

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataOutputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.apache.spark.{SparkConf, SparkContext}
+import org.scalatest.BeforeAndAfterAll
+import org.scalatest.funsuite.AnyFunSuite
+
+/** Headers as each Spark version writes them, and what of them leaves this host. */
+class WorkerHeaderSuite extends AnyFunSuite with BeforeAndAfterAll {
+  private var context: SparkContext = _
+
+  // Spark's own setting says which local properties are secrets.
+  override def beforeAll(): Unit =
+    context = new SparkContext(new SparkConf().setMaster("local[1]").setAppName("headers")
+      .set("spark.ui.enabled", "false"))
+
+  override def afterAll(): Unit = context.stop()
+
+  private final class Written {
+    private val bytes = new ByteArrayOutputStream
+    val out = new DataOutputStream(bytes)
+
+    def text(value: String): Written = {
+      out.writeInt(value.getBytes(UTF_8).length)
+      out.write(value.getBytes(UTF_8))
+      this
+    }
+
+    def int(value: Int): Written = { out.writeInt(value); this }
+    def long(value: Long): Written = { out.writeLong(value); this }
+    def boolean(value: Boolean): Written = { out.writeBoolean(value); this }
+    def settings(values: (String, String)*): Written =
+      values.foldLeft(int(values.size)) { case (all, (key, value)) => all.text(key).text(value) }
+
+    def toBytes: Array[Byte] = bytes.toByteArray
+  }
+
+  private val properties = Seq("mine" -> "1", "my.password" -> "s", "spark.secret.setting" -> "2")
+
+  private def numbers(written: Written): Written = written
+    .int(3).int(0).int(1).long(77L).int(2)
+    .int(1).text("gpu").text("gpu").int(1).text("0")
+    .settings(properties: _*)
+
+  private def files(written: Written): Written = written
+    .text("/executor/files").int(1).text("lib.zip")
+    .boolean(
+      false
+    ).int(3).long(5).text("/local/broadcast5").long(-8).long(9).text("/local/broadcast9")
+
+  private def json(isBarrier: Boolean): String = {
+    val (port, secret) = if (isBarrier) ("4711", "\"hidden\"") else ("null", "null")
+    val stated = properties.map { case (key, value) => s""""$key":"$value"""" }.mkString(",")
+    s"""{"isBarrier":$isBarrier,"connInfo":$port,"secret":$secret,"stageId":3,"partitionId":0,""" +
+      s""""attemptNumber":1,"taskAttemptId":77,"cpus":2,"cpuAmount":"2","resources":{},""" +
+      s""""localProperties":{$stated}}"""
+  }
+
+  private def read(version: String, bytes: Array[Byte], module: String = "pyspark.worker") =
+    WorkerHeader.read(module, new ByteArrayInputStream(bytes), StreamLayout.of(version).get)
+
+  private def checkTask(header: WorkerHeader): Unit = {
+    assert(header.pythonVersion == "3.11")
+    assert(header.task.contains(WorkerTask(3, 0, 1, 77L, 2, Map("mine" -> "1"))))
+    assert(header.includes == Seq("lib.zip"))
+    assert(header.broadcasts == BroadcastChanges(
+      Map(5L -> "/local/broadcast5", 9L -> "/local/broadcast9"),
+      Set(7L)
+    ))
+    val sent = new String(header.bytes, UTF_8)
+    assert(
+      !sent.contains("my.password") && !sent.contains("spark.secret") && !sent.contains("hidden")
+    )
+    assert(!sent.contains("/local/broadcast"))
+  }
+
+  private def start = new Written().int(0).text("3.11")
+
+  test("4.0 writes the port of a barrier stage for every task") {
+    val bytes = files(numbers(start.boolean(false).int(0).text(""))).int(0).toBytes
+    val header = read("4.0.1", bytes)
+    checkTask(header)
+    assert(header.services.isEmpty)
+  }
+
+  test("the secret of a barrier stage stays here") {
+    for (version <- Seq("4.0.1", "4.1.4")) {
+      val bytes = files(numbers(start.boolean(true).int(4711).text("hidden"))).int(0).toBytes
+      val header = read(version, bytes)
+      checkTask(header)
+      assert(header.services == Map("4711" -> Some("hidden")))
+    }
+    val framed = files(start.text(json(isBarrier = true))).int(0).settings().settings().toBytes
+    val header = read("4.2.0", framed)
+    checkTask(header)
+    assert(header.services == Map("4711" -> Some("hidden")))
+  }
+
+  test("4.1 may name a path in place of a port") {
+    val bytes = files(numbers(start.boolean(true).int(-1).text("/run/barrier.sock"))).int(0).toBytes
+    assert(read("4.1.4", bytes).services == Map("/run/barrier.sock" -> None))
+  }
+
+  test("the state server of transformWithState can be called") {
+    val before42 =
+      files(numbers(start.boolean(false))).int(211).settings("a" -> "b").int(815).toBytes
+    assert(read("4.1.4", before42).services == Map("815" -> None))
+    val since42 = files(start.text(json(isBarrier = false))).int(213)
+      .settings("a" -> "b").settings("state_server_socket_port" -> "815").toBytes
+    assert(read("4.2.0", since42).services == Map("815" -> None))
+  }
+
+  test("4.3 writes the length of the header in front of it") {
+    val message = files(start.text(json(isBarrier = false))).int(0).text("the rest").toBytes
+    val framed = new Written().int(-8).int(message.length)
+    framed.out.write(message)
+    val header = read("4.3.0", framed.toBytes)
+    checkTask(header)
+    val sent = new java.io.DataInputStream(new ByteArrayInputStream(header.bytes))
+    assert(sent.readInt() == -8)
+    assert(sent.readInt() == header.bytes.length - 8)
+    assert(new String(header.bytes, UTF_8).endsWith("the rest"))
+  }
+
+  test("a planner has no task") {
+    val planner = files(new Written().text("3.11")).toBytes
+    val header = read("4.3.0", planner, "pyspark.sql.worker.analyze_udtf")
+    assert(header.task.isEmpty && header.includes == Seq("lib.zip"))
+    assert(header.broadcasts.added.keySet == Set(5L, 9L))
+  }
+
+  test("another stream is refused") {
+    val e = intercept[NotPySparkException](read("4.3.0", new Written().int(1195725856).toBytes))
+    assert(e.getMessage.contains("it begins with 1195725856"))
+    intercept[NotPySparkException](read("4.2.0", new Written().int(0).int(-5).toBytes))
+    intercept[java.io.EOFException](read("4.2.0", new Written().int(0).int(5).toBytes))
+  }
+
+  test("encrypted broadcast variables are refused with the setting") {
+    val bytes = new Written().text("3.11").text("/files").int(0).boolean(true).toBytes
+    val e = intercept[UnsupportedOperationException](
+      read("4.3.0", bytes, "pyspark.sql.worker.create_data_source")
+    )
+    assert(e.getMessage.contains("spark.io.encryption.enabled"))
+  }
+
+  test("Spark before 4.0 has no layout") {
+    assert(StreamLayout.of("3.5.8").isEmpty)
+  }
+}
