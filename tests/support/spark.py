@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyspark
 from pyspark import cloudpickle
@@ -45,9 +46,15 @@ _FLIGHT_OPERATOR = re.compile(r"\bFlight[A-Z]\w+\b")
 cloudpickle.register_pickle_by_value(tests)
 
 
-def local_spark(name: str, *, connector: bool, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on local[2]; with the connector on its class path or as it is installed from PyPI."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(PYTHON)
+def local_spark(
+    name: str, *, connector: bool, conf: Mapping[str, str] | None = None, python: Path = PYTHON
+) -> SparkSession:
+    """A session on local[2]; with the connector on its class path or as it is installed from PyPI.
+
+    Spark starts `python` for its workers.
+    """
+    os.environ["PYSPARK_PYTHON"] = str(python)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = str(PYTHON)
     settings = dict(_SMALL)
     if connector:
         settings |= {"spark.jars": str(connector_jar()), "spark.sql.extensions": EXTENSION}
