@@ -115,7 +115,7 @@ def wait_for_listeners(spark: SparkSession) -> None:
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(HANG_SECONDS * 1000))
 
 
-def cancel_jobs(spark: SparkSession) -> None:
+def cancel_jobs(spark: SparkSession, timeout_seconds: float = HANG_SECONDS) -> None:
     """Cancel every job of the application and wait until none of its tasks runs; TimeoutError when one still does."""
     spark.sparkContext.cancelAllJobs()
     tracker = spark.sparkContext._jsc.sc().statusTracker()
@@ -124,7 +124,7 @@ def cancel_jobs(spark: SparkSession) -> None:
         running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
         return running == 0 and len(tracker.getActiveJobIds()) == 0
 
-    until("no task runs after all jobs were cancelled", is_idle)
+    until("no task runs after all jobs were cancelled", is_idle, timeout_seconds=timeout_seconds)
 
 
 def executed_plan(frame: DataFrame) -> str:

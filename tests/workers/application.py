@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Application that runs scenarios one after the other, and writes a line of JSON for each outcome.
 
-One application runs on stock, and one with Updraft.
+It ends after a scenario that hangs and that cancelling does not end, because its tasks hold the executor's slots.
 """
 
 from __future__ import annotations
@@ -26,33 +26,12 @@ from tests.workers.scenarios import import_all
 _CANCEL_SECONDS = 20
 
 
-class Applications:
-    """Spark of a side. A scenario that hangs costs the Spark that it hangs in, and the next one gets a new one."""
-
-    def __init__(self, confs: dict[str, str], python: Path, jar: str | None) -> None:
-        self._confs = confs
-        self._python = python
-        self._jar = jar
-        self._spark: SparkSession | None = None
-
-    def spark(self) -> SparkSession:
-        """Return the running Spark, or start one."""
-        if self._spark is None:
-            connector = self._jar is not None
-            self._spark = local_spark("workers", connector=connector, conf=self._confs, python=self._python)
-            self._spark.sparkContext.setLogLevel("ERROR")
-        return self._spark
-
-    def stop(self) -> None:
-        """Stop the running Spark, if there is one."""
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+class HangingError(Exception):
+    """Raised if a scenario goes on although its jobs were cancelled."""
 
 
-def run(scenario: Scenario, applications: Applications) -> dict[str, Any]:
-    """Return the outcome of a scenario, as `value`, or the `error` with which it ended."""
-    spark = applications.spark()
+def run(scenario: Scenario, spark: SparkSession) -> dict[str, Any]:
+    """Return the outcome of a scenario, as `value`, or the `error` with which it ended; raise HangingError."""
     found: dict[str, Any] = {}
 
     def body() -> None:
@@ -66,37 +45,53 @@ def run(scenario: Scenario, applications: Applications) -> dict[str, Any]:
     thread.join(scenario.seconds)
     if not thread.is_alive():
         return found
-    if not _ended(spark, thread):
-        applications.stop()
+    _cancel(spark, thread)
     return {"error": f"not within {scenario.seconds} seconds"}
 
 
-def _ended(spark: SparkSession, thread: threading.Thread) -> bool:
-    """Cancel everything that runs, and return whether that has ended the scenario."""
+def _cancel(spark: SparkSession, thread: threading.Thread) -> None:
     try:
         for query in spark.streams.active:
             query.stop()
-        cancel_jobs(spark)
-    except Exception:
-        return False
+        cancel_jobs(spark, timeout_seconds=_CANCEL_SECONDS)
+    except Exception as error:
+        raise HangingError(str(error)) from error
     thread.join(_CANCEL_SECONDS)
-    return not thread.is_alive()
+    if thread.is_alive():
+        raise HangingError("its jobs have ended")
+
+
+def _write(results: TextIO, line: dict[str, Any]) -> None:
+    results.write(json.dumps(line) + "\n")
+    results.flush()
 
 
 def main(request: dict[str, Any], results: TextIO) -> None:
     """Run the scenarios that the request names."""
     import_all()
-    applications = Applications(request["confs"], Path(request["python"]), request["jar"])
+    spark = local_spark(
+        "workers", connector=request["connector"], conf=request["confs"], python=Path(request["python"])
+    )
+    spark.sparkContext.setLogLevel("ERROR")
     with PythonWatch(os.getpid()) as watch:
         for name in request["names"]:
             started = time.monotonic()
-            found = run(SCENARIOS[name], applications)
+            hangs = False
+            # Stays the last word if the JVM takes this process along.
+            _write(results, {"name": name, "error": "the application ended in this scenario", "pythons": []})
+            try:
+                found = run(SCENARIOS[name], spark)
+            except HangingError as error:
+                found = {"error": f"not within {SCENARIOS[name].seconds} seconds, nor cancelled: {error}"}
+                hangs = True
             outcome = {"name": name, **found, "pythons": watch.seen(), "seconds": round(time.monotonic() - started, 2)}
-            results.write(json.dumps(outcome) + "\n")
-            results.flush()
-    applications.stop()
+            _write(results, outcome)
+            if hangs:
+                # Spark would wait for its tasks.
+                os._exit(1)
+    spark.stop()
 
 
 if __name__ == "__main__":
-    with Path(sys.argv[2]).open("w") as file:
+    with Path(sys.argv[2]).open("a") as file:
         main(json.loads(Path(sys.argv[1]).read_text()), file)

@@ -11,6 +11,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 _VARYING = (
+    # Spark's own workers import PySpark from an archive.
+    (re.compile(r'File "[^"]*/pyspark/(python/lib/pyspark\.zip/pyspark/)?'), 'File "pyspark/'),
+    # The pool says where a module is missing.
+    (re.compile(r"\nIt ran on the Updraft pool at .*?(?= SQLSTATE|\n|$)"), ""),
     (re.compile(r"\b0x[0-9a-f]+\b"), "0x"),
     (re.compile(r"\b(stage|[Tt]ask|TID|executor|job|[Jj]ob group) [0-9][0-9.]*"), r"\1 N"),
     (re.compile(r"\(([^()]*) executor [^()]*\)"), "(executor)"),

@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.paths import PYTHON, REPOSITORY, connector_jar
+from tests.support.paths import PYTHON, REPOSITORY
 from tests.support.spark import ENDPOINT, SHORT_LIVED_JVM
 from tests.workers.scenario import SCENARIOS
 
 LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-python"
 _PLUGIN = "io.updraft.spark.WorkerPlugin"
+# Its workers start with what they import. Otherwise each worker that dies costs seconds.
+_DAEMON = "spark.python.daemon.module"
 _START_SECONDS = 120
 CONFS = {
     # A task may fail once.
     "spark.master": "local[2,2]",
     "spark.executorEnv.MODEL_SIZE": "large",
     "spark.files.overwrite": "true",
+    # Spark asks ten minutes long whether a barrier stage fits.
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "1",
     "spark.sql.session.timeZone": "America/Los_Angeles",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -48,20 +53,33 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Side:
-    """Application of one side, which runs in a directory of its own."""
+    """Applications of one side, one after the other, which have a directory of their own."""
 
     directory: Path
     python: Path
-    jar: str | None
+    connector: bool
     confs: Mapping[str, str]
 
-    def start(self, names: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start to run the scenarios."""
+    def run(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Run the scenarios. If an application ends early, another one goes on after the scenario that ended it."""
         self.directory.mkdir()
-        request = {"names": names, "python": str(self.python), "jar": self.jar, "confs": {**CONFS, **self.confs}}
+        while left := [name for name in names if name not in self._outcomes()]:
+            before = len(left)
+            self._run_application(left)
+            if sum(name not in self._outcomes() for name in names) == before:
+                raise RuntimeError(f"an application did not start: {self._log.read_text()[-5000:]}")
+        return self._outcomes()
+
+    def _run_application(self, names: Sequence[str]) -> None:
+        request = {
+            "names": names,
+            "python": str(self.python),
+            "connector": self.connector,
+            "confs": {**CONFS, **self.confs},
+        }
         self._request.write_text(json.dumps(request))
-        with self._log.open("wb") as log:
-            return subprocess.Popen(
+        with self._log.open("ab") as log:
+            application = subprocess.Popen(
                 [PYTHON, "-m", "tests.workers.application", self._request, self._results],
                 cwd=REPOSITORY,
                 env={**os.environ, "TMPDIR": str(self.directory), "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM},
@@ -70,21 +88,18 @@ class Side:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def finish(self, application: subprocess.Popen[bytes], names: Sequence[str]) -> dict[str, Outcome]:
-        """Wait for the application and return its outcomes. One that hangs is killed after the scenarios' time."""
         try:
             application.wait(_START_SECONDS + sum(SCENARIOS[name].seconds for name in names))
         except subprocess.TimeoutExpired:
             application.kill()
             application.wait()
+
+    def _outcomes(self) -> dict[str, Outcome]:
         lines = self._results.read_text().splitlines() if self._results.exists() else []
-        found = {
+        return {
             line["name"]: Outcome(line.get("value"), line.get("error"), line["pythons"])
             for line in map(json.loads, lines)
         }
-        missing = Outcome(None, f"the application ended before this scenario; {self._log} has its output", ())
-        return {name: found.get(name, missing) for name in names}
 
     @property
     def _request(self) -> Path:
@@ -101,10 +116,10 @@ class Side:
 
 def stock_side(directory: Path) -> Side:
     """Return the side of stock PySpark."""
-    return Side(directory, PYTHON, None, {})
+    return Side(directory, PYTHON, False, {_DAEMON: "tests.e2e.warm_daemon"})
 
 
 def updraft_side(directory: Path, endpoint: str) -> Side:
     """Return the side whose workers run on the pool at `endpoint`."""
     confs = {ENDPOINT: endpoint, "spark.plugins": _PLUGIN}
-    return Side(directory, LAUNCHER, str(connector_jar()), confs)
+    return Side(directory, LAUNCHER, True, confs)

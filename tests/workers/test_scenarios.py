@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -35,15 +35,19 @@ def outcomes(
 ) -> Mapping[str, Mapping[str, Outcome]]:
     """Outcomes of the selected scenarios, by side. Both sides run at the same time."""
     directory = tmp_path_factory.mktemp("sides")
-    chosen = {item.callspec.params["name"] for item in request.session.items if _is_scenario(item)}
+    chosen = {
+        item.callspec.params.get("name")
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
     names = [name for name, scenario in SCENARIOS.items() if name in chosen and scenario.since <= SPARK_VERSION]
-    sides = {"stock": stock_side(directory / "stock"), "updraft": updraft_side(directory / "updraft", pool.tcp_endpoint)}
-    running = {side: sides[side].start(names) for side in sides}
-    return {side: sides[side].finish(running[side], names) for side in sides}
-
-
-def _is_scenario(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
+    sides = {
+        "stock": stock_side(directory / "stock"),
+        "updraft": updraft_side(directory / "updraft", pool.tcp_endpoint),
+    }
+    with ThreadPoolExecutor() as threads:
+        running = {side: threads.submit(sides[side].run, names) for side in sides}
+        return {side: running[side].result() for side in sides}
 
 
 def _parameters() -> list[ParameterSet]:
@@ -58,9 +62,7 @@ def _parameters() -> list[ParameterSet]:
 
 @pytest.mark.timeout(_LONGEST_SECONDS)
 @pytest.mark.parametrize("name", _parameters())
-def test_a_scenario_has_the_same_outcome_on_the_pool(
-    outcomes: Mapping[str, Mapping[str, Outcome]], name: str
-) -> None:
+def test_a_scenario_has_the_same_outcome_on_the_pool(outcomes: Mapping[str, Mapping[str, Outcome]], name: str) -> None:
     needs_spark(SCENARIOS[name].since, name)
     stock, ours = outcomes["stock"][name], outcomes["updraft"][name]
     if stock.error is not None:

@@ -64,7 +64,7 @@ def exception_in_a_barrier_stage(spark: SparkSession) -> Any:
         context.barrier()
         return part
 
-    return failure(lambda: numbers(spark, 10, 2).barrier().mapPartitions(refuse).collect())["class"]
+    return failure(lambda: numbers(spark, 10, 2).barrier().mapPartitions(refuse).collect())["message"]
 
 
 @scenario()

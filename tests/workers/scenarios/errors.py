@@ -8,12 +8,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
 from tests.support.waiting import until
+from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
 from tests.workers.scenarios.rdds import numbers
@@ -26,7 +29,7 @@ class RefusedError(Exception):
 def _first_attempt() -> bool:
     context = TaskContext.get()
     assert context is not None
-    return context.attemptNumber() == 0
+    return bool(context.attemptNumber() == 0)
 
 
 @scenario(everyday=True)
@@ -130,14 +133,29 @@ def exception_and_then_another_attempt(spark: SparkSession) -> Any:
     return numbers(spark, 100, 2).mapPartitions(once).collect()
 
 
+def _deaths(spark: SparkSession, die: Callable[[int], Any]) -> Any:
+    """Return how many workers a job has cost that kills them, and whether another job runs afterwards."""
+    directory = str(new_directory())
+
+    def attempt(number: int) -> Any:
+        if number == 0:
+            context = TaskContext.get()
+            assert context is not None
+            Path(directory, str(context.attemptNumber())).touch()
+        return die(number)
+
+    failure(lambda: numbers(spark, 100, 1).map(attempt).count())
+    return sorted(path.name for path in Path(directory).iterdir()), numbers(spark, 100).map(lambda n: n + 1).sum()
+
+
 @scenario()
 def worker_exits(spark: SparkSession) -> Any:
-    return failure(lambda: numbers(spark, 4, 1).map(lambda n: os._exit(3)).collect())
+    return _deaths(spark, lambda n: os._exit(3))
 
 
 @scenario()
 def worker_dies_by_a_signal(spark: SparkSession) -> Any:
-    return failure(lambda: numbers(spark, 4, 1).map(lambda n: os.kill(os.getpid(), signal.SIGKILL)).collect())
+    return _deaths(spark, lambda n: os.kill(os.getpid(), signal.SIGKILL))
 
 
 @scenario()
@@ -147,7 +165,7 @@ def worker_dies_after_output(spark: SparkSession) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         return b"x" * 100_000
 
-    return failure(lambda: numbers(spark, 100, 1).map(die).count())
+    return _deaths(spark, die)
 
 
 @scenario()
@@ -157,7 +175,13 @@ def worker_crashes_in_native_code(spark: SparkSession) -> Any:
 
         return ctypes.string_at(0)[0]
 
-    return failure(lambda: numbers(spark, 4, 1).map(crash).collect())
+    return _deaths(spark, crash)
+
+
+@scenario(not_yet="the death of a worker is a PythonException, not a SparkException")
+def error_of_a_worker_that_dies(spark: SparkSession) -> Any:
+    found = failure(lambda: numbers(spark, 4, 1).map(lambda n: os.kill(os.getpid(), signal.SIGKILL)).collect())
+    return found["class"], found["causes"][:2]
 
 
 @scenario(everyday=True)

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
+from tests.workers.directories import new_directory
 from tests.workers.scenario import scenario
-from tests.workers.scenarios.rdd_storage import new_directory
 from tests.workers.scenarios.rdds import numbers
 
 

@@ -46,7 +46,9 @@ def group_many_values(spark: SparkSession) -> Any:
 
 @scenario()
 def aggregate_by_key(spark: SparkSession) -> Any:
-    return _collected(pairs(spark).aggregateByKey([], lambda found, n: [*found, n][-3:], operator.add).mapValues(sorted))
+    return _collected(
+        pairs(spark).aggregateByKey([], lambda found, n: [*found, n][-3:], operator.add).mapValues(sorted)
+    )
 
 
 @scenario()

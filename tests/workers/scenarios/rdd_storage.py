@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,9 @@ from pyspark import StorageLevel
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
+from tests.workers.directories import new_directory
 from tests.workers.scenario import scenario
 from tests.workers.scenarios.rdds import numbers
-
-
-def new_directory() -> Path:
-    """Return a new empty directory, which the pool's functions can write to."""
-    return Path(tempfile.mkdtemp())
 
 
 def _persisted(spark: SparkSession, level: StorageLevel) -> Any:

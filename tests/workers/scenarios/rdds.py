@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pyspark import RDD
@@ -49,8 +50,11 @@ def map_partitions(spark: SparkSession) -> Any:
 
 @scenario()
 def map_partitions_that_leave_input_unread(spark: SparkSession) -> Any:
-    rdd = numbers(spark, 100_000, 4)
-    return [rdd.mapPartitions(lambda part: [next(part), next(part)]).collect() for _ in range(3)]
+    rdd = numbers(spark, 100_000, 4).cache()
+    try:
+        return [rdd.mapPartitions(lambda part: list(islice(part, 2))).collect() for _ in range(3)]
+    finally:
+        rdd.unpersist(blocking=True)
 
 
 @scenario()
@@ -207,6 +211,18 @@ def elements_of_many_types(spark: SparkSession) -> Any:
     from datetime import date, datetime
     from decimal import Decimal
 
-    values = [None, True, 1, 2**70, 1.5, "ä\0", b"\0\xff", [1, [2]], {"a": (1, 2)}, Decimal("1.10"), date(2026, 1, 2)]
+    values: list[Any] = [
+        None,
+        True,
+        1,
+        2**70,
+        1.5,
+        "ä\0",
+        b"\0\xff",
+        [1, [2]],
+        {"a": (1, 2)},
+        Decimal("1.10"),
+        date(2026, 1, 2),
+    ]
     values += [datetime(2026, 1, 2, 3, 4, 5, 6), {1, 2}, float("inf"), complex(1, 2)]
     return spark.sparkContext.parallelize(values, 2).map(lambda value: (type(value).__name__, repr(value))).collect()

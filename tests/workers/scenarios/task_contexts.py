@@ -44,7 +44,7 @@ def local_properties(spark: SparkSession) -> Any:
     try:
         return numbers(spark, 2, 2).map(lambda n: [_context().getLocalProperty(name) for name in names]).collect()
     finally:
-        context.setLocalProperty("team", None)  # type: ignore[arg-type]
+        context.setLocalProperty("team", None)
 
 
 @scenario()
