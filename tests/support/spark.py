@@ -54,7 +54,8 @@ def local_spark(
     Spark starts `python` for its workers.
     """
     os.environ["PYSPARK_PYTHON"] = str(python)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = str(PYTHON)
+    # The JVM would start some workers of the driver with that one.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
     settings = dict(_SMALL)
     if connector:
         settings |= {"spark.jars": str(connector_jar()), "spark.sql.extensions": EXTENSION}

@@ -35,6 +35,8 @@ def run(scenario: Scenario, spark: SparkSession) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def body() -> None:
+        # This makes the session the active one in the JVM's thread.
+        spark.createDataFrame([(0,)], "x int")
         try:
             found["value"] = outcome_of(scenario.run(spark))
         except BaseException:

@@ -16,6 +16,7 @@ _VARYING = (
     # The pool says where a module is missing.
     (re.compile(r"\nIt ran on the Updraft pool at .*?(?= SQLSTATE|\n|$)"), ""),
     (re.compile(r"\b0x[0-9a-f]+\b"), "0x"),
+    (re.compile(r"Task\(\d+"), "Task(N"),
     (re.compile(r"\b(stage|[Tt]ask|TID|executor|job|[Jj]ob group) [0-9][0-9.]*"), r"\1 N"),
     (re.compile(r"\(([^()]*) executor [^()]*\)"), "(executor)"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),

@@ -40,7 +40,8 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         if self.fails == "partitions":
             raise ValueError("no partitions")
-        return [_Range(start, min(start + 4, self.count)) for start in range(0, self.count, 4)]
+        step = max(4, self.count // 4)
+        return [_Range(start, min(start + step, self.count)) for start in range(0, self.count, step)]
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
         for number in range(partition.start, partition.end):
@@ -68,7 +69,7 @@ class Numbers(DataSource):
 def _read(spark: SparkSession, source: type[DataSource] = Numbers, **options: str) -> Any:
     spark.dataSource.register(source)
     rows = spark.read.format(source.name()).options(**options).load().collect()
-    return sorted(list(row) for row in rows)
+    return sorted((list(row) for row in rows), key=repr)
 
 
 @scenario(everyday=True)
