@@ -74,7 +74,7 @@ def main(request: dict[str, Any], results: TextIO) -> None:
     spark = local_spark(
         "workers", connector=request["connector"], conf=request["confs"], python=Path(request["python"])
     )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel("WARN")
     with PythonWatch(os.getpid()) as watch:
         for name in request["names"]:
             started = time.monotonic()

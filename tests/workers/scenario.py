@@ -33,6 +33,9 @@ class Scenario:
     not_yet: str
 
 
+NOT_KILLED = "updraft-python does not read which worker Spark kills, so that Spark's write to it fails"
+"""Reason for which a scenario cannot run yet."""
+
 SCENARIOS: dict[str, Scenario] = {}
 """Scenarios of all imported modules, as `module-function`."""
 

@@ -19,6 +19,8 @@ LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-py
 _PLUGIN = "io.updraft.spark.WorkerPlugin"
 # Its workers start with what they import. Otherwise each worker that dies costs seconds.
 _DAEMON = "spark.python.daemon.module"
+# RDD.lookup hashes its key in the driver.
+_VARIABLES = {"PYTHONHASHSEED": "0", "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM}
 _START_SECONDS = 120
 CONFS = {
     # A task may fail once.
@@ -82,7 +84,7 @@ class Side:
             application = subprocess.Popen(
                 [PYTHON, "-m", "tests.workers.application", self._request, self._results],
                 cwd=REPOSITORY,
-                env={**os.environ, "TMPDIR": str(self.directory), "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM},
+                env={**os.environ, **_VARIABLES, "TMPDIR": str(self.directory)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.waiting import until
 from tests.workers.directories import new_directory
 
 Batch = Sequence[Mapping[str, Any]]
@@ -48,3 +49,23 @@ def rows_of(frame: DataFrame, mode: str = "append", checkpoint: str | None = Non
     rows = sorted((list(row) for row in spark.table(name).collect()), key=repr)
     spark.catalog.dropTempView(name)
     return rows
+
+
+def first_rows_of(frame: DataFrame, count: int) -> list[Any]:
+    """Run a stream until it has this many rows and return them, sorted by their texts."""
+    spark = frame.sparkSession
+    name = f"sink_{uuid.uuid4().hex}"
+    query = frame.writeStream.format("memory").queryName(name).start()
+
+    def complete() -> bool:
+        if not query.isActive:
+            # Raise the error with which it has ended.
+            query.awaitTermination()
+        return bool(spark.table(name).count() >= count)
+
+    try:
+        until("the rows of the stream have come", complete)
+        return sorted((list(row) for row in spark.table(name).collect()), key=repr)
+    finally:
+        query.stop()
+        spark.catalog.dropTempView(name)

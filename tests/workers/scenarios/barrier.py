@@ -64,7 +64,8 @@ def exception_in_a_barrier_stage(spark: SparkSession) -> Any:
         context.barrier()
         return part
 
-    return failure(lambda: numbers(spark, 10, 2).barrier().mapPartitions(refuse).collect())["message"]
+    found = failure(lambda: numbers(spark, 10, 2).barrier().mapPartitions(refuse).collect())
+    return [line for line in found["cause"] if "Error" in line]
 
 
 @scenario()

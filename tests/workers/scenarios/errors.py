@@ -18,11 +18,8 @@ from pyspark.sql import SparkSession
 from tests.support.waiting import until
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
-from tests.workers.scenario import scenario
+from tests.workers.scenario import NOT_KILLED, scenario
 from tests.workers.scenarios.rdds import numbers
-
-
-NOT_KILLED = "updraft-python does not read from Spark which worker to kill, and Spark's write fails"
 
 
 class RefusedError(Exception):
@@ -239,9 +236,9 @@ def task_that_ends_early_in_a_limit(spark: SparkSession) -> Any:
 
     def slow(number: int) -> int:
         if number > 20:
-            time.sleep(0.01)
+            time.sleep(0.001)
         return number
 
-    rdd = numbers(spark, 10_000, 1).map(slow)
+    rdd = numbers(spark, 3000, 1).map(slow)
     first = rdd.map(lambda n: (n,)).toDF(["n"]).limit(3).collect()
     return [row[0] for row in first], rdd.take(5)

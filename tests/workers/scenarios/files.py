@@ -116,7 +116,7 @@ def files_that_open_with_spark_files_in_a_closure(spark: SparkSession) -> Any:
 
 @scenario(everyday=True)
 def environment(spark: SparkSession) -> Any:
-    names = ("MODEL_SIZE", "PYTHONHASHSEED", "SPARK_BUFFER_SIZE", "SPARK_REUSE_WORKER")
+    names = ("MODEL_SIZE", "PYTHONHASHSEED", "NO_SUCH_VARIABLE")
     return numbers(spark, 2).map(lambda n: [os.environ.get(name) for name in names]).first()
 
 

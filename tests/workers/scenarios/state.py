@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
-from tests.workers.streams import rows_of, stream_of, visits
+from tests.workers.streams import VISITS, first_rows_of, rows_of, stream_of, visits
 
 _OUT = "name string, total long, visits long"
 _STATE = "total long, visits long"
@@ -105,12 +104,12 @@ def timeout_by_processing_time(spark: SparkSession) -> Any:
             yield pd.DataFrame({"name": [key[0]], "why": ["timed out"]})
         else:
             state.update((1,))
-            state.setTimeoutDuration(3_600_000)
+            state.setTimeoutDuration(1000)
             yield pd.DataFrame({"name": [key[0]], "why": [f"seen {sum(len(part) for part in parts)}"]})
 
-    frame = visits(spark).groupBy("name")
+    frame = stream_of(spark, "name string, n long", VISITS[:1]).groupBy("name")
     out = "name string, why string"
-    return rows_of(frame.applyInPandasWithState(pending, out, "x long", "append", "ProcessingTimeTimeout"))
+    return first_rows_of(frame.applyInPandasWithState(pending, out, "x long", "append", "ProcessingTimeTimeout"), 4)
 
 
 @scenario()
@@ -122,10 +121,8 @@ def state_of_many_types(spark: SparkSession) -> Any:
         yield pd.DataFrame({"name": [key[0]], "names": [names], "before": [repr(before)]})
 
     frame = visits(spark).groupBy("name")
-    out = "name string, names array<string>, before string"
-    return rows_of(
-        frame.applyInPandasWithState(keep, out, "l array<string>, d double, s string", "update", "NoTimeout")
-    )
+    out, kept = "name string, names array<string>, before string", "l array<string>, d double, s string"
+    return rows_of(frame.applyInPandasWithState(keep, out, kept, "update", "NoTimeout"), "update")
 
 
 @scenario()
@@ -141,5 +138,5 @@ def exception_in_a_state_function(spark: SparkSession) -> Any:
 
 @scenario()
 def state_in_a_batch_query(spark: SparkSession) -> Any:
-    frame = spark.createDataFrame([("a", 1), ("b", 2), ("a", 3)], "name string, n long")
-    return sorted(map(list, _counted(frame).select("name", F.col("total"), "visits").collect()))
+    frame = spark.createDataFrame([("a", 1)], "name string, n long")
+    return failure(lambda: _counted(frame).collect())["class"]

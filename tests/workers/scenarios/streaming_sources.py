@@ -21,11 +21,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tests.support.waiting import until
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
-from tests.workers.streams import visits
+from tests.workers.streams import first_rows_of, visits
 
 _ROWS = 12
 
@@ -119,21 +118,7 @@ class Partitioned(_Source):
 def _rows(spark: SparkSession, source: type[DataSource], **options: str) -> list[Any]:
     """Return the twelve rows of a source, as soon as they have come."""
     spark.dataSource.register(source)
-    sink = f"sink_of_{source.name()}"
-    frame = spark.readStream.format(source.name()).options(**options).load()
-    query = frame.writeStream.format("memory").queryName(sink).start()
-
-    def complete() -> bool:
-        if not query.isActive:
-            query.awaitTermination()
-        return bool(spark.table(sink).count() >= _ROWS)
-
-    try:
-        until("all rows of the stream have come", complete)
-        return sorted(list(row) for row in spark.table(sink).collect())
-    finally:
-        query.stop()
-        spark.catalog.dropTempView(sink)
+    return first_rows_of(spark.readStream.format(source.name()).options(**options).load(), _ROWS)
 
 
 @scenario(everyday=True, seconds=90)

@@ -14,7 +14,6 @@ from tests.workers.failures import failure
 from tests.workers.scenario import scenario
 from tests.workers.streams import rows_of, stream_of, visits
 
-_NOT_YET = "state calls need a connection from the worker to Spark"
 _OUT = "name string, value string"
 
 
@@ -44,25 +43,25 @@ class _Total(StatefulProcessor):
         self.total.update((int(initialState["first"].iloc[0]),))
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def value_state(spark: SparkSession) -> Any:
     return _in_pandas(visits(spark), _Total())
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def value_states_of_many_keys(spark: SparkSession) -> Any:
     batches = [[{"name": f"key {n % 200}", "n": n} for n in range(start, start + 1000)] for start in (0, 1000)]
     rows = _in_pandas(stream_of(spark, "name string, n long", batches), _Total())
     return len(rows), rows[::50]
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def initial_state(spark: SparkSession) -> Any:
     first = spark.createDataFrame([("a", 100), ("b", 200), ("z", 300)], "name string, first long").groupBy("name")
     return _in_pandas(visits(spark), _Total(), initialState=first)
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def list_state(spark: SparkSession) -> Any:
     class Seen(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -77,7 +76,7 @@ def list_state(spark: SparkSession) -> Any:
     return _in_pandas(visits(spark), Seen())
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def map_state(spark: SparkSession) -> Any:
     class Seen(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -94,7 +93,7 @@ def map_state(spark: SparkSession) -> Any:
     return _in_pandas(visits(spark), Seen())
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def state_that_is_cleared(spark: SparkSession) -> Any:
     class Cleared(_Total):
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -106,7 +105,7 @@ def state_that_is_cleared(spark: SparkSession) -> Any:
     return _in_pandas(visits(spark), Cleared())
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def state_with_a_time_to_live(spark: SparkSession) -> Any:
     class Lives(_Total):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -115,7 +114,7 @@ def state_with_a_time_to_live(spark: SparkSession) -> Any:
     return _in_pandas(visits(spark), Lives(), timeMode="ProcessingTime")
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def timers_by_event_time(spark: SparkSession) -> Any:
     class Timed(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -140,14 +139,14 @@ def timers_by_event_time(spark: SparkSession) -> Any:
     return _in_pandas(frame, Timed(), timeMode="EventTime")
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def transform_in_a_batch_query(spark: SparkSession) -> Any:
     frame = spark.createDataFrame([("a", 1), ("b", 2), ("a", 3)], "name string, n long")
     grouped = frame.groupBy("name")
     return sorted(map(list, grouped.transformWithStateInPandas(_Total(), _OUT, "Update", "None").collect()))
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def exception_in_a_transform(spark: SparkSession) -> Any:
     class Refusing(_Total):
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -157,7 +156,7 @@ def exception_in_a_transform(spark: SparkSession) -> Any:
     return found["class"], found["cause"]
 
 
-@scenario(since=(4, 1), not_yet=_NOT_YET)
+@scenario(since=(4, 1))
 def transform_of_rows(spark: SparkSession) -> Any:
     """Run transformWithState, whose rows are no pandas frames."""
 
