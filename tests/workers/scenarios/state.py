@@ -116,12 +116,12 @@ def timeout_by_processing_time(spark: SparkSession) -> Any:
 def state_of_many_types(spark: SparkSession) -> Any:
     def keep(key: tuple[str], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         before = state.getOption
-        names = (before[0] if before else []) + [f"{key[0]}{n}" for part in parts for n in part["n"]]
+        names = (before[0] if before else "") + "".join(f"{key[0]}{n}" for part in parts for n in part["n"])
         state.update((names, 1.5, None))
-        yield pd.DataFrame({"name": [key[0]], "names": [names], "before": [repr(before)]})
+        yield pd.DataFrame({"name": [key[0]], "names": [[names]], "before": [repr(before)]})
 
     frame = visits(spark).groupBy("name")
-    out, kept = "name string, names array<string>, before string", "l array<string>, d double, s string"
+    out, kept = "name string, names array<string>, before string", "names string, d double, s string"
     return rows_of(frame.applyInPandasWithState(keep, out, kept, "update", "NoTimeout"), "update")
 
 
