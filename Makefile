@@ -168,13 +168,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
+SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) workers-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) $(addprefix workers-on-,$(filter-out 3.5,$(OLDER))) test-workers test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -237,6 +237,10 @@ test-sessions: sessions-on-$(SPARK) #+ Real workers and the session functions of
 
 test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) services-on-$(SPARK) ## Spark with and without Updraft: equal answers
 
+test-workers: setup $(JAR) | $(REPORTS) #+ Everything that runs in Spark's own Python workers (RDDs, streams, data sources), on stock and on a pool
+	@$(call BEGIN,all-workers-$(SPARK))
+	$(call PYTEST,$(VENV),all-workers-$(SPARK)) tests/workers
+
 test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
 
 .SECONDEXPANSION:
@@ -263,6 +267,10 @@ test-other-scala: .venv-spark35/.synced $(call named_jar,3.5_2.13) $(SPARK_SCALA
 $(addprefix writes-on-,$(SPARKS)): writes-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,writes-$*)
 	$(call PYTEST,$(call venv,$*),writes-$*) tests/e2e/writer
+
+$(addprefix workers-on-,$(SPARKS)): workers-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,workers-$*)
+	$(call PYTEST,$(call venv,$*),workers-$*) $(if $(filter $(NEWEST),$*),$(EVERYDAY)) tests/workers
 
 $(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,kinds-$*)

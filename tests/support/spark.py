@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyspark
 from pyspark import cloudpickle
@@ -45,9 +46,16 @@ _FLIGHT_OPERATOR = re.compile(r"\bFlight[A-Z]\w+\b")
 cloudpickle.register_pickle_by_value(tests)
 
 
-def local_spark(name: str, *, connector: bool, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on local[2]; with the connector on its class path or as it is installed from PyPI."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(PYTHON)
+def local_spark(
+    name: str, *, connector: bool, conf: Mapping[str, str] | None = None, python: Path = PYTHON
+) -> SparkSession:
+    """A session on local[2]; with the connector on its class path or as it is installed from PyPI.
+
+    Spark starts `python` for its workers.
+    """
+    os.environ["PYSPARK_PYTHON"] = str(python)
+    # The JVM would start some workers of the driver with that one.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
     settings = dict(_SMALL)
     if connector:
         settings |= {"spark.jars": str(connector_jar()), "spark.sql.extensions": EXTENSION}
@@ -108,7 +116,7 @@ def wait_for_listeners(spark: SparkSession) -> None:
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(HANG_SECONDS * 1000))
 
 
-def cancel_jobs(spark: SparkSession) -> None:
+def cancel_jobs(spark: SparkSession, timeout_seconds: float = HANG_SECONDS) -> None:
     """Cancel every job of the application and wait until none of its tasks runs; TimeoutError when one still does."""
     spark.sparkContext.cancelAllJobs()
     tracker = spark.sparkContext._jsc.sc().statusTracker()
@@ -117,7 +125,7 @@ def cancel_jobs(spark: SparkSession) -> None:
         running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
         return running == 0 and len(tracker.getActiveJobIds()) == 0
 
-    until("no task runs after all jobs were cancelled", is_idle)
+    until("no task runs after all jobs were cancelled", is_idle, timeout_seconds=timeout_seconds)
 
 
 def executed_plan(frame: DataFrame) -> str:

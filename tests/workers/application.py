@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Application that runs scenarios one after the other, and writes a line of JSON for each outcome.
+
+It ends after a scenario that hangs and that cancelling does not end, because its tasks hold the executor's slots.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+from pyspark.util import inheritable_thread_target
+
+from tests.support.spark import cancel_jobs, local_spark
+from tests.workers.python_watch import PythonWatch
+from tests.workers.scenario import SCENARIOS, Scenario, outcome_of
+from tests.workers.scenarios import import_all
+
+_CANCEL_SECONDS = 20
+
+
+class HangingError(Exception):
+    """Raised if a scenario goes on although its jobs were cancelled."""
+
+
+def run(scenario: Scenario, spark: SparkSession) -> dict[str, Any]:
+    """Return the outcome of a scenario, as `value`, or the `error` with which it ended; raise HangingError."""
+    found: dict[str, Any] = {}
+
+    def body() -> None:
+        # This makes the session the active one in the JVM's thread.
+        spark.createDataFrame([(0,)], "x int")
+        try:
+            found["value"] = outcome_of(scenario.run(spark))
+        except BaseException:
+            found["error"] = traceback.format_exc()
+
+    thread = threading.Thread(target=inheritable_thread_target(spark)(body), daemon=True)
+    thread.start()
+    thread.join(scenario.seconds)
+    if not thread.is_alive():
+        return found
+    _cancel(spark, thread)
+    return {"error": f"not within {scenario.seconds} seconds"}
+
+
+def _cancel(spark: SparkSession, thread: threading.Thread) -> None:
+    try:
+        for query in spark.streams.active:
+            query.stop()
+        cancel_jobs(spark, timeout_seconds=_CANCEL_SECONDS)
+    except Exception as error:
+        raise HangingError(str(error)) from error
+    thread.join(_CANCEL_SECONDS)
+    if thread.is_alive():
+        raise HangingError("its jobs have ended")
+
+
+def _write(results: TextIO, line: dict[str, Any]) -> None:
+    results.write(json.dumps(line) + "\n")
+    results.flush()
+
+
+def main(request: dict[str, Any], results: TextIO) -> None:
+    """Run the scenarios that the request names."""
+    import_all()
+    spark = local_spark(
+        "workers", connector=request["connector"], conf=request["confs"], python=Path(request["python"])
+    )
+    spark.sparkContext.setLogLevel("WARN")
+    with PythonWatch(os.getpid()) as watch:
+        for name in request["names"]:
+            started = time.monotonic()
+            hangs = False
+            # Stays the last word if the JVM takes this process along.
+            _write(results, {"name": name, "error": "the application ended in this scenario", "pythons": []})
+            try:
+                found = run(SCENARIOS[name], spark)
+            except HangingError as error:
+                found = {"error": f"not within {SCENARIOS[name].seconds} seconds, nor cancelled: {error}"}
+                hangs = True
+            outcome = {"name": name, **found, "pythons": watch.seen(), "seconds": round(time.monotonic() - started, 2)}
+            _write(results, outcome)
+            if hangs:
+                # Spark would wait for its tasks.
+                os._exit(1)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    with Path(sys.argv[2]).open("a") as file:
+        main(json.loads(Path(sys.argv[1]).read_text()), file)

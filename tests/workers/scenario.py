@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenario: a small job that Spark runs in Python workers of its own, and the table of all scenarios."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+Job = Callable[[SparkSession], Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Job that runs on stock and on the pool.
+
+    Attributes:
+        run: returns the outcome, which `outcome_of` turns into JSON. An expected error is part of the outcome
+            (`tests.workers.failures`); a job that raises fails the scenario.
+        everyday: whether `make check` runs it; `make test-workers` runs all scenarios.
+        since: first Spark that can run it.
+        seconds: time after which its jobs are cancelled.
+        not_yet: reason for which the pool cannot run it yet; empty if it can.
+    """
+
+    run: Job
+    everyday: bool
+    since: tuple[int, int]
+    seconds: float
+    not_yet: str
+
+
+NOT_KILLED = "updraft-python does not read which worker Spark kills, so that Spark's write to it fails"
+"""Reason for which a scenario cannot run yet."""
+
+SCENARIOS: dict[str, Scenario] = {}
+"""Scenarios of all imported modules, as `module-function`."""
+
+
+def scenario(
+    *,
+    everyday: bool = False,
+    since: tuple[int, int] = (4, 0),
+    seconds: float = 60,
+    not_yet: str = "",
+) -> Callable[[Job], Job]:
+    """Return a decorator that adds the function to SCENARIOS."""
+
+    def add(run: Job) -> Job:
+        name = f"{run.__module__.rpartition('.')[2]}-{run.__name__}"
+        assert name not in SCENARIOS, name
+        SCENARIOS[name] = Scenario(run, everyday, since, seconds, not_yet)
+        return run
+
+    return add
+
+
+def outcome_of(value: Any) -> Any:
+    """Return the value as JSON has it: lists for tuples, texts for everything that JSON does not know."""
+    return json.loads(json.dumps(value, default=repr))
