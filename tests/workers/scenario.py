@@ -23,18 +23,13 @@ class Scenario:
         everyday: whether `make check` runs it; `make test-workers` runs all scenarios.
         since: first Spark that can run it.
         seconds: time after which its jobs are cancelled.
-        not_yet: reason for which the pool cannot run it yet; empty if it can.
     """
 
     run: Job
     everyday: bool
     since: tuple[int, int]
     seconds: float
-    not_yet: str
 
-
-NOT_KILLED = "updraft-python does not read which worker Spark kills, so that Spark's write to it fails"
-"""Reason for which a scenario cannot run yet."""
 
 SCENARIOS: dict[str, Scenario] = {}
 """Scenarios of all imported modules, as `module-function`."""
@@ -45,14 +40,13 @@ def scenario(
     everyday: bool = False,
     since: tuple[int, int] = (4, 0),
     seconds: float = 60,
-    not_yet: str = "",
 ) -> Callable[[Job], Job]:
     """Return a decorator that adds the function to SCENARIOS."""
 
     def add(run: Job) -> Job:
         name = f"{run.__module__.rpartition('.')[2]}-{run.__name__}"
         assert name not in SCENARIOS, name
-        SCENARIOS[name] = Scenario(run, everyday, since, seconds, not_yet)
+        SCENARIOS[name] = Scenario(run, everyday, since, seconds)
         return run
 
     return add

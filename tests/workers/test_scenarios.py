@@ -54,8 +54,6 @@ def _parameters() -> list[ParameterSet]:
     parameters = []
     for name, scenario in SCENARIOS.items():
         marks = [] if scenario.everyday else [pytest.mark.campaign]
-        if scenario.not_yet:
-            marks.append(pytest.mark.xfail(reason=scenario.not_yet, raises=AssertionError, strict=True))
         parameters.append(pytest.param(name, marks=marks))
     return parameters
 
@@ -66,7 +64,6 @@ def test_a_scenario_has_the_same_outcome_on_the_pool(outcomes: Mapping[str, Mapp
     needs_spark(SCENARIOS[name].since, name)
     stock, ours = outcomes["stock"][name], outcomes["updraft"][name]
     if stock.error is not None:
-        # Not an assertion: a scenario that the pool cannot run yet has to run on stock.
         pytest.fail(f"the scenario failed on stock: {stock.error}")
     assert ours.error is None, ours.error
     assert ours.value == stock.value

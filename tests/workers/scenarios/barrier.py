@@ -12,10 +12,8 @@ from tests.workers.failures import failure
 from tests.workers.scenario import scenario
 from tests.workers.scenarios.rdds import numbers
 
-_NOT_YET = "barrier stages need connections from the worker to Spark"
 
-
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def barrier(spark: SparkSession) -> Any:
     def wait(part: Any) -> Any:
         context = BarrierTaskContext.get()
@@ -25,7 +23,7 @@ def barrier(spark: SparkSession) -> Any:
     return numbers(spark, 10, 2).barrier().mapPartitions(wait).collect()
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def barrier_several_times(spark: SparkSession) -> Any:
     def wait(part: Any) -> Any:
         context = BarrierTaskContext.get()
@@ -36,7 +34,7 @@ def barrier_several_times(spark: SparkSession) -> Any:
     return numbers(spark, 10, 2).barrier().mapPartitions(wait).collect()
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def all_gather(spark: SparkSession) -> Any:
     def gather(part: Any) -> Any:
         context = BarrierTaskContext.get()
@@ -45,7 +43,7 @@ def all_gather(spark: SparkSession) -> Any:
     return numbers(spark, 10, 2).barrier().mapPartitions(gather).collect()
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def task_infos(spark: SparkSession) -> Any:
     def infos(index: int, _: Any) -> Any:
         addresses = [info.address for info in BarrierTaskContext.get().getTaskInfos()]
@@ -54,7 +52,7 @@ def task_infos(spark: SparkSession) -> Any:
     return numbers(spark, 10, 2).barrier().mapPartitionsWithIndex(infos).collect()
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def exception_in_a_barrier_stage(spark: SparkSession) -> Any:
     def refuse(part: Any) -> Any:
         context = BarrierTaskContext.get()
@@ -73,7 +71,7 @@ def barrier_with_too_many_tasks(spark: SparkSession) -> Any:
     return failure(lambda: numbers(spark, 10, 5).barrier().mapPartitions(lambda part: part).collect())["class"]
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def training(spark: SparkSession) -> Any:
     """Average a model between tasks after each step."""
 
@@ -88,7 +86,7 @@ def training(spark: SparkSession) -> Any:
     return numbers(spark, 100, 2).barrier().mapPartitions(train).collect()
 
 
-@scenario(not_yet=_NOT_YET)
+@scenario()
 def barrier_of_map_in_arrow(spark: SparkSession) -> Any:
     def wait(batches: Any) -> Any:
         BarrierTaskContext.get().barrier()

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
-from tests.workers.scenario import NOT_KILLED, scenario
+from tests.workers.scenario import scenario
 
 
 @dataclass
@@ -174,12 +174,12 @@ def read_with_pushed_filters(spark: SparkSession) -> Any:
     return sorted(list(row) for row in frame.collect())
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def exception_in_a_schema(spark: SparkSession) -> Any:
     return failure(lambda: _read(spark, fails="schema"))
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def exception_in_partitions(spark: SparkSession) -> Any:
     return failure(lambda: _read(spark, fails="partitions"))
 
@@ -262,7 +262,7 @@ def write_that_aborts(spark: SparkSession) -> Any:
     return found["class"], found["cause"], "aborted" in dict(_contents(directory))
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def write_whose_commit_fails(spark: SparkSession) -> Any:
     spark.dataSource.register(Files)
     directory = new_directory()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.support.waiting import until
 from tests.workers.directories import new_directory
 from tests.workers.failures import failure
-from tests.workers.scenario import NOT_KILLED, scenario
+from tests.workers.scenario import scenario
 from tests.workers.scenarios.rdds import numbers
 
 
@@ -178,7 +178,7 @@ def worker_crashes_in_native_code(spark: SparkSession) -> Any:
     return _deaths(spark, crash)
 
 
-@scenario(not_yet="the death of a worker is a PythonException, not a SparkException")
+@scenario()
 def error_of_a_worker_that_dies(spark: SparkSession) -> Any:
     found = failure(lambda: numbers(spark, 4, 1).map(lambda n: os.kill(os.getpid(), signal.SIGKILL)).collect())
     return found["class"], found["causes"][:2]
@@ -206,7 +206,7 @@ def prints(spark: SparkSession) -> Any:
     return numbers(spark, 10).map(print_and_return).sum()
 
 
-@scenario(seconds=40, not_yet=NOT_KILLED)
+@scenario(seconds=40)
 def cancelled_job_group(spark: SparkSession) -> Any:
     context = spark.sparkContext
     running = context.accumulator(0)

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, PartitioningColumn, SelectedColumn
 
 from tests.workers.failures import failure
-from tests.workers.scenario import NOT_KILLED, scenario
+from tests.workers.scenario import scenario
 
 _NAME_AND_TOTAL = StructType().add("name", StringType()).add("total", LongType())
 _TABLE = "(SELECT concat('k', id % 3) AS name, id AS n FROM range(0, 20, 1, 2))"
@@ -160,7 +160,7 @@ def lateral_join(spark: SparkSession) -> Any:
     return _called(spark, _AsArgument, query)
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def exception_in_analyze(spark: SparkSession) -> Any:
     class Refuses:
         @staticmethod
@@ -173,7 +173,7 @@ def exception_in_analyze(spark: SparkSession) -> Any:
     return failure(lambda: _called(spark, Refuses, "SELECT * FROM analyzed(1)"))
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def analyze_that_returns_something_else(spark: SparkSession) -> Any:
     class Wrong:
         @staticmethod
@@ -186,6 +186,6 @@ def analyze_that_returns_something_else(spark: SparkSession) -> Any:
     return failure(lambda: _called(spark, Wrong, "SELECT * FROM analyzed(1)"))
 
 
-@scenario(not_yet=NOT_KILLED)
+@scenario()
 def analyze_without_the_right_arguments(spark: SparkSession) -> Any:
     return failure(lambda: _called(spark, _AsArgument, "SELECT * FROM analyzed(1, 2)"))
