@@ -16,7 +16,7 @@ from tests.support.spark import ENDPOINT, SHORT_LIVED_JVM
 from tests.workers.scenario import SCENARIOS
 
 LAUNCHER = REPOSITORY / "spark-connector/python/src/updraft_spark/bin/updraft-python"
-_PLUGIN = "io.updraft.spark.WorkerPlugin"
+PLUGIN = "io.updraft.spark.WorkerPlugin"
 # Its workers start with what they import. Otherwise each worker that dies costs seconds.
 _DAEMON = "spark.python.daemon.module"
 # RDD.lookup hashes its key in the driver.
@@ -123,5 +123,5 @@ def stock_side(directory: Path) -> Side:
 
 def updraft_side(directory: Path, endpoint: str) -> Side:
     """Return the side whose workers run on the pool at `endpoint`."""
-    confs = {ENDPOINT: endpoint, "spark.plugins": _PLUGIN}
+    confs = {ENDPOINT: endpoint, "spark.plugins": PLUGIN}
     return Side(directory, LAUNCHER, True, confs)
