@@ -5,7 +5,7 @@ It proves what the writer does around a device. What a GPU's library writes is p
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,18 @@ from pyarrow import orc
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError, ParquetPlan, Plan
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.gpu.staging import Staging
+
+# So small that most tables of the tests need several.
+BLOCKS, BLOCK_BYTES = 3, 16 << 10
+
+
+def on_device(part: pa.Table) -> pa.Table:
+    """Copy a part, whose memory is used again."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.schema) as stream:
+        stream.write_table(part)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 class DeviceForTests:
@@ -37,6 +49,9 @@ class DeviceForTests:
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
         self.plans.append(plan)
         return _File(self, plan, output)
+
+    def pinned(self, size: int) -> memoryview:
+        return memoryview(bytearray(size))
 
     def check(self) -> None:
         if self.is_lost:
@@ -68,7 +83,8 @@ class _File:
         else:
             self._writer = orc.ORCWriter(output, compression="uncompressed" if plan.codec == "none" else plan.codec)
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, parts: Iterable[pa.Table]) -> None:
+        table = pa.concat_tables([on_device(part) for part in parts])
         self._device.step(table.num_rows)
         self._device.written.append(table)
         self._writer.write(table)
@@ -80,4 +96,5 @@ class _File:
 
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:
     """The device as a writer has it."""
-    return Gpu(device, DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits})))
+    admission = DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits}))
+    return Gpu(device, admission, Staging(device.pinned, BLOCKS * BLOCK_BYTES, block_bytes=BLOCK_BYTES))

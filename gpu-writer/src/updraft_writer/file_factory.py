@@ -60,6 +60,8 @@ class FileFactory:
 
     def close(self) -> None:
         """End the threads without waiting for their running steps."""
+        if isinstance(self._gpu, Gpu):
+            self._gpu.staging.close()
         for threads in (self._encode_threads, self._store_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 

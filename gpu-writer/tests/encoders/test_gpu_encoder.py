@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to a file around a device: where it begins, what becomes of it when the device has no room or fails."""
 
-import decimal
-
 import pyarrow as pa
 import pytest
 from device_for_tests import DeviceForTests, gpu_of
@@ -137,12 +135,13 @@ def test_bytes_that_could_not_be_kept_are_an_error_though_the_library_was_told_n
         encoder.write(TABLE)
 
 
-def test_a_value_that_its_own_type_does_not_have_is_an_error() -> None:
-    many_digits = pa.array([decimal.Decimal("12345678901.23")], pa.decimal128(13, 2))
-    column = pa.Array.from_buffers(pa.decimal128(9, 2), 1, many_digits.buffers())
-    table = pa.table({"d": column})
-    with pytest.raises(EncodeError, match="cannot be copied to the GPU"):
-        encoder_for(gpu_of(DeviceForTests()), schema=table.schema).write(table)
+def test_a_table_that_cannot_be_converted_for_the_device_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def invalid(*_: object) -> pa.Table:
+        raise pa.ArrowInvalid("no such rows")
+
+    monkeypatch.setattr("updraft_writer.encoders.gpu_layouts.device_table", invalid)
+    with pytest.raises(EncodeError, match="cannot be copied to the GPU: no such rows"):
+        encoder_for(gpu_of(DeviceForTests())).write(TABLE)
 
 
 def test_a_file_without_rows_does_not_touch_the_device() -> None:

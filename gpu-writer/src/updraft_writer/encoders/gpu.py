@@ -5,6 +5,7 @@ If the device has too little memory for a row group, the encoder tries its halve
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -165,7 +166,8 @@ class GpuEncoder:
             self._file = self._gpu.engine.open(self._layout.plan, self._output)
         before_bytes = self._output.written_bytes
         try:
-            self._file.write(table)
+            with closing(self._gpu.staging.parts(table)) as parts:
+                self._file.write(parts)
         except DeviceMemoryError as error:
             # A row group cannot be written again if part of it was written. A failed attempt at the first row group may
             # have written the file's header, which is not such a part.
