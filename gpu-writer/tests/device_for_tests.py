@@ -5,6 +5,7 @@ It proves what the writer does around a device. What a GPU's library writes is p
 """
 
 import io
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -67,6 +68,7 @@ class DeviceForTests:
 class _File:
     def __init__(self, device: DeviceForTests, plan: Plan, output: io.RawIOBase) -> None:
         self._device = device
+        self._plan = plan
         schema = pa.schema([column.field for column in plan.columns])
         self._writer: Any
         if isinstance(plan, ParquetPlan):
@@ -87,11 +89,20 @@ class _File:
         table = pa.concat_tables([on_device(part) for part in parts])
         self._device.step(table.num_rows)
         self._device.written.append(table)
-        self._writer.write(table)
+        if isinstance(self._plan, ParquetPlan):
+            self._writer.write(table, row_group_size=_rows_of(table, self._plan.row_group_bytes))
+        else:
+            self._writer.write(table)
 
     def close(self) -> None:
         self._device.step()
         self._writer.close()
+
+
+def _rows_of(table: pa.Table, row_group_bytes: int | None) -> int:
+    """The rows at which a table is cut into row groups."""
+    groups = math.ceil(table.nbytes / row_group_bytes) if row_group_bytes else 1
+    return max(1, math.ceil(table.num_rows / max(1, groups)))
 
 
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:

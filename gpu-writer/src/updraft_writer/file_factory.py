@@ -99,6 +99,7 @@ class FileFactory:
         )
         if isinstance(encoder, GpuEncoder):
             file.choose = partial(encoder.choose, threads=self._cpus)
+            file.most_joined_bytes = encoder.most_joined_bytes
         if isinstance(sink, StoredSink):
             sink.on_silence = file.storage_is_silent
         return file

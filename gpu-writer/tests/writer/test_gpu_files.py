@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from device_for_tests import DeviceForTests, gpu_of
 from running_writer import BATCH, BATCH_BYTES, SCHEMA, RunningWriter, read, running_writer, wait_for, write
@@ -144,6 +145,33 @@ def test_four_files_are_encoded_on_the_device_at_once_on_any_machine(
         files = [tmp_path / str(number) for number in range(4)]
         list(clients.map(lambda path: write(writer, path, BATCH), files))
     assert [read(path) for path in files] == 4 * [BATCH["n"].to_pylist()]
+
+
+def test_row_groups_that_wait_for_the_device_go_there_together(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class SlowFirst(DeviceForTests):
+        memory_bytes = 1 << 40
+
+        def step(self, rows: int = 0) -> None:
+            if rows and len(self.written) == 0:
+                gate.wait(60)
+
+    device, rows = SlowFirst(), 4 << 20
+    numbers = pa.record_batch({"n": pa.arange(0, rows, 1)})
+    options = ParquetOptions(row_group_bytes=16 << 20)
+    with writer_on(device, tmp_path, quota_bytes=256 << 20) as (writer, _), writer.client() as client:
+        with client.create(str(tmp_path / "f"), numbers.schema, options) as file:
+            for start in range(0, rows, 1 << 20):
+                file.write(numbers.slice(start, 1 << 20))
+            wait_for(lambda: [each.progress.rows for each in open_files(writer)] == [rows], "all rows")
+            gate.set()
+        assert sum(table.num_rows for table in device.written) == rows
+        # Each batch is a part of a row group. The row groups after the first one waited together.
+        assert len(device.written) == 2
+        metadata = pq.read_metadata(tmp_path / "f")
+        assert max(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)) <= 3 << 20
+    assert read(tmp_path / "f") == numbers["n"].to_pylist()
 
 
 def test_a_file_that_the_device_loses_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class ParquetPlan:
     statistics: Statistics = Statistics.ROW_GROUPS
     dictionaries: DictionaryPolicy = DictionaryPolicy.WHERE_SMALLER
     page_bytes: int | None = None
+    row_group_bytes: int | None = None
+    """Bytes at which the rows of one `write` are cut into row groups; None makes one of them."""
     encodings: Mapping[str, str] = field(default_factory=dict)
     """Parquet's names of encodings, for top-level columns that do not leave the choice to the library."""
     key_values: Mapping[str, str] = field(default_factory=dict)

@@ -56,8 +56,7 @@ _ENCODINGS = {
     "DELTA_BYTE_ARRAY": plc.io.types.ColumnEncoding.DELTA_BYTE_ARRAY,
 }
 _NARROW_DECIMALS = {32: plc.TypeId.DECIMAL32, 64: plc.TypeId.DECIMAL64}
-# Most rows of a row group, so high that each table becomes one row group. By default, the library cuts at a million
-# rows.
+# Most rows of a row group, so high that only bytes limit it. By default, the library cuts at a million rows.
 _ROW_GROUP_ROWS = 1 << 30
 # Index of a list's values among its children, after its offsets.
 _VALUES = 1
@@ -201,6 +200,8 @@ def _parquet(plan: ParquetPlan, sink: Any, metadata: Any, stream: Any) -> Any:
     )
     if plan.page_bytes:
         builder = builder.max_page_size_bytes(plan.page_bytes)
+    if plan.row_group_bytes:
+        builder = builder.row_group_size_bytes(plan.row_group_bytes)
     options = builder.build()
     options.set_dictionary_policy(_DICTIONARIES[plan.dictionaries])
     return plc.io.parquet.ChunkedParquetWriter.from_options(options, stream)
