@@ -101,8 +101,8 @@ class _File:
 
 def _rows_of(table: pa.Table, row_group_bytes: int | None) -> int:
     """The rows at which a table is cut into row groups."""
-    groups = math.ceil(table.nbytes / row_group_bytes) if row_group_bytes else 1
-    return max(1, math.ceil(table.num_rows / max(1, groups)))
+    groups = math.ceil(int(table.nbytes) / row_group_bytes) if row_group_bytes else 1
+    return max(1, math.ceil(int(table.num_rows) / max(1, groups)))
 
 
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:

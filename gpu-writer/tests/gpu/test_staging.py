@@ -140,6 +140,29 @@ def test_several_threads_copy_the_parts_of_a_file(monkeypatch: pytest.MonkeyPatc
     assert staged(staging(Pinned(), 4), NUMBERS.slice(0, 15_000)).num_rows == 15_000
 
 
+def test_a_block_is_not_used_again_while_a_thread_still_fills_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, second, gate = staging_module._copied, threading.Event(), threading.Event()
+
+    def slowly(part: pa.Table, block: memoryview) -> pa.Table:
+        if part["n"][0].as_py():
+            second.set()
+            gate.wait(60)
+        return copied(part, block)
+
+    monkeypatch.setattr(staging_module, "_copied", slowly)
+    pool = staging(Pinned(), 8)
+    parts = pool.parts(NUMBERS.slice(0, 12_000))
+    next(parts)
+    assert second.wait(60)
+    closing_thread = threading.Thread(target=parts.close)
+    closing_thread.start()
+    closing_thread.join(0.05)
+    assert pool.idle_bytes < pool.pinned_bytes
+    gate.set()
+    closing_thread.join(60)
+    assert pool.idle_bytes == pool.pinned_bytes
+
+
 def test_a_device_that_fails_in_the_middle_leaves_no_block_taken() -> None:
     pool = staging(Pinned(), 4)
     with closing(pool.parts(NUMBERS)) as parts:

@@ -157,7 +157,7 @@ def test_row_groups_that_wait_for_the_device_go_there_together(tmp_path: Path) -
             if rows and len(self.written) == 0:
                 gate.wait(60)
 
-    device, rows = SlowFirst(), 4 << 20
+    device, rows = SlowFirst(), 8 << 20
     numbers = pa.record_batch({"n": pa.arange(0, rows, 1)})
     options = ParquetOptions(row_group_bytes=16 << 20)
     with writer_on(device, tmp_path, quota_bytes=256 << 20) as (writer, _), writer.client() as client:
@@ -166,11 +166,9 @@ def test_row_groups_that_wait_for_the_device_go_there_together(tmp_path: Path) -
                 file.write(numbers.slice(start, 1 << 20))
             wait_for(lambda: [each.progress.rows for each in open_files(writer)] == [rows], "all rows")
             gate.set()
-        assert sum(table.num_rows for table in device.written) == rows
-        # Each batch is a part of a row group. The row groups after the first one waited together.
-        assert len(device.written) == 2
-        metadata = pq.read_metadata(tmp_path / "f")
-        assert max(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)) <= 3 << 20
+        # The row groups after the first one waited together, and were cut again.
+        assert [table.num_rows for table in device.written] == [2 << 20, 6 << 20]
+        assert pq.read_metadata(tmp_path / "f").num_row_groups == 1 + 2
     assert read(tmp_path / "f") == numbers["n"].to_pylist()
 
 
