@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer-sink`: what a row group's way through the writer costs besides the encoding itself.
 
-The device is a stand-in that copies back as many bytes as an encoded row group has, one column of pages at a time,
-from one reused buffer, as libcudf does. So this runs without a GPU. From pinned memory, a GPU takes a row group without
-the CPU, so the stand-in does nothing; without pinned memory, it copies the row group, as a driver does. The CPU's
-encoder is measured beside it. Seconds are CPU seconds of all threads.
+The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured
+beside it. Seconds are CPU seconds of all threads.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import multiprocessing
 import os
@@ -19,8 +16,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,13 +24,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.programs.bench.copying_device import CopyingDevice
 from tests.programs.bench.writer_tables import mixed
-from updraft.flight_data import varint
 from updraft.service.allocator import return_freed_memory
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType, WriteCommand
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
-from updraft_writer.gpu.engine import DeviceFile, DeviceMemoryError, Plan
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
@@ -42,86 +37,6 @@ from updraft_writer.sinks.local import LocalStorage
 
 _ENCODERS = ("device", "device with checksums", "device without pinned memory", "cpu")
 _BATCH_ROWS = 80_000
-# libcudf's default.
-_PAGE_ROWS = 20_000
-
-
-def _page_header(size: int) -> bytes:
-    """Return the header of a data page (version 1, plain) of `size` bytes, in compact Thrift."""
-    number = varint(2 * size)
-    values = b"\x15" + varint(2 * _PAGE_ROWS) + b"\x15\x00\x15\x06\x15\x06\x00"
-    return b"\x15\x00\x15" + number + b"\x15" + number + b"\x2c" + values + b"\x00"
-
-
-class CopyingDevice:
-    """Device that copies instead of encoding; of each raw byte it returns `fraction` bytes."""
-
-    name = "copies"
-    memory_bytes = 1 << 36
-
-    def __init__(self, fraction: float, raw_bytes: int, *, pins: bool) -> None:
-        self.fraction = fraction
-        self.pins = pins
-        # Both are touched, like memory that a library keeps for the next row group.
-        self.device = np.ones(2 * raw_bytes, np.uint8)
-        self.bounce = np.ones(2 * raw_bytes, np.uint8)
-
-    def has_codec(self, _plan: Plan) -> bool:
-        return True
-
-    def pinned(self, size: int) -> memoryview:
-        if not self.pins:
-            raise DeviceMemoryError("this case has no pinned memory")
-        return np.ones(size, np.uint8).data
-
-    def open(self, _plan: Plan, output: io.RawIOBase) -> DeviceFile:
-        return _CopyingFile(self, output)
-
-    def check(self) -> None:
-        """Do nothing: memory cannot fail."""
-
-
-class _CopyingFile:
-    def __init__(self, device: CopyingDevice, output: io.RawIOBase) -> None:
-        self._device = device
-        self._output = output
-        output.write(b"PAR1")
-
-    def write(self, parts: Iterable[pa.Table]) -> None:
-        rows, bytes_of_columns = 0, Counter[int]()
-        for part in parts:
-            rows += part.num_rows
-            bytes_of_columns.update({index: _stored_bytes(column) for index, column in enumerate(part.columns)})
-            if not self._device.pins:
-                self._copy(part)
-        pages = max(1, rows // _PAGE_ROWS)
-        for column_bytes in bytes_of_columns.values():
-            size = int(column_bytes * self._device.fraction) // pages
-            header = np.frombuffer(_page_header(size), np.uint8)
-            at = 0
-            for page in range(pages):
-                self._device.bounce[at : at + len(header)] = header
-                at += len(header)
-                self._device.bounce[at : at + size] = self._device.device[page * size : (page + 1) * size]
-                at += size
-            self._output.write(memoryview(self._device.bounce.data)[:at])
-
-    def _copy(self, part: pa.Table) -> None:
-        for column in part.columns:
-            end = 0
-            for buffer in (each for chunk in column.chunks for each in chunk.buffers() if each is not None):
-                self._device.device[end : end + buffer.size] = np.frombuffer(buffer, np.uint8)
-                end += buffer.size
-
-    def close(self) -> None:
-        # The benchmark measures row groups and closes no file.
-        raise NotImplementedError("a stand-in writes no footer")
-
-
-def _stored_bytes(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a column as the device stores it: decimals of few digits are narrowed."""
-    is_narrow = pa.types.is_decimal128(column.type) and column.type.precision <= 18
-    return int(column.nbytes) // (2 if is_narrow else 1)
 
 
 def main() -> None:
@@ -168,7 +83,7 @@ def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, An
     table = pa.ipc.open_file(pa.memory_map(f"{folder}/{name}")).read_all()
     # Random integers stay as large as they are, in a codec that does not try them.
     fraction, codec = (1 / 7, "SNAPPY") if name == "mixed" else (1.0, "NONE")
-    device = CopyingDevice(fraction, table.nbytes, pins=encoder != "device without pinned memory")
+    device = CopyingDevice(fraction, pins=encoder != "device without pinned memory")
     gpu = Gpu(device, DeviceAdmission(DeviceLimits(1 << 36)), Staging(device.pinned))
     options: dict[str, Any] = {"page_checksums": True} if encoder == "device with checksums" else {}
     compression = Compression(codec=f"CODEC_{codec}")
