@@ -419,6 +419,8 @@ GPU_PYTHON ?= .venv-gpu/bin/python
 GPU_PYTHON_VERSION ?= 3.12
 #= GPU_ARCH architecture whose machine code `make gpu-wheels` keeps, such as 90 for an H200; empty keeps all
 GPU_ARCH ?=
+#= GPU_HAS packages that the machine with the GPU has, which `make gpu-wheels` leaves out
+GPU_HAS ?=
 #= CONNECTOR_JAR connector of `make test-rapids-gpu`
 CONNECTOR_JAR ?= $(call jar,$(RAPIDS_SPARK))
 # Classes of the accelerator for pyspark 4.1.3, the version of .venv-rapids.
@@ -442,7 +444,7 @@ bench-gpu-variables: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced)
 	$(GPU_PYTHON) -m tests.programs.bench.writer_variables $(BENCH)
 
 gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine without a network, in parts
-	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) $(GPU_ARCH)
+	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) '$(GPU_ARCH)' '$(GPU_HAS)'
 
 test-rapids-gpu: | $(REPORTS) #+ The RAPIDS Accelerator on a GPU beside Updraft: answers and plans, then bench-rapids-gpu (needs RAPIDS_JAR and CONNECTOR_JAR)
 	UPDRAFT_RAPIDS_MODE=executeOnGPU UPDRAFT_CONNECTOR_JAR=$(CONNECTOR_JAR) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/rapids-gpu.xml tests/rapids/on_gpu
