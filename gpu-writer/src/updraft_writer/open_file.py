@@ -244,7 +244,7 @@ class OpenFile:
             try:
                 async with self._encode_turn:
                     if not group.batches:
-                        # They were encoded with the row group before.
+                        # An earlier row group has taken over its batches.
                         return
                     self._join_waiting(group)
                     with self.span.child("updraft.writer.encode"):

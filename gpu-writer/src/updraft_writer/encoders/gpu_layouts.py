@@ -186,7 +186,7 @@ def _asks_for_a_level(compression: Compression) -> bool:
 
 
 def _cut_bytes(options: ParquetOptions) -> int | None:
-    """Return the bytes at which the library cuts row groups; None if it must not, because a row limit cuts them."""
+    """Return the bytes at which the library cuts joined row groups; None if the file's row groups are not joined."""
     wanted_bytes = int(options.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
     if options.row_group_rows or wanted_bytes < _SMALLEST_JOINED_BYTES:
         return None

@@ -126,7 +126,7 @@ class GpuEngine(Protocol):
         """Return whether the library can write the plan's codec."""
 
     def pinned(self, size: int) -> memoryview:
-        """Return memory that the device copies from at full speed, for ever; raises DeviceMemoryError."""
+        """Return memory from which the device copies at full speed. It is never freed. Raises DeviceMemoryError."""
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
         """Open a new file; raises DeviceMemoryError and DeviceError. `output` must never raise."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Way of a row group into pinned memory, from which the device copies at full speed and without the CPU.
+"""Pool of pinned memory that row groups pass on their way to the device, which copies from it without the CPU.
 
-The pool of pinned memory is bounded. Several threads copy a row group into it, part by part. A part is in the pool only
-until the device has copied it, so it takes the place of encoded bytes, for which the row group's reservation has room.
+The pool is bounded. Several threads copy a row group into it, part by part. A part leaves the pool once the device has
+copied it, and encoding begins after the last part has left. So the room that the row group's reservation has for
+encoded bytes covers the staged bytes as well.
 """
 
 import threading
@@ -38,7 +39,7 @@ def pool_bytes(limit_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Part of a row group, and the block that it is copied into. Without a block it stays where it was."""
+    """Part of a row group, and the block that it is copied into. Without a block, the part stays where it was."""
 
     part: "Future[pa.Table]"
     block: memoryview | None
