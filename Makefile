@@ -168,7 +168,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
@@ -427,6 +427,8 @@ GPU_PYTHON ?= .venv-gpu/bin/python
 GPU_PYTHON_VERSION ?= 3.12
 #= GPU_ARCH architecture whose machine code `make gpu-wheels` keeps, such as 90 for an H200; empty keeps all
 GPU_ARCH ?=
+#= GPU_HAS packages that the machine with the GPU has, which `make gpu-wheels` leaves out
+GPU_HAS ?=
 #= CONNECTOR_JAR connector of `make test-rapids-gpu`
 CONNECTOR_JAR ?= $(call jar,$(RAPIDS_SPARK))
 # Classes of the accelerator for pyspark 4.1.3, the version of .venv-rapids.
@@ -437,8 +439,8 @@ PART_MIB ?= 60
 test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) #+ The writer's GPU encoder beside that of the CPU, pools on a GPU, then bench-gpu; fails without a GPU
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu-pool.xml flight-server/tests/pool_on_gpu --timeout 600
-	@$(MAKE) --no-print-directory bench-gpu
-	@$(MAKE) --no-print-directory bench-gpu-service BENCH=
+	@$(MAKE) --no-print-directory bench-gpu-service BENCH="--seconds 1"
+	@$(MAKE) --no-print-directory bench-gpu BENCH="--rows 2000000 --repeat 3"
 
 bench-gpu-service: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes that a writer service takes in a second, by clients and encoder
 	$(GPU_PYTHON) -m tests.programs.bench.writer_service $(BENCH)
@@ -446,12 +448,15 @@ bench-gpu-service: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes encoded in a second on a GPU, beside the CPU and what copies allow
 	PYTHONPATH=gpu-writer/tests $(GPU_PYTHON) -m tests.programs.bench.writer_gpu $(BENCH)
 
+bench-gpu-variables: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Eight files at once with each of libcudf's pinned-memory settings
+	$(GPU_PYTHON) -m tests.programs.bench.writer_variables $(BENCH)
+
 gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine without a network, in parts
-	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) $(GPU_ARCH)
+	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION) '$(GPU_ARCH)' '$(GPU_HAS)'
 
 test-rapids-gpu: | $(REPORTS) #+ The RAPIDS Accelerator on a GPU beside Updraft: answers and plans, then bench-rapids-gpu (needs RAPIDS_JAR and CONNECTOR_JAR)
 	UPDRAFT_RAPIDS_MODE=executeOnGPU UPDRAFT_CONNECTOR_JAR=$(CONNECTOR_JAR) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/rapids-gpu.xml tests/rapids/on_gpu
-	@$(MAKE) --no-print-directory bench-rapids-gpu BENCH=
+	@$(MAKE) --no-print-directory bench-rapids-gpu BENCH="--scale 0.25 --repeat 1"
 
 bench-rapids-gpu: #+ Crossing between GPU stages and a pool; a query written by RAPIDS, Updraft and Spark
 	UPDRAFT_CONNECTOR_JAR=$(CONNECTOR_JAR) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(GPU_PYTHON) -m tests.programs.bench.rapids_gpu $(BENCH)

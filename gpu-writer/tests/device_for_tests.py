@@ -5,7 +5,8 @@ It proves what the writer does around a device. What a GPU's library writes is p
 """
 
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,18 @@ from pyarrow import orc
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError, ParquetPlan, Plan
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.gpu.staging import Staging
+
+# So small that most tables of the tests need several.
+BLOCKS, BLOCK_BYTES = 3, 16 << 10
+
+
+def on_device(part: pa.Table) -> pa.Table:
+    """Copy a part, whose memory is used again."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.schema) as stream:
+        stream.write_table(part)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 class DeviceForTests:
@@ -38,6 +51,9 @@ class DeviceForTests:
         self.plans.append(plan)
         return _File(self, plan, output)
 
+    def pinned(self, size: int) -> memoryview:
+        return memoryview(bytearray(size))
+
     def check(self) -> None:
         if self.is_lost:
             raise DeviceError("the device says no")
@@ -52,6 +68,7 @@ class DeviceForTests:
 class _File:
     def __init__(self, device: DeviceForTests, plan: Plan, output: io.RawIOBase) -> None:
         self._device = device
+        self._plan = plan
         schema = pa.schema([column.field for column in plan.columns])
         self._writer: Any
         if isinstance(plan, ParquetPlan):
@@ -68,16 +85,27 @@ class _File:
         else:
             self._writer = orc.ORCWriter(output, compression="uncompressed" if plan.codec == "none" else plan.codec)
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, parts: Iterable[pa.Table]) -> None:
+        table = pa.concat_tables([on_device(part) for part in parts])
         self._device.step(table.num_rows)
         self._device.written.append(table)
-        self._writer.write(table)
+        if isinstance(self._plan, ParquetPlan):
+            self._writer.write(table, row_group_size=_rows_of(table, self._plan.row_group_bytes))
+        else:
+            self._writer.write(table)
 
     def close(self) -> None:
         self._device.step()
         self._writer.close()
 
 
+def _rows_of(table: pa.Table, row_group_bytes: int | None) -> int:
+    """The rows at which a table is cut into row groups."""
+    groups = math.ceil(int(table.nbytes) / row_group_bytes) if row_group_bytes else 1
+    return max(1, math.ceil(int(table.num_rows) / max(1, groups)))
+
+
 def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:
     """The device as a writer has it."""
-    return Gpu(device, DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits})))
+    admission = DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits}))
+    return Gpu(device, admission, Staging(device.pinned, BLOCKS * BLOCK_BYTES, block_bytes=BLOCK_BYTES))

@@ -49,7 +49,10 @@ class Bench:
 
     async def add(self, file: OpenFile, count: int = 1) -> None:
         for index in range(count):
-            file.add(batch(index * ROWS), await self.quota.acquire("t", BATCH_BYTES), raw_bytes=RAW_BYTES)
+            await self.add_from(file, index * ROWS)
+
+    async def add_from(self, file: OpenFile, first: int) -> None:
+        file.add(batch(first), await self.quota.acquire("t", BATCH_BYTES), raw_bytes=RAW_BYTES)
 
     def is_empty(self) -> bool:
         return (self.quota.held_bytes, self.quota.reservations, self.quota.waiting) == (0, 0, 0)

@@ -51,6 +51,16 @@ async def test_batches_are_gathered_until_they_have_enough_bytes(quota: Quota) -
     assert builder.seal() == []
 
 
+async def test_a_row_group_takes_over_all_of_the_next_one(quota: Quota) -> None:
+    builder = RowGroupBuilder(max_rows=MANY)
+    [first] = await add(builder, quota, batch(10), target_bytes=1)
+    [second] = await add(builder, quota, batch(20, first=10), target_bytes=1)
+    first.join(second)
+    assert (first.rows, first.raw_bytes, first.reservation.held_bytes) == (30, 240, 240)
+    assert (second.batches, second.reservation.held_bytes, quota.held_bytes, quota.reservations) == ([], 0, 240, 1)
+    assert first.take_table(batch(0).schema)["n"].to_pylist() == list(range(30))
+
+
 async def test_a_row_group_never_has_more_rows_than_allowed(quota: Quota) -> None:
     builder = RowGroupBuilder(max_rows=7)
     groups = [group for _ in range(3) for group in await add(builder, quota, batch(10))] + builder.seal()

@@ -60,6 +60,8 @@ class FileFactory:
 
     def close(self) -> None:
         """End the threads without waiting for their running steps."""
+        if isinstance(self._gpu, Gpu):
+            self._gpu.staging.close()
         for threads in (self._encode_threads, self._store_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -97,6 +99,7 @@ class FileFactory:
         )
         if isinstance(encoder, GpuEncoder):
             file.choose = partial(encoder.choose, threads=self._cpus)
+            file.most_joined_bytes = encoder.most_joined_bytes
         if isinstance(sink, StoredSink):
             sink.on_silence = file.storage_is_silent
         return file

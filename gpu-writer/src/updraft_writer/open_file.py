@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open file, which joins batches into row groups, encodes them, and passes the pieces to the sink, in order.
+"""Open file, which gathers batches into row groups, encodes them, and passes the pieces to the sink, in order.
 
 Each row group has its own asyncio task. The task holds the row group's reservation and releases it, however the task
 ends. Two first-come-first-served locks, one for encoding and one for storing, keep the row groups of a file in order.
-One row group can be encoded while the previous one is stored. Nothing in this module waits for the quota, so held bytes
+One row group can be encoded while the previous one is stored. A GPU's encoder takes several row groups in one step, if
+they are waiting. Nothing in this module waits for the quota, so held bytes
 are always released in the end.
 """
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
@@ -74,6 +76,8 @@ class OpenFile:
     device: DevicePlace | None = None
     choose: Callable[[Sequence[pa.RecordBatch]], None] = lambda _batches: None
     """Choice of the encoder, called with the batches of the first row group."""
+    most_joined_bytes: Callable[[], int] = lambda: 0
+    """Raw bytes of the row groups that the encoder takes together, if they are waiting for it."""
     span: Span = UNRECORDED
     progress: Progress = field(init=False, default_factory=Progress)
     failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -84,6 +88,7 @@ class OpenFile:
         self._life = FileLife()
         self._is_chosen = False
         self._builder = RowGroupBuilder(max_rows=self.shape.max_rows)
+        self._unencoded: deque[RowGroup] = deque()
         self.retained.resize(self.encoder.retained_bytes)
         self._changed = asyncio.Event()
         self._encode_turn = asyncio.Lock()
@@ -223,6 +228,7 @@ class OpenFile:
         return await asyncio.shield(step)
 
     def _send(self, groups: list[RowGroup]) -> None:
+        self._unencoded += groups
         for group in groups:
             task = asyncio.create_task(self._carry(group))
             self._moving[task] = group.reservation
@@ -237,6 +243,10 @@ class OpenFile:
         with group.reservation as held:
             try:
                 async with self._encode_turn:
+                    if not group.batches:
+                        # An earlier row group has taken over its batches.
+                        return
+                    self._join_waiting(group)
                     with self.span.child("updraft.writer.encode"):
                         pieces = await self._encode(group)
                 async with self._store_turn:
@@ -245,6 +255,15 @@ class OpenFile:
                             await self._store(pieces.pop(0), held)
             except Exception as error:
                 self._poison(_as_updraft_error(error))
+
+    def _join_waiting(self, group: RowGroup) -> None:
+        """Join the row groups that wait behind `group`, which is first, as far as the encoder takes them together."""
+        self._unencoded.popleft()
+        room_bytes = self.most_joined_bytes() - group.raw_bytes
+        while self._unencoded and (following := self._unencoded[0]).raw_bytes <= room_bytes:
+            self._unencoded.popleft()
+            room_bytes -= following.raw_bytes
+            group.join(following)
 
     async def _encode(self, group: RowGroup) -> list[Piece]:
         self._life.check()

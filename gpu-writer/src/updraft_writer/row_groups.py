@@ -95,6 +95,15 @@ class RowGroup:
         self.rows += batch.num_rows
         self.raw_bytes += raw_bytes
 
+    def join(self, following: "RowGroup") -> None:
+        """Take over the batches and the reservation of the row group after this one, which is then empty."""
+        self.batches += following.batches
+        self.rows += following.rows
+        self.raw_bytes += following.raw_bytes
+        self.encoding_bytes += following.encoding_bytes
+        following.batches = []
+        self.reservation.absorb(following.reservation)
+
     def take_table(self, schema: pa.Schema) -> pa.Table:
         """Return the batches as a table, without a copy. The row group drops its batches, so they can be freed."""
         batches, self.batches = self.batches, []

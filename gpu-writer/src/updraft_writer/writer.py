@@ -30,6 +30,7 @@ from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.costs import Costs
 from updraft_writer.gpu.gpu import Gpu, described, find_engine, set_up_library
+from updraft_writer.gpu.staging import Staging, pool_bytes
 from updraft_writer.location import Root
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
@@ -53,11 +54,12 @@ class Writer:
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
         # Find the GPU before the quota is computed: the memory of the GPU's libraries is not available to batches.
-        self._pinned_bytes = set_up_library(min(memory_limits().values())) if settings.encoder != "cpu" else 0
-        self._gpu = self._found_gpu()
+        limit_bytes = min(memory_limits().values())
+        library_bytes = set_up_library(limit_bytes) if settings.encoder != "cpu" else 0
+        self._gpu = self._found_gpu(staging_bytes := pool_bytes(limit_bytes))
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
-        pinned_bytes = self._pinned_bytes if isinstance(self._gpu, Gpu) else 0
+        pinned_bytes = library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
         self.quota = Quota(_quota_limits(settings, pinned_bytes=pinned_bytes), caps=caps)
         self.files = OpenFiles(
             self.quota,
@@ -140,13 +142,14 @@ class Writer:
                 await self.files.closed()
         return not len(self.files)
 
-    def _found_gpu(self) -> Gpu | Reason:
+    def _found_gpu(self, staging_bytes: int) -> Gpu | Reason:
         settings = self._settings
         engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
         if not isinstance(engine, Reason):
             limits = DeviceLimits(engine.memory_bytes)
             costs = Costs.measured() if settings.encoder == "auto" else None
-            return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting), costs)
+            admission = DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting)
+            return Gpu(engine, admission, Staging(engine.pinned, staging_bytes), costs)
         if settings.encoder == "gpu":
             raise StartError(f"--encoder gpu, but {engine.text}")
         return engine

@@ -42,17 +42,34 @@ def as_dicts(value: Any) -> Any:
         (UTC, UTC),
         (pa.binary(), pa.string()),
         (pa.large_binary(), pa.large_string()),
-        (pa.decimal128(9, 2), pa.decimal32(9, 2)),
-        (pa.decimal128(18, 4), pa.decimal64(18, 4)),
-        (pa.decimal128(19, 4), pa.decimal128(19, 4)),
+        (pa.decimal128(9, 2), pa.decimal128(9, 2)),
         (pa.large_list(pa.int8()), pa.large_list(pa.int8())),
     ],
 )
-def test_a_type_becomes_the_one_that_the_device_stores_as_spark_does(given: pa.DataType, taken: pa.DataType) -> None:
+def test_a_type_becomes_one_that_the_device_has(given: pa.DataType, taken: pa.DataType) -> None:
     [column] = device_columns(pa.schema({"c": given}))
     assert column.data_type == taken
     assert column.is_binary == (given in (pa.binary(), pa.large_binary()))
     assert column.precision == (given.precision if pa.types.is_decimal(given) else None)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [(1, 32), (9, 32), (10, 64), (18, 64), (19, None), (38, None)])
+def test_the_device_narrows_decimals_at_any_depth_and_nothing_copies_them_before(
+    precision: int, bits: int | None
+) -> None:
+    values = pa.array([decimal.Decimal(1), None, decimal.Decimal(-1)], pa.decimal128(precision, 0))
+    structs = pa.StructArray.from_arrays([values], names=["d"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), structs)
+    for column in (values, structs, lists):
+        table = pa.table({"c": column})
+        [described] = device_columns(table.schema)
+        [stored] = on_device(table)["c"].chunks
+        while described.children:
+            assert described.narrow_bits is None
+            stored = stored.values if pa.types.is_list(stored.type) else stored.field(0)
+            [described] = described.children
+        assert (described.narrow_bits, stored.type) == (bits, values.type)
+        assert stored.buffers()[1].address == values.buffers()[1].address
 
 
 def test_every_value_that_spark_has_is_given_to_the_device_as_it_was() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to a file around a device: where it begins, what becomes of it when the device has no room or fails."""
 
-import decimal
-
 import pyarrow as pa
 import pytest
 from device_for_tests import DeviceForTests, gpu_of
@@ -22,11 +20,13 @@ from updraft.v1.write_pb2 import (
     WriteCommand,
 )
 from updraft_writer.encoders.encoder import Encoder
+from updraft_writer.encoders.gpu import GpuEncoder
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError, DictionaryPolicy, ParquetPlan, Statistics
 from updraft_writer.gpu.gpu import Gpu, find_engine
 from updraft_writer.reason import Reason, ReasonKind
 
+MIB = 1 << 20
 ROWS = 10_000
 TABLE = pa.table({"n": pa.array(range(ROWS), pa.int64())})
 CPU = Reason(ReasonKind.ASKED, "the CPU's file, to compare with")
@@ -137,12 +137,13 @@ def test_bytes_that_could_not_be_kept_are_an_error_though_the_library_was_told_n
         encoder.write(TABLE)
 
 
-def test_a_value_that_its_own_type_does_not_have_is_an_error() -> None:
-    many_digits = pa.array([decimal.Decimal("12345678901.23")], pa.decimal128(13, 2))
-    column = pa.Array.from_buffers(pa.decimal128(9, 2), 1, many_digits.buffers())
-    table = pa.table({"d": column})
-    with pytest.raises(EncodeError, match="cannot be copied to the GPU"):
-        encoder_for(gpu_of(DeviceForTests()), schema=table.schema).write(table)
+def test_a_table_that_cannot_be_converted_for_the_device_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def invalid(*_: object) -> pa.Table:
+        raise pa.ArrowInvalid("no such rows")
+
+    monkeypatch.setattr("updraft_writer.encoders.gpu_layouts.device_table", invalid)
+    with pytest.raises(EncodeError, match="cannot be copied to the GPU: no such rows"):
+        encoder_for(gpu_of(DeviceForTests())).write(TABLE)
 
 
 def test_a_file_without_rows_does_not_touch_the_device() -> None:
@@ -212,6 +213,48 @@ def test_the_options_of_a_file_reach_the_device() -> None:
     assert isinstance(plan, ParquetPlan)
     assert (plan.codec, plan.statistics, plan.dictionaries) == ("zstd", Statistics.PAGES, DictionaryPolicy.NEVER)
     assert (plan.page_bytes, plan.key_values) == (4096, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("command", "memory_bytes", "joined_bytes"),
+    [
+        (PARQUET, 260 * MIB, 10 * MIB),
+        (ORC, 260 * MIB, 10 * MIB),
+        # A column of the library has to stay below 2 GiB.
+        (PARQUET, 1 << 40, 1 << 30),
+        (WriteCommand(parquet=ParquetOptions(row_group_rows=1000)), 260 * MIB, 0),
+        (WriteCommand(parquet=ParquetOptions(row_group_bytes=1 << 20)), 260 * MIB, 0),
+    ],
+)
+def test_a_begun_file_takes_as_many_row_groups_as_leave_room_for_three_other_files(
+    command: WriteCommand, memory_bytes: int, joined_bytes: int
+) -> None:
+    encoder = encoder_for(gpu_of(DeviceForTests(), memory_bytes=memory_bytes), command)
+    assert isinstance(encoder, GpuEncoder)
+    assert encoder.most_joined_bytes() == 0
+    encoder.write(TABLE)
+    assert encoder.most_joined_bytes() == joined_bytes
+
+
+def test_a_file_on_the_cpu_joins_no_row_groups() -> None:
+    encoder = encoder_for(gpu_of(DeviceForTests(NO_ROOM)))
+    assert isinstance(encoder, GpuEncoder)
+    encoder.write(TABLE)
+    assert (encoder.on_gpu, encoder.most_joined_bytes()) == (False, 0)
+
+
+def test_joined_row_groups_are_cut_again_where_the_client_wants_it() -> None:
+    device = DeviceForTests()
+    for wanted_bytes, cut_bytes in ((0, 144 * MIB), (64 * MIB, 72 * MIB), (16 * MIB, 24 * MIB)):
+        encoder = encoder_for(gpu_of(device), WriteCommand(parquet=ParquetOptions(row_group_bytes=wanted_bytes)))
+        encoder.write(TABLE)
+        plan = device.plans[-1]
+        assert isinstance(plan, ParquetPlan)
+        assert plan.row_group_bytes == cut_bytes
+    large = pa.table({"n": pa.array(range(8_000_000), pa.int64())})
+    encoder.write(large)
+    encoder.close()
+    assert (encoder.footer.row_groups, encoder.footer.rows) == (1 + 3, ROWS + large.num_rows)
 
 
 @pytest.mark.parametrize("encodings", [Encodings.ENCODINGS_COMPATIBLE, Encodings.ENCODINGS_COMPACT])

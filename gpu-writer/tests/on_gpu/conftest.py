@@ -9,11 +9,13 @@ import pytest
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.engine import GpuEngine
 from updraft_writer.gpu.gpu import Gpu, find_engine
+from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason
 
 MEMORY_BYTES = 8 << 30
 # Memory is given back to the resource that it came from: none of them may go before the last file.
 _engines: list[GpuEngine] = []
+_stagings: list[Staging] = []
 
 
 def engine_with(memory_bytes: int) -> GpuEngine:
@@ -28,6 +30,8 @@ def pytest_sessionstart() -> None:
     if isinstance(found, Reason):
         pytest.exit(f"no GPU here: {found.text}", returncode=1)
     _engines.append(found)
+    # Pinned memory is never freed, so all tests use one pool. Its blocks are small, so that tables need several.
+    _stagings.append(Staging(found.pinned, 64 << 20, block_bytes=1 << 20))
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def engine() -> Iterator[GpuEngine]:
 
 @pytest.fixture
 def gpu(engine: GpuEngine) -> Gpu:
-    return Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)))
+    return Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)), _stagings[0])
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens when the GPU is full, and to files that nobody finishes."""
 
+import ctypes
 from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from cuda.bindings import runtime
 from on_gpu.gpu_files import encoder_for, read
 
 from updraft.errors import EncodeError
@@ -56,6 +58,18 @@ def test_a_file_that_cannot_go_on_is_an_error_and_the_next_one_is_written(
     following.write(TABLE)
     following.close()
     assert (following.on_gpu, gpu.lost) == (True, None)
+
+
+def test_row_groups_pass_memory_that_the_driver_knows_as_pinned(gpu: Gpu) -> None:
+    encoder_for(gpu, TABLE.schema, ParquetOptions()).write(TABLE)
+    assert gpu.staging.idle_bytes == gpu.staging.pinned_bytes > 0
+    block = gpu.engine.pinned(MIB)
+    status, attributes = runtime.cudaPointerGetAttributes(ctypes.addressof(ctypes.c_char.from_buffer(block)))
+    assert (status, attributes.type) == (
+        runtime.cudaError_t.cudaSuccess,
+        runtime.cudaMemoryType.cudaMemoryTypeHost,
+    )
+    block[:] = bytes(MIB)
 
 
 @FORMATS

@@ -114,6 +114,9 @@ def test_decimals_of_each_width(gpu: Gpu, precision: int) -> None:
     nested = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), values)
     assert_equal(gpu, ParquetOptions(), pa.table({"d": values, "scaled": values.cast(pa.decimal128(38, 0))}))
     assert_equal(gpu, ParquetOptions(), pa.table({"l": nested}))
+    structs = pa.StructArray.from_arrays([nested, nested], names=["a", "b"], mask=pa.array([False, True]))
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["k", "l"]), structs)
+    assert_equal(gpu, ParquetOptions(), pa.table({"s": structs, "m": maps}), pa.table({"s": structs, "m": maps}))
 
 
 def nested_columns() -> dict[str, pa.Array]:
@@ -216,6 +219,20 @@ def test_each_write_is_one_row_group_however_many_rows_it_has(gpu: Gpu) -> None:
         encoder.write(table)
     encoder.close()
     assert (encoder.footer.row_groups, encoder.footer.rows) == (2, 6_000_000)
+
+
+def test_a_large_write_is_cut_into_row_groups_where_the_client_wants_it(gpu: Gpu) -> None:
+    table = pa.table({"n": pa.array(range(8_000_000)), "s": pa.array(map(str, range(8_000_000)))})
+    options = ParquetOptions(row_group_bytes=64 << 20)
+    encoder = encoder_for(gpu, table.schema, options)
+    pieces = encoder.write(table.slice(0, 1_000_000))
+    data = b"".join([*pieces, *encoder.write(table.slice(1_000_000)), *encoder.close()])
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    # 64 MiB and an eighth have room for about four million of these rows.
+    assert (groups[0], len(groups)) == (1_000_000, 3)
+    assert 3_500_000 < max(groups) < 4_500_000
+    assert read(data).equals(table)
 
 
 def test_the_footer_has_spark_s_keys(gpu: Gpu) -> None:

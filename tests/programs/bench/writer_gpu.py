@@ -27,6 +27,7 @@ from updraft.v1.write_pb2 import Compression, OrcOptions, ParquetOptions, Timest
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.gpu import Gpu, find_engine, set_up_library
+from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 
 _COPIED_BYTES = 256 << 20
@@ -51,7 +52,7 @@ def main() -> None:
     engine = find_engine("gpu", memory_bytes=0)
     if isinstance(engine, Reason):
         sys.exit(f"error: no GPU here: {engine.text}")
-    gpu = Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)))
+    gpu = Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)), Staging(engine.pinned))
     table = mixed(options.rows).combine_chunks()
     measured = {"device": _device(), "raw_bytes": table.nbytes, "copies_gb_per_s": dict(_copies(options.repeat))}
     measured["encoders"] = cases = list(_encoders(gpu, table, options.repeat))

@@ -2,7 +2,8 @@
 """`make bench-gpu-service`: raw bytes that a writer service takes in a second, for 1, 4 and 8 clients and each encoder.
 
 Each client is a process that writes one file after the other into memory (/dev/shm), with what Spark asks for by
-default. The service's own CPU time and memory are measured with it. `--encoders cpu` runs without a GPU.
+default. The service's own CPU time and memory are measured with it. `--encoders stand-in,cpu` runs without a GPU: the
+stand-in copies instead of encoding, so that its CPU time is that of receiving, staging and storing.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,11 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from tests.programs.bench.copying_device import FoundDevice
 from tests.programs.bench.writer_costs import tables
+from tests.support.constants import NOTHING
 from tests.support.cpu import cpu_seconds
+from tests.support.paths import REPOSITORY
 from tests.support.writer import LocalWriter
 from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType
@@ -40,10 +46,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the mixed table (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each case (default: %(default)s)")
     parser.add_argument("--codec", default="SNAPPY")
-    parser.add_argument("--encoders", default="gpu,auto,cpu", help="as in --encoder of the writer, by comma")
+    parser.add_argument("--encoders", default="gpu,auto,cpu", help="as in --encoder, or stand-in, by comma")
     parser.add_argument("--output", type=Path, default=Path("build/bench/writer-service.json"))
     options = parser.parse_args()
     measured: list[dict[str, Any]] = []
+    # The stand-in is found there by the writer.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         found = tables(options.rows)
         for mix in _MIXES:
@@ -57,21 +65,30 @@ def main() -> None:
 
 
 def _measured(encoder: str, clients: list[Connection], folder: Path, seconds: float) -> Iterator[dict[str, Any]]:
-    with LocalWriter(folder, arguments=["--encoder", encoder, "--log-level", "warning"]) as writer:
+    is_stand_in = encoder == "stand-in"
+    arguments = ["--encoder", "gpu" if is_stand_in else encoder, "--log-level", "warning"]
+    constants = {"updraft_writer.writer.find_engine": FoundDevice()} if is_stand_in else NOTHING
+    with LocalWriter(folder, arguments=arguments, constants=constants) as writer:
         process, address = psutil.Process(writer.pid), writer.tcp_address
-        for mix in _MIXES:
+        # The stand-in returns as many bytes as libcudf does for the mixed table, in pages without a real footer, so
+        # that they can have no checksums. `bench-writer-sink` measures those.
+        for mix in _MIXES[:1] if is_stand_in else _MIXES:
             for number in _CLIENTS if mix == _MIXES[0] else _CLIENTS[-1:]:
                 # The first run loads kernels and fills pools.
-                _run(clients[:number], address, mix, min(seconds, 1.0))
+                run = partial(_run, clients[:number], address, mix, page_checksums=not is_stand_in)
+                run(min(seconds, 1.0))
                 before, started = cpu_seconds([process.pid]), time.monotonic()
-                answers = _run(clients[:number], address, mix, seconds)
+                answers = run(seconds)
                 wall = time.monotonic() - started
+                seconds_of_cpu = cpu_seconds([process.pid]) - before
+                raw_gb = sum(answer["raw_bytes"] for answer in answers) / 1e9
                 entry = {
                     "encoder": encoder,
                     "table": mix,
                     "clients": number,
-                    "gb_per_s": round(sum(answer["raw_bytes"] for answer in answers) / 1e9 / wall, 3),
-                    "cores": round((cpu_seconds([process.pid]) - before) / wall, 2),
+                    "gb_per_s": round(raw_gb / wall, 3),
+                    "cores": round(seconds_of_cpu / wall, 2),
+                    "cpu_s_per_gb": round(seconds_of_cpu / raw_gb, 3),
                     "memory_mb": round(_resident_bytes(process) / 1e6),
                     "file_mb": round(answers[0]["file_bytes"] / 1e6, 1),
                     "encoded_by": sorted({answer["encoder"] for answer in answers}),
@@ -98,9 +115,11 @@ def _clients(folder: Path, codec: str) -> Iterator[list[Connection]]:
             process.kill()
 
 
-def _run(clients: list[Connection], address: str, mix: str, seconds: float) -> list[dict[str, Any]]:
+def _run(
+    clients: list[Connection], address: str, mix: str, seconds: float, *, page_checksums: bool
+) -> list[dict[str, Any]]:
     for client in clients:
-        client.send((address, mix, seconds))
+        client.send((address, mix, seconds, page_checksums))
     answers = [client.recv() for client in clients]
     if errors := [answer["error"] for answer in answers if "error" in answer]:
         raise RuntimeError(f"{len(errors)} of {len(answers)} clients failed: {errors[0]}")
@@ -109,12 +128,10 @@ def _run(clients: list[Connection], address: str, mix: str, seconds: float) -> l
 
 def _write_files(pipe: Connection, folder: Path, name: str) -> None:
     options = ParquetOptions(
-        compression=Compression(codec=f"CODEC_{name.split('-')[0]}"),
-        timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
-        page_checksums=True,
+        compression=Compression(codec=f"CODEC_{name.split('-')[0]}"), timestamps=TimestampType.TIMESTAMP_TYPE_MICROS
     )
     while True:
-        address, mix, seconds = pipe.recv()
+        address, mix, seconds, options.page_checksums = pipe.recv()
         table = pa.ipc.open_file(pa.memory_map(str(folder / mix))).read_all()
         took: list[float] = []
         try:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-writer-sink`: what a row group's way through the writer costs besides the encoding itself.
 
-The device is a stand-in that copies a row group into memory that stands for the GPU's, and copies back as many bytes
-as an encoded row group has, one column of pages at a time, from one reused buffer, as libcudf does. So this runs
-without a GPU. The CPU's encoder is measured beside it. Seconds are CPU seconds of all threads.
+The device is a stand-in that copies (`copying_device`), so this runs without a GPU. The CPU's encoder is measured
+beside it. Seconds are CPU seconds of all threads.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import multiprocessing
 import os
@@ -26,77 +24,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.programs.bench.copying_device import CopyingDevice
 from tests.programs.bench.writer_tables import mixed
-from updraft.flight_data import varint
 from updraft.service.allocator import return_freed_memory
 from updraft.v1.write_pb2 import Compression, ParquetOptions, TimestampType, WriteCommand
 from updraft_writer.file_factory import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
-from updraft_writer.gpu.engine import DeviceFile, Plan
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.sinks.local import LocalStorage
 
+_ENCODERS = ("device", "device with checksums", "device without pinned memory", "cpu")
 _BATCH_ROWS = 80_000
-# libcudf's default.
-_PAGE_ROWS = 20_000
-
-
-def _page_header(size: int) -> bytes:
-    """Return the header of a data page (version 1, plain) of `size` bytes, in compact Thrift."""
-    number = varint(2 * size)
-    values = b"\x15" + varint(2 * _PAGE_ROWS) + b"\x15\x00\x15\x06\x15\x06\x00"
-    return b"\x15\x00\x15" + number + b"\x15" + number + b"\x2c" + values + b"\x00"
-
-
-class CopyingDevice:
-    """Device that copies instead of encoding; of each raw byte it returns `fraction` bytes."""
-
-    name = "copies"
-    memory_bytes = 1 << 36
-
-    def __init__(self, fraction: float, raw_bytes: int) -> None:
-        self.fraction = fraction
-        # Both are touched, like memory that a library keeps for the next row group.
-        self.device = np.ones(2 * raw_bytes, np.uint8)
-        self.bounce = np.ones(2 * raw_bytes, np.uint8)
-
-    def has_codec(self, _plan: Plan) -> bool:
-        return True
-
-    def open(self, _plan: Plan, output: io.RawIOBase) -> DeviceFile:
-        return _CopyingFile(self, output)
-
-    def check(self) -> None:
-        """Do nothing: memory cannot fail."""
-
-
-class _CopyingFile:
-    def __init__(self, device: CopyingDevice, output: io.RawIOBase) -> None:
-        self._device = device
-        self._output = output
-        output.write(b"PAR1")
-
-    def write(self, table: pa.Table) -> None:
-        pages = max(1, table.num_rows // _PAGE_ROWS)
-        for column in table.columns:
-            end = 0
-            for buffer in (each for chunk in column.chunks for each in chunk.buffers() if each is not None):
-                self._device.device[end : end + buffer.size] = np.frombuffer(buffer, np.uint8)
-                end += buffer.size
-            size = int(column.nbytes * self._device.fraction) // pages
-            header = np.frombuffer(_page_header(size), np.uint8)
-            at = 0
-            for page in range(pages):
-                self._device.bounce[at : at + len(header)] = header
-                at += len(header)
-                self._device.bounce[at : at + size] = self._device.device[page * size : (page + 1) * size]
-                at += size
-            self._output.write(memoryview(self._device.bounce.data)[:at])
-
-    def close(self) -> None:
-        # The benchmark measures row groups and closes no file.
-        raise NotImplementedError("a stand-in writes no footer")
 
 
 def main() -> None:
@@ -112,18 +52,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for name, table in _tables(options.rows):
             _store(table, Path(folder) / name)
-            for encoder in ("device", "device with checksums", "cpu"):
+            for encoder in _ENCODERS:
                 # A process of its own: what one case leaves to the allocator is not the next one's.
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
                     measured.append(process.submit(_measured, folder, name, encoder, options.repeat).result())
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(measured, indent=1) + "\n")
     print(
-        f"{'table':16} {'encoder':22} {'raw MB':>7} {'encoded':>8} {'CPU s/GB':>12} {'faults':>7} {'other thread':>12}"
+        f"{'table':16} {'encoder':28} {'raw MB':>7} {'encoded':>8} {'CPU s/GB':>12} {'faults':>7} {'other thread':>12}"
     )
     for entry in measured:
         print(
-            f"{entry['table']:16} {entry['encoder']:22} {entry['raw_mb']:7.0f} {entry['encoded_mb']:8.1f} "
+            f"{entry['table']:16} {entry['encoder']:28} {entry['raw_mb']:7.0f} {entry['encoded_mb']:8.1f} "
             f"{entry['cpu_s_per_gb']:12.3f} {entry['faults_per_gb']:7.0f} {entry['other_thread']:12.0%}"
         )
 
@@ -143,7 +83,8 @@ def _measured(folder: str, name: str, encoder: str, repeat: int) -> dict[str, An
     table = pa.ipc.open_file(pa.memory_map(f"{folder}/{name}")).read_all()
     # Random integers stay as large as they are, in a codec that does not try them.
     fraction, codec = (1 / 7, "SNAPPY") if name == "mixed" else (1.0, "NONE")
-    gpu = Gpu(CopyingDevice(fraction, table.nbytes), DeviceAdmission(DeviceLimits(1 << 36)))
+    device = CopyingDevice(fraction, pins=encoder != "device without pinned memory")
+    gpu = Gpu(device, DeviceAdmission(DeviceLimits(1 << 36)), Staging(device.pinned))
     options: dict[str, Any] = {"page_checksums": True} if encoder == "device with checksums" else {}
     compression = Compression(codec=f"CODEC_{codec}")
     micros = TimestampType.TIMESTAMP_TYPE_MICROS

@@ -2,8 +2,8 @@
 """Conversion of Arrow columns to types that a GPU's library accepts.
 
 The library has no maps or binary values. A map becomes a list of entries, and a binary value becomes a string. Neither
-conversion copies the values. A decimal becomes as narrow as its precision allows, because the width determines how the
-library stores the decimal. If a column cannot be converted, the error names it and the file goes to the CPU.
+conversion copies the values. Decimals are narrowed on the device. If a column cannot be converted, the error names it
+and the file goes to the CPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,6 @@ from updraft_writer.gpu.engine import DeviceColumn
 from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _FIELD_ID = b"PARQUET:field_id"
-_INT32_DIGITS, _INT64_DIGITS = 9, 18
 _AS_THEY_ARE = {
     pa.bool_(),
     pa.int8(),
@@ -78,7 +77,7 @@ def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     if data_type in _AS_TEXT:
         return DeviceColumn(name, _AS_TEXT[data_type], nullable, is_binary=True)
     if pa.types.is_decimal128(data_type):
-        return DeviceColumn(name, _narrow(data_type), nullable, precision=data_type.precision)
+        return DeviceColumn(name, data_type, nullable, precision=data_type.precision)
     if pa.types.is_timestamp(data_type) and data_type.unit in _UNITS:
         return DeviceColumn(name, data_type, nullable, is_int96=int96)
     if data_type in _AS_THEY_ARE:
@@ -105,14 +104,6 @@ def _struct(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     return DeviceColumn(field.name, pa.struct([child.field for child in children]), field.nullable, children)
 
 
-def _narrow(decimal: pa.DataType) -> pa.DataType:
-    if decimal.precision <= _INT32_DIGITS:
-        return pa.decimal32(decimal.precision, decimal.scale)
-    if decimal.precision <= _INT64_DIGITS:
-        return pa.decimal64(decimal.precision, decimal.scale)
-    return decimal
-
-
 def _array(array: pa.Array, column: DeviceColumn) -> pa.Array:
     if pa.types.is_struct(column.data_type):
         children = [_array(array.field(index), child) for index, child in enumerate(column.children)]
@@ -122,7 +113,7 @@ def _array(array: pa.Array, column: DeviceColumn) -> pa.Array:
         return _list(_without_hidden_values(array), column)
     if column.is_binary:
         return pa.Array.from_buffers(column.data_type, len(array), array.buffers(), array.null_count, array.offset)
-    return array if array.type == column.data_type else array.cast(column.data_type)
+    return array
 
 
 def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:

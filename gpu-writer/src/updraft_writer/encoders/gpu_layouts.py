@@ -23,6 +23,7 @@ from updraft_writer.encoders.option_limits import DEFAULT_ROW_INDEX_STRIDE
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
+from updraft_writer.encoders.parquet import DEFAULT_ROW_GROUP_BYTES
 from updraft_writer.encoders.parquet_footer import with_edited_footer, with_whole_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
 from updraft_writer.gpu.engine import DictionaryPolicy, OrcPlan, ParquetPlan, Statistics
@@ -30,6 +31,11 @@ from updraft_writer.pieces import Piece
 from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
+# Row groups that are joined into one write are cut again by the library. Smaller ones are not joined, because the
+# library may cut more of them than Parquet can count.
+_SMALLEST_JOINED_BYTES = 16 << 20
+# A row group may exceed its target by a batch, and must not be cut for that.
+_LARGEST_USUAL_BATCH_BYTES = 8 << 20
 _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
@@ -81,8 +87,14 @@ class ParquetLayout:
             statistics=_statistics(options),
             dictionaries=_DICTIONARIES.get(options.dictionaries, DictionaryPolicy.WHERE_SMALLER),
             page_bytes=int(options.page_bytes) or None,
+            row_group_bytes=_cut_bytes(options),
             key_values={**footer, **self._times.footer},
         )
+
+    @property
+    def joins(self) -> bool:
+        """Whether several row groups may be written in one step."""
+        return self.plan.row_group_bytes is not None
 
     def device_table(self, table: pa.Table) -> pa.Table:
         """Convert the next rows for the device; raises EncodeError."""
@@ -118,6 +130,7 @@ class OrcLayout:
 
     format = "orc"
     has_page_checksums = False
+    joins = True
 
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
@@ -170,6 +183,14 @@ def _refuse_options(asked_for: Mapping[str, bool]) -> None:
 
 def _asks_for_a_level(compression: Compression) -> bool:
     return compression.HasField("level") and compression.level != _SPARK_LEVELS.get(compression.codec)
+
+
+def _cut_bytes(options: ParquetOptions) -> int | None:
+    """Return the bytes at which the library cuts joined row groups; None if the file's row groups are not joined."""
+    wanted_bytes = int(options.row_group_bytes) or DEFAULT_ROW_GROUP_BYTES
+    if options.row_group_rows or wanted_bytes < _SMALLEST_JOINED_BYTES:
+        return None
+    return wanted_bytes + max(wanted_bytes // 8, _LARGEST_USUAL_BATCH_BYTES)
 
 
 def _has_statistics(options: ParquetOptions) -> bool:

@@ -20,6 +20,8 @@ WORKING_SET_FACTOR = 6.5
 # A file keeps its memory between row groups until another file has waited for this long. This is longer than a task
 # needs for its next batches, and short compared with the time that another file's row group would wait in a queue.
 _HOLD_SECONDS = 1.0
+# Steps of different files that fit onto the device at once if each has several row groups. With fewer, it idles.
+_STEPS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,11 @@ class DeviceLimits:
     memory_bytes: int
     working_set_factor: float = field(default_factory=lambda: WORKING_SET_FACTOR)
     hold_seconds: float = _HOLD_SECONDS
+
+    @property
+    def shared_raw_bytes(self) -> int:
+        """Most raw bytes of a step that leaves room for others of its size."""
+        return int(self.memory_bytes / self.working_set_factor / _STEPS_AT_ONCE)
 
     def working_set_bytes(self, raw_bytes: int) -> int:
         """Return the device bytes needed to encode `raw_bytes`, at most the device's whole memory."""

@@ -6,11 +6,14 @@
 
 import enum
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+
+# Digits of a decimal that fit into an integer of 32 and of 64 bits.
+_INT32_DIGITS, _INT64_DIGITS = 9, 18
 
 
 class DeviceError(Exception):
@@ -23,7 +26,7 @@ class DeviceMemoryError(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumn:
-    """Column as the device receives it, with its name and stored type; nested columns have `children`."""
+    """Column as the device receives it, with its name and type; nested columns have `children`."""
 
     name: str
     data_type: pa.DataType
@@ -38,6 +41,16 @@ class DeviceColumn:
     def field(self) -> pa.Field:
         """Field of the column in an Arrow schema."""
         return pa.field(self.name, self.data_type, self.nullable)
+
+    @property
+    def narrow_bits(self) -> int | None:
+        """Bits to which the device narrows a decimal before it is stored; None for other columns.
+
+        The width determines how the library stores the decimal. Spark stores it as narrow as its precision allows.
+        """
+        if self.precision is None or self.precision > _INT64_DIGITS:
+            return None
+        return 32 if self.precision <= _INT32_DIGITS else 64
 
 
 class Statistics(enum.Enum):
@@ -65,6 +78,8 @@ class ParquetPlan:
     statistics: Statistics = Statistics.ROW_GROUPS
     dictionaries: DictionaryPolicy = DictionaryPolicy.WHERE_SMALLER
     page_bytes: int | None = None
+    row_group_bytes: int | None = None
+    """Bytes at which the rows of one `write` are cut into row groups; None makes one of them."""
     encodings: Mapping[str, str] = field(default_factory=dict)
     """Parquet's names of encodings, for top-level columns that do not leave the choice to the library."""
     key_values: Mapping[str, str] = field(default_factory=dict)
@@ -89,8 +104,11 @@ class DeviceFile(Protocol):
     After an error other than DeviceMemoryError the file cannot be used.
     """
 
-    def write(self, table: pa.Table) -> None:
-        """Encode a table as one or more row groups of its own; raises DeviceMemoryError and DeviceError."""
+    def write(self, parts: Iterable[pa.Table]) -> None:
+        """Encode the rows of all parts as one or more row groups; raises DeviceMemoryError and DeviceError.
+
+        A part is copied before the next one is asked for, because its memory is used again.
+        """
 
     def close(self) -> None:
         """Write the footer; raises DeviceError."""
@@ -106,6 +124,9 @@ class GpuEngine(Protocol):
 
     def has_codec(self, plan: Plan) -> bool:
         """Return whether the library can write the plan's codec."""
+
+    def pinned(self, size: int) -> memoryview:
+        """Return memory from which the device copies at full speed. It is never freed. Raises DeviceMemoryError."""
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
         """Open a new file; raises DeviceMemoryError and DeviceError. `output` must never raise."""

@@ -11,10 +11,12 @@ import structlog
 from updraft_writer.gpu.admission import DeviceAdmission
 from updraft_writer.gpu.costs import Costs
 from updraft_writer.gpu.engine import DeviceError, GpuEngine
+from updraft_writer.gpu.staging import Staging
 from updraft_writer.reason import Reason, ReasonKind
 
 # Settings of the GPU's library, which reads them when it is loaded. With them, it copies from and to pinned memory.
-_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE"
+# It would let its pool grow to 16 times its first size.
+_PINNED_POOL, _LARGEST_PINNED_POOL = "LIBCUDF_PINNED_POOL_SIZE", "LIBCUDF_PINNED_POOL_MAX_SIZE"
 _LIBRARY_SETTINGS = {
     "LIBCUDF_ALLOCATE_HOST_AS_PINNED_THRESHOLD": str(4 << 20),
     "LIBCUDF_KERNEL_PINNED_COPY_THRESHOLD": str(64 << 10),
@@ -29,13 +31,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """Device that encodes files. Once it has failed, `lost` says why.
+    """Device that encodes files, and the pinned memory that they pass on their way to it.
 
-    With `costs`, a file goes to the CPU if that is expected to encode it sooner.
+    Once the device has failed, `lost` says why. With `costs`, a file goes to the CPU if that is expected to encode it
+    sooner.
     """
 
     engine: GpuEngine
     admission: DeviceAdmission
+    staging: Staging
     costs: Costs | None = None
     lost: Reason | None = None
 
@@ -64,11 +68,12 @@ def set_up_library(limit_bytes: int) -> int:
     pool_bytes = min(_LARGEST_PINNED_POOL_BYTES, int(_PINNED_FRACTION * limit_bytes))
     for name, value in {_PINNED_POOL: str(pool_bytes), **_LIBRARY_SETTINGS}.items():
         os.environ.setdefault(name, value)
+    os.environ.setdefault(_LARGEST_PINNED_POOL, os.environ[_PINNED_POOL])
     try:
-        return int(os.environ[_PINNED_POOL])
+        return int(os.environ[_LARGEST_PINNED_POOL])
     except ValueError:
-        # The library ignores it and takes its own default, which is smaller.
-        return pool_bytes
+        # The library reads it as 0.
+        return 0
 
 
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:

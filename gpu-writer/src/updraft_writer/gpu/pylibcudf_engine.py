@@ -8,7 +8,7 @@ it is freed, the process ends.
 
 import ctypes
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,8 +55,8 @@ _ENCODINGS = {
     "DELTA_BINARY_PACKED": plc.io.types.ColumnEncoding.DELTA_BINARY_PACKED,
     "DELTA_BYTE_ARRAY": plc.io.types.ColumnEncoding.DELTA_BYTE_ARRAY,
 }
-# Most rows of a row group, so high that each table becomes one row group. By default, the library cuts at a million
-# rows.
+_NARROW_DECIMALS = {32: plc.TypeId.DECIMAL32, 64: plc.TypeId.DECIMAL64}
+# Most rows of a row group, so high that only bytes limit it. By default, the library cuts at a million rows.
 _ROW_GROUP_ROWS = 1 << 30
 # Index of a list's values among its children, after its offsets.
 _VALUES = 1
@@ -89,6 +89,15 @@ class PylibcudfEngine:
             return bool(plc.io.parquet.is_supported_write_parquet(compression))
         return bool(plc.io.orc.is_supported_write_orc(compression))
 
+    def pinned(self, size: int) -> memoryview:
+        """Return pinned memory, which is never freed; raises DeviceMemoryError."""
+        status, address = runtime.cudaMallocHost(size)
+        if status != runtime.cudaError_t.cudaSuccess:
+            # Otherwise libcudf would find this error after its next kernel.
+            runtime.cudaGetLastError()
+            raise DeviceMemoryError(f"the driver reports {status.name} for {size} bytes of pinned memory")
+        return memoryview((ctypes.c_ubyte * size).from_address(int(address))).cast("B")
+
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
         """Open a new file. It takes no device memory before the first row."""
         return _PylibcudfFile(plan, output)
@@ -111,19 +120,29 @@ class _PylibcudfFile:
         self._stream: Any = None
         self._writer: Any = None
 
-    def write(self, table: pa.Table) -> None:
-        """Encode a table; raises DeviceMemoryError and DeviceError."""
+    def write(self, parts: Iterable[pa.Table]) -> None:
+        """Encode the rows of all parts; raises DeviceMemoryError and DeviceError."""
+        on_device: list[Any] = []
         with _device_errors():
-            if self._stream is None:
-                self._stream = Stream()
-            on_device = plc.Table.from_arrow(table, stream=self._stream)
             try:
+                self._copy(parts, on_device)
                 if self._writer is None:
-                    self._writer = _opened(self._plan, self._sink, on_device, self._stream)
-                self._writer.write(on_device)
+                    self._writer = _opened(self._plan, self._sink, on_device[0], self._stream)
+                self._writer.write(on_device[0])
             finally:
                 # An exception keeps this frame alive, and the frame must not keep device memory alive.
-                del on_device
+                on_device.clear()
+
+    def _copy(self, parts: Iterable[pa.Table], on_device: list[Any]) -> None:
+        """Copy the parts to the device as one table, which is then all that `on_device` has."""
+        if self._stream is None:
+            self._stream = Stream()
+        for part in parts:
+            on_device.append(_narrowed(plc.Table.from_arrow(part, stream=self._stream), self._plan, self._stream))
+            # The part's memory is used again after this. Other files' streams go on meanwhile.
+            self._stream.synchronize()
+        if len(on_device) > 1:
+            on_device[:] = [plc.concatenate.concatenate(on_device, stream=self._stream)]
 
     def close(self) -> None:
         """Write the footer, unless nothing was written; raises DeviceError."""
@@ -181,6 +200,8 @@ def _parquet(plan: ParquetPlan, sink: Any, metadata: Any, stream: Any) -> Any:
     )
     if plan.page_bytes:
         builder = builder.max_page_size_bytes(plan.page_bytes)
+    if plan.row_group_bytes:
+        builder = builder.row_group_size_bytes(plan.row_group_bytes)
     options = builder.build()
     options.set_dictionary_policy(_DICTIONARIES[plan.dictionaries])
     return plc.io.parquet.ChunkedParquetWriter.from_options(options, stream)
@@ -197,6 +218,27 @@ def _orc(plan: OrcPlan, sink: Any, metadata: Any, stream: Any) -> Any:
     options.set_stripe_size_bytes(plan.stripe_bytes)
     options.set_row_index_stride(plan.row_index_stride)
     return plc.io.orc.OrcChunkedWriter.from_options(options, stream)
+
+
+def _narrowed(table: Any, plan: Plan, stream: Any) -> Any:
+    """Return a table with its decimals as narrow as they are stored."""
+    pairs = zip(table.columns(), plan.columns, strict=True)
+    return plc.Table([_narrowed_column(column, described, stream) for column, described in pairs])
+
+
+def _narrowed_column(column: Any, described: DeviceColumn, stream: Any) -> Any:
+    if described.narrow_bits is not None:
+        narrow = plc.DataType(_NARROW_DECIMALS[described.narrow_bits], column.type().scale())
+        return plc.unary.cast(column, narrow, stream=stream)
+    if not described.children:
+        return column
+    children = list(column.children())
+    first = 0 if pa.types.is_struct(described.data_type) else _VALUES
+    for index, child in enumerate(described.children, start=first):
+        children[index] = _narrowed_column(children[index], child, stream)
+    # The same column, whose buffers are not copied, with other children.
+    mask, nulls = column.null_mask(), column.null_count()
+    return plc.Column(column.type(), column.size(), column.data(), mask, nulls, column.offset(), children)
 
 
 def _metadata(columns: tuple[DeviceColumn, ...], table: Any) -> Any:

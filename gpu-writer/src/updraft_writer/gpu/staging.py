@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pool of pinned memory that row groups pass on their way to the device, which copies from it without the CPU.
+
+The pool is bounded. Several threads copy a row group into it, part by part. A part leaves the pool once the device has
+copied it, and encoding begins after the last part has left. So the room that the row group's reservation has for
+encoded bytes covers the staged bytes as well.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import structlog
+
+from updraft_writer.gpu.engine import DeviceMemoryError
+
+# Bytes of a part: large enough that the start of a copy takes little of its time, small enough that parts of several
+# row groups fit into the pool. A batch from Spark has 8 MiB or less.
+BLOCK_BYTES = 16 << 20
+# Most bytes of the pool. Each of the files that are encoded at once has a few parts in it.
+_LARGEST_POOL_BYTES = 16 * BLOCK_BYTES
+_POOL_FRACTION = 1 / 32
+# Threads that copy. One thread copies more slowly than a GPU does from pinned memory.
+_THREADS = 4
+# Bytes of a part besides its schema and batches: the marks of Arrow's format.
+_MARKS_BYTES = 64
+
+_log = structlog.get_logger(__name__)
+
+
+def pool_bytes(limit_bytes: int) -> int:
+    """Return the bytes of the pool for a process that may use `limit_bytes` of memory."""
+    blocks = min(_LARGEST_POOL_BYTES, int(_POOL_FRACTION * limit_bytes)) // BLOCK_BYTES
+    return blocks * BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Part of a row group, and the block that it is copied into. Without a block, the part stays where it was."""
+
+    part: "Future[pa.Table]"
+    block: memoryview | None
+
+
+class Staging:
+    """Pool of pinned blocks, allocated as they are needed, and the threads that fill them. Any thread may use it."""
+
+    def __init__(
+        self,
+        allocate: Callable[[int], memoryview],
+        most_bytes: int = _LARGEST_POOL_BYTES,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.pinned_bytes = 0
+        """Bytes of the pool so far. It keeps them, because pinning takes long and stops the device."""
+        self._allocate = allocate
+        self._most_bytes = most_bytes
+        self._block_bytes = block_bytes
+        self._free: list[memoryview] = []
+        self._changed = threading.Condition()
+        self._threads = ThreadPoolExecutor(_THREADS, "stage")
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of the blocks without a part."""
+        return len(self._free) * self._block_bytes
+
+    def close(self) -> None:
+        """End the threads without waiting for their running copies."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def parts(self, table: pa.Table) -> Generator[pa.Table]:
+        """Yield the rows of a table in order, in parts. A part's memory is used again once the next one is asked for.
+
+        A row that is larger than a block stays where it was, and so does everything if no memory can be pinned.
+        """
+        ahead: deque[_Staged] = deque()
+        try:
+            for part, size in self._cut(table):
+                # Only a file without any block waits for one. Otherwise two files could wait for each other.
+                while (block := self._take(size, wait=not ahead)) is None and ahead:
+                    yield from self._finished(ahead)
+                ahead.append(self._staged(part, block))
+                if len(ahead) > _THREADS:
+                    yield from self._finished(ahead)
+            while ahead:
+                yield from self._finished(ahead)
+        finally:
+            for staged in ahead:
+                self._give_back(staged)
+
+    def _finished(self, ahead: deque[_Staged]) -> Iterator[pa.Table]:
+        staged = ahead.popleft()
+        try:
+            yield staged.part.result()
+        finally:
+            self._give_back(staged)
+
+    def _staged(self, part: pa.Table, block: memoryview | None) -> _Staged:
+        if block is not None:
+            return _Staged(self._threads.submit(_copied, part, block), block)
+        unmoved: Future[pa.Table] = Future()
+        unmoved.set_result(part)
+        return _Staged(unmoved, None)
+
+    def _take(self, wanted_bytes: int, *, wait: bool) -> memoryview | None:
+        """Return a block, or None if `wanted_bytes` never fit into one or, unless `wait` is set, if all are taken."""
+        with self._changed:
+            while wanted_bytes <= self._block_bytes <= self._most_bytes:
+                if self._free:
+                    return self._free.pop()
+                if self.pinned_bytes + self._block_bytes <= self._most_bytes:
+                    self._pin()
+                elif wait:
+                    self._changed.wait()
+                else:
+                    break
+        return None
+
+    def _pin(self) -> None:
+        try:
+            self._free.append(self._allocate(self._block_bytes))
+            self.pinned_bytes += self._block_bytes
+        except DeviceMemoryError as error:
+            self._most_bytes = self.pinned_bytes
+            _log.warning(
+                "cannot pin more memory: copies to the GPU are slower", pinned=self.pinned_bytes, error=str(error)
+            )
+
+    def _give_back(self, staged: _Staged) -> None:
+        if staged.block is None:
+            return
+        if not staged.part.cancel():
+            # The thread may still write to the block.
+            staged.part.exception()
+        with self._changed:
+            self._free.append(staged.block)
+            self._changed.notify()
+
+    def _cut(self, table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
+        """Yield consecutive batches that fit into a block together, with their bytes in Arrow's format."""
+        least_bytes = table.schema.serialize().size + _MARKS_BYTES
+        together: list[pa.RecordBatch] = []
+        total_bytes = least_bytes
+        for batch, size in self._halved(table.to_batches(), self._block_bytes - least_bytes):
+            if together and total_bytes + size > self._block_bytes:
+                yield pa.Table.from_batches(together, table.schema), total_bytes
+                together, total_bytes = [], least_bytes
+            together.append(batch)
+            total_bytes += size
+        yield pa.Table.from_batches(together, table.schema), total_bytes
+
+    def _halved(self, batches: list[pa.RecordBatch], room_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for batch in batches:
+            size: int = pa.ipc.get_record_batch_size(batch)
+            if size <= room_bytes or batch.num_rows < 2:
+                yield batch, size
+            else:
+                half = batch.num_rows // 2
+                yield from self._halved([batch.slice(0, half), batch.slice(half)], room_bytes)
+
+
+def _copied(part: pa.Table, block: memoryview) -> pa.Table:
+    """Copy a part into a block, in Arrow's format, which trims slices; return the same rows in the block."""
+    memory = pa.py_buffer(block)
+    with pa.ipc.new_stream(pa.FixedSizeBufferWriter(memory), part.schema) as stream:
+        stream.write_table(part)
+    return pa.ipc.open_stream(memory).read_all()
