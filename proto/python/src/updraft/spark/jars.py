@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that the distribution `updraft-spark` carries: the connector's jars for each Spark and Scala, and the launcher."""
+"""Files of the distribution `updraft-spark`: the connector's jars for each Spark and Scala, and the launcher."""
 
 import importlib.metadata
 import importlib.util
