@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import types
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -164,6 +165,9 @@ class _Call:
     def __init__(self, stream: Stream) -> None:
         self.read = stream.receive
         self._stream = stream
+
+    def expect_bodies(self, _sizes_bytes: Sequence[int]) -> None:
+        """Nothing: a stream has no bodies in other places."""
 
     async def write(self, message: bytes) -> None:
         self._stream.reply(message)

@@ -15,6 +15,12 @@ from tests.support.service import LocalService
 from tests.support.waiting import until
 
 
+def with_receivers(number: int) -> dict[str, object]:
+    """Constants of a writer with this many receivers, on any number of cores; 0: it receives itself."""
+    values = {"LEAST_CORES": 1 if number else 1 << 20, "LEAST_RECEIVERS": number, "MOST_RECEIVERS": number}
+    return {f"updraft_writer.receivers.{name}": value for name, value in values.items()}
+
+
 class LocalWriter(LocalService):
     """A writer that may write below `root`."""
 

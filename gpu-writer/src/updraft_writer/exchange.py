@@ -9,41 +9,32 @@ import asyncio
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Protocol
 
-import pyarrow as pa
-
-from updraft.arrow_cost import Claims
-from updraft.arrow_decoder import encapsulated_message
-from updraft.batch_parts import PART_BYTES, BatchParts, check_batch_size
-from updraft.errors import DeadlineError, LimitError, ProtocolError, QuotaError
-from updraft.flight_data import FlightFields, split_flight_data
-from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
+from updraft.batch_parts import PART_BYTES, check_batch_size
+from updraft.errors import DeadlineError, ProtocolError, QuotaError
+from updraft.flight_data import FlightFields
+from updraft.service.exchange import Call, fail_without_finish, parse_metadata
 from updraft.service.silence import Silence
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
+from updraft_writer.batches import Batches
 from updraft_writer.encoders.encoder import Footer
-from updraft_writer.futures import on_thread
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
-from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import batch_limit, check_unbacked, reserved_bytes, unbacked_allowance_bytes
+from updraft_writer.request import WriteRequest
+from updraft_writer.row_groups import batch_limit, reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
-from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
 # Most batches for which a client may have unused credit. Clients send a batch as soon as it has credit. Without this
 # limit, credit for empty batches would take memory that the quota does not count.
 _MAX_UNUSED_CREDIT = 64
-# Largest batch that the event loop decodes itself, because handing it to a thread would take longer than decoding it. A
-# thread decodes larger batches. Otherwise all other exchanges would wait while the batch is copied and checked. A
-# header has about 50 bytes for each column.
-_MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Shortest wait for the quota that gets a span. Every batch asks for the quota, but most batches hardly wait.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 # Longest time from credit for a batch until the batch arrives. Keepalives do not extend this time, because other files
@@ -60,8 +51,13 @@ _UNUSED_CREDIT_SECONDS = 10.0
 # Longest idle time of a file if another tenant waits for its place. The limit is high because Spark tasks may compute
 # for minutes between two batches.
 _IDLE_FILE_SECONDS = 300.0
-# Limit on a batch's header, which credit does not cover. The header of the widest schema takes less than 3 MiB.
-_MAX_HEADER_BYTES = 4 << 20
+
+
+class WriteCall(Call, Protocol):
+    """The client's side of an exchange that writes a file."""
+
+    def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
+        """Accept bodies up to these sizes, in this order. Call it before the client may send them."""
 
 
 class GivenUpError(Exception):
@@ -72,7 +68,7 @@ class GivenUpError(Exception):
 class WriteExchange:
     """Exchange with one client, after its first message."""
 
-    call: Call
+    call: WriteCall
     replies: Replies
     request: WriteRequest
     file: OpenFile
@@ -91,13 +87,19 @@ class WriteExchange:
     # Bytes of the credit that batches have used, and how often they have used up all credit.
     _used_bytes: int = field(init=False, default=0)
     _used_up: int = field(init=False, default=0)
-    # The batch that is arriving in parts, if there is one.
-    _parts: BatchParts | None = field(init=False, default=None)
+    _batches: Batches = field(init=False)
     # Whether the batch of the oldest credit has arrived. If so, the writer no longer waits for the client to use that
     # credit.
     _batch_is_here: bool = field(init=False, default=False)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _stored_batches: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._batches = Batches(
+            self.request,
+            max_message_bytes=self.settings.max_message_bytes,
+            allowance_bytes=self._allowance_bytes,
+        )
 
     async def run(self) -> Footer:
         """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
@@ -119,6 +121,7 @@ class WriteExchange:
                 task.cancel()
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
             self._let_go_of_batch(receiving)
+            self.call.expect_bodies(())
             while self._credit:
                 self._credit.popleft().release()
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
@@ -130,7 +133,7 @@ class WriteExchange:
         This exchange and the frames of its error stay in memory until the client has the outcome. The batch must be
         freed earlier, because its reservation is released now and other batches get the bytes.
         """
-        self._parts = None
+        self._batches.drop()
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
             traceback.clear_frames(error.__traceback__)
 
@@ -155,10 +158,7 @@ class WriteExchange:
     async def _read(self) -> FlightFields | None:
         message = await self.call.read()
         self.replies.client_signs += 1
-        if message is None:
-            return None
-        check_size(len(message), self.settings.max_message_bytes, SERVICE)
-        return split_flight_data(message)
+        return None if message is None else self._batches.split(message)
 
     async def _take(self, fields: FlightFields) -> Finish | None:
         """Act on one message; return the client's finish if the message is one."""
@@ -178,7 +178,7 @@ class WriteExchange:
             case "part":
                 await self._take_part(metadata.part, fields)
             case "finish":
-                if self._parts is not None:
+                if self._batches.is_in_parts:
                     raise ProtocolError("finish came inside a batch that comes in parts")
                 return metadata.finish
             case "abort":
@@ -205,22 +205,8 @@ class WriteExchange:
 
     async def _take_part(self, part: BatchPart, fields: FlightFields) -> None:
         sequence = self.file.progress.batches + 1
-        if fields.data_header:
-            raise ProtocolError(f"a part of batch {sequence} that is not the last one has Arrow metadata")
-        if self._parts is None:
-            if not self._credit:
-                raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-            covered_bytes = self._credit[0].held_bytes - self._allowance_bytes
-            if reserved_bytes(part.body_bytes) > covered_bytes:
-                raise ProtocolError(
-                    f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
-                )
-            # The batch needs no limit of its own: its credit covers it, and no credit covers more than the writer
-            # accepts.
-            self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
-        take = partial(self._parts.add, part, fields.data_body)
-        # A large part goes to a thread: the first copy into new memory takes a few milliseconds for each 16 MiB.
-        await on_thread(take) if len(fields.data_body) > _MOST_BODY_BYTES_ON_LOOP else take()
+        credit_bytes = self._credit[0].held_bytes if self._credit else 0
+        await self._batches.take_part(sequence, part, fields, credit_bytes=credit_bytes)
 
     async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
@@ -233,14 +219,8 @@ class WriteExchange:
         credit_bytes = reservation.held_bytes
         self._batch_is_here = True
         try:
-            raw_bytes, header_bytes = self._raw_bytes(fields), len(fields.data_header)
-            if header_bytes > _MAX_HEADER_BYTES:
-                raise LimitError(
-                    f"batch {sequence} has {header_bytes} bytes of Arrow metadata, the limit is {_MAX_HEADER_BYTES}"
-                )
-            if reserved_bytes(raw_bytes) > reservation.held_bytes - self._allowance_bytes:
-                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
-            batch, claims = await self._decoded(sequence, fields)
+            raw_bytes = self._batches.raw_bytes(fields)
+            batch, claims = await self._batches.decoded(sequence, fields, credit_bytes=credit_bytes)
             reservation.resize(reserved_bytes(raw_bytes) + claims.unbacked_bytes)
         except BaseException:
             reservation.release()
@@ -248,33 +228,11 @@ class WriteExchange:
         self._credit.popleft()
         self._used_bytes += credit_bytes
         self._used_up += not self._credit
+        self._expect_bodies()
         self._batch_is_here = False
         self._credit_changed.set()
         self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
         self._batch_came.set()
-
-    def _raw_bytes(self, fields: FlightFields) -> int:
-        return len(fields.data_body) if self._parts is None else self._parts.body_bytes
-
-    async def _decoded(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
-        header_bytes, body_bytes = len(fields.data_header), self._raw_bytes(fields)
-        if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
-            return self._decode(sequence, fields)
-        # `on_thread` waits for the thread even if cancelled, because the thread uses the reserved memory.
-        return await on_thread(partial(self._decode, sequence, fields))
-
-    def _decode(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
-        """Decode a batch that its credit covers; raises ProtocolError and LimitError."""
-        decoder, allowance_bytes = self.request.decoder, self._allowance_bytes
-        body_bytes, parts, self._parts = self._raw_bytes(fields), self._parts, None
-        if parts is None:
-            message = encapsulated_message(fields.data_header, fields.data_body)
-        else:
-            message = parts.completed(fields.data_header, fields.data_body)
-        claims = decoder.claims(message, sequence=sequence)
-        check_unbacked(sequence, claims.unbacked_bytes, allowance_bytes)
-        check = partial(refuse_shared_views, body_bytes=body_bytes) if self.request.has_views else None
-        return decoder.decode_batch(message, sequence=sequence, check=check), claims
 
     async def _answer_asks(self) -> None:
         while True:
@@ -291,7 +249,13 @@ class WriteExchange:
             if waited_seconds >= _SHORTEST_TRACED_WAIT_SECONDS:
                 self.span.took("updraft.writer.admission", waited_seconds)
             self._credit_changed.set()
+            self._expect_bodies()
             await self.replies.give_credit()
+
+    def _expect_bodies(self) -> None:
+        """Accept no larger bodies than the credits cover."""
+        covered_bytes = (credit.held_bytes - self._allowance_bytes for credit in self._credit)
+        self.call.expect_bodies([size_bytes // reserved_bytes(1) for size_bytes in covered_bytes])
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self.request.in_flight_limit_bytes
@@ -329,10 +293,10 @@ class WriteExchange:
             while not self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            oldest, come_bytes = self._credit[0], self._come_bytes
+            oldest, come_bytes = self._credit[0], self._batches.come_bytes
             await asyncio.sleep(STALL_TIMEOUT_SECONDS)
             is_same = bool(self._credit) and self._credit[0] is oldest and not self._batch_is_here
-            if is_same and self._come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
+            if is_same and self._batches.come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
                 raise DeadlineError(
                     f"the client did not use its credit for a batch within {STALL_TIMEOUT_SECONDS:g} seconds: in that "
                     f"time a batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts: ask "
@@ -349,7 +313,7 @@ class WriteExchange:
             await asyncio.sleep(silence.look_seconds)
             is_unused = bool(self._credit) and not self._batch_is_here
             owed = is_unused and self.quota.is_owed_to_others(self.request.share)
-            signs = self._used_up, (self._used_bytes + self._come_bytes) // _LEAST_BYTES_IN_TIME
+            signs = self._used_up, (self._used_bytes + self._batches.come_bytes) // _LEAST_BYTES_IN_TIME
             if silence.is_too_long(signs, owed=owed):
                 raise self._given_way(
                     f"the client did not use its credit within {_UNUSED_CREDIT_SECONDS:g} seconds, nor "
@@ -372,11 +336,6 @@ class WriteExchange:
 
     def _given_way(self, reason: str) -> QuotaError:
         return QuotaError(reason, retry_after_milliseconds=self.quota.limits.retry_after_milliseconds)
-
-    @property
-    def _come_bytes(self) -> int:
-        """Bytes received so far of a batch that comes in parts."""
-        return 0 if self._parts is None else self._parts.come_bytes
 
     async def _watch_client(self) -> None:
         """End an exchange whose client is silent for too long while the writer waits for a message."""

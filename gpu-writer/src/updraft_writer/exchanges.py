@@ -12,7 +12,6 @@ import structlog
 from updraft.errors import UpdraftError
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
-    Call,
     MessageLimits,
     first_message,
     schema_header,
@@ -25,7 +24,7 @@ from updraft.service.setting_names import SettingNames
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Footer
-from updraft_writer.exchange import GivenUpError, WriteExchange
+from updraft_writer.exchange import GivenUpError, WriteCall, WriteExchange
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
@@ -72,7 +71,7 @@ class Exchanges:
     chart_values: SettingNames
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: WriteCall) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band."""
         with self.tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
             await self._serve(call, span)
@@ -86,7 +85,7 @@ class Exchanges:
         self.files.check_full()
         await self.factory.check(command, identity.roots)
 
-    async def _serve(self, call: Call, span: Span) -> None:
+    async def _serve(self, call: WriteCall, span: Span) -> None:
         replies = Replies(call, max_message_bytes=self.settings.max_message_bytes)
         record = _Record(time.monotonic(), span)
         try:
@@ -119,7 +118,7 @@ class Exchanges:
             span.describe({"format": record.format, "encoder": record.encoder, "outcome": record.outcome})
             _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
 
-    async def _write(self, call: Call, replies: Replies, record: _Record) -> Receipt:
+    async def _write(self, call: WriteCall, replies: Replies, record: _Record) -> Receipt:
         request = await self._open(call)
         identity = request.log_context
         structlog.contextvars.bind_contextvars(**identity)
@@ -150,7 +149,7 @@ class Exchanges:
             footer = await exchange.run()
             return self._receipt(exchange, footer, record)
 
-    async def _open(self, call: Call) -> WriteRequest:
+    async def _open(self, call: WriteCall) -> WriteRequest:
         settings = self.settings
         limits = MessageLimits(SERVICE, settings.max_message_bytes)
         read = self.early_reads.of(call)

@@ -51,7 +51,7 @@ class FileFactory:
         self._files = files
         self._gpu = gpu
         self._settings = settings
-        self._blocks = blocks_within(quota)
+        self.blocks = blocks_within(quota)
         # One thread for each CPU, since encoding does nothing but compute. A GPU computes while its threads wait.
         self._cpus = len(os.sched_getaffinity(0))
         least_threads = _LEAST_GPU_THREADS if isinstance(gpu, Gpu) else 1
@@ -78,7 +78,7 @@ class FileFactory:
             unless_made.callback(retained.release)
             # Use a thread, because an encoder writes an empty file to find out what the format accepts.
             encoder = await asyncio.to_thread(
-                choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes, blocks=self._blocks
+                choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes, blocks=self.blocks
             )
             unless_made.pop_all()
         shape = Shape(

@@ -25,6 +25,9 @@ class WriterMetrics(Metrics):
         self.admission_seconds = self.seconds(
             "updraft_writer_admission_wait_seconds", "Time that a batch waited for the quota."
         )
+        self.receiver_restarts = self.counter(
+            "updraft_writer_receiver_restarts_total", "Receivers that have replaced others."
+        )
         self.raw_bytes = self.counter("updraft_writer_raw_bytes_total", "Bytes of batches received.")
         self.stored_bytes = self.counter("updraft_writer_stored_bytes_total", "Encoded bytes stored.")
         self.rows = self.counter("updraft_writer_rows_total", "Rows of finished files.")

@@ -32,6 +32,8 @@ class Blocks:
 
     def __init__(self, room_bytes: Callable[[], int] = lambda: _IDLE_BYTES) -> None:
         self._room_bytes = room_bytes
+        self.elsewhere: Callable[[], int] = lambda: 0
+        """Function that returns how much of the room other memory takes."""
         self._free: list[mmap.mmap] = []
 
     @property
@@ -49,7 +51,7 @@ class Blocks:
 
     def trim(self) -> None:
         """Return free blocks to the system until the rest fit into the room."""
-        while self._free and self.idle_bytes > min(_IDLE_BYTES, self._room_bytes()):
+        while self._free and self.idle_bytes > min(_IDLE_BYTES, self._room_bytes() - self.elsewhere()):
             # Another thread may have taken the last one.
             with suppress(IndexError):
                 self._free.pop()

@@ -13,8 +13,9 @@ import structlog
 
 from updraft.container_memory import memory_limits, resident_bytes
 from updraft.errors import PoolUnavailableError, QuotaError
+from updraft.service.allocator import clean_freed_memory
 from updraft.service.audit import Audit
-from updraft.service.early_reads import EarlyReads
+from updraft.service.early_reads import EarlyReads, allocated_bytes
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
@@ -36,6 +37,9 @@ from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import STREAM_BYTES, Quota, QuotaLimits, default_quota
 from updraft_writer.reason import Reason
+from updraft_writer.receivers import RECEIVER_BYTES, number_of_receivers
+from updraft_writer.receivers.receivers import Receivers
+from updraft_writer.receivers.shared_memory import SharedMemory
 from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings, value_of
@@ -60,13 +64,17 @@ class Writer:
         caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
         caps.show_in(self.metrics)
         pinned_bytes = library_bytes + staging_bytes if isinstance(self._gpu, Gpu) else 0
-        self.quota = Quota(_quota_limits(settings, pinned_bytes=pinned_bytes), caps=caps)
+        receivers = number_of_receivers(len(os.sched_getaffinity(0)))
+        limits = _quota_limits(settings, pinned_bytes=pinned_bytes, receivers_bytes=receivers * RECEIVER_BYTES)
+        self.quota = Quota(limits, caps=caps)
         self.files = OpenFiles(
             self.quota,
             max_open_files=settings.max_open_files,
             leave_device=self._gpu.admission.release_idle if isinstance(self._gpu, Gpu) else lambda: None,
         )
         self.factory = FileFactory(self.quota, self.files, self._gpu, settings)
+        self.receivers = self._made_receivers(receivers) if receivers else None
+        """Processes that receive; None if this one does."""
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
         self._early_reads = EarlyReads(
             limit_bytes=self.quota.limits.quota_bytes,
@@ -75,6 +83,8 @@ class Writer:
                 retry_after_milliseconds=self.quota.limits.retry_after_milliseconds,
             ),
             elsewhere=lambda: len(self.files) * STREAM_BYTES,
+            allocated=self.receivers.allocated_bytes if self.receivers else allocated_bytes,
+            clean=self.receivers.clean_freed_memory if self.receivers else clean_freed_memory,
         )
         self._service = WriterService(
             exchanges=Exchanges(
@@ -97,7 +107,9 @@ class Writer:
         pages = {"/status.json": self._status_page}
         self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
         self._audit.show_in(self.metrics)
-        self._listeners = Listeners(settings, self._service, self._health, self._audit, pages)
+        self._listeners = Listeners(
+            settings, self._service, self._health, self._audit, pages, flight_server=self.receivers
+        )
         self._watch()
 
     async def run(self) -> None:
@@ -112,8 +124,18 @@ class Writer:
             await self._publish_health(serving=True)
             self.lifecycle.handle(Event.STARTED)
             self._announce()
-            await self.lifecycle.drain_requested()
+            await self._drain_requested()
             await self._drain()
+
+    async def _drain_requested(self) -> None:
+        """Wait for a request to drain; raise StartError if the receivers end again and again."""
+        request = asyncio.create_task(self.lifecycle.drain_requested())
+        failed = {self.receivers.failed} if self.receivers else set()
+        await asyncio.wait({request, *failed}, return_when=asyncio.FIRST_COMPLETED)
+        if not request.done():
+            request.cancel()
+            for failure in failed:
+                failure.result()
 
     async def _drain(self) -> None:
         _log.info("draining", open_files=len(self.files))
@@ -142,6 +164,23 @@ class Writer:
                 await self.files.closed()
         return not len(self.files)
 
+    def _made_receivers(self, number: int) -> Receivers:
+        quota, blocks = self.quota, self.factory.blocks
+        memory = SharedMemory(
+            quota.limits.quota_bytes + self._settings.max_message_bytes,
+            room_bytes=lambda: quota.limits.quota_bytes - quota.held_bytes - blocks.idle_bytes,
+        )
+        # Free blocks and idle pages together stay within the unused quota.
+        blocks.elsewhere = lambda: memory.idle_bytes
+
+        def trim() -> None:
+            blocks.trim()
+            memory.trim()
+
+        quota.on_growth = trim
+        # Only a port can be shared.
+        return Receivers(self._settings, memory, number if self._settings.listen_address is not None else 1)
+
     def _found_gpu(self, staging_bytes: int) -> Gpu | Reason:
         settings = self._settings
         engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
@@ -155,7 +194,8 @@ class Writer:
         return engine
 
     def _status_page(self) -> WebPage:
-        status = {**self._service.status(), "health": dict(self._health.published)}
+        receivers = self.receivers.open_calls if self.receivers is not None else {}
+        status = {**self._service.status(), "health": dict(self._health.published), "receivers": receivers}
         return WebPage("application/json", json.dumps(status).encode())
 
     def _watch(self) -> None:
@@ -167,6 +207,9 @@ class Writer:
         metrics.watch("updraft_writer_peak_bytes", "Most bytes that the writer has held.", lambda: quota.peak_bytes)
         metrics.watch("updraft_writer_batches_waiting", "Batches that wait for the quota.", lambda: quota.waiting)
         metrics.watch("updraft_writer_open_files", "Open files.", lambda: len(self.files))
+        if (receivers := self.receivers) is not None:
+            metrics.watch("updraft_writer_receivers", "Receivers that serve.", lambda: len(receivers.open_calls))
+            receivers.on_restart = metrics.receiver_restarts.inc
         if isinstance(self._gpu, Gpu):
             turn = self._gpu.admission
             metrics.watch(
@@ -191,12 +234,13 @@ class Writer:
             ReadyFile(path, lambda: {**self._listeners.addresses, "writer": os.getpid()}).update()
 
 
-def _quota_limits(settings: ServeSettings, *, pinned_bytes: int) -> QuotaLimits:
+def _quota_limits(settings: ServeSettings, *, pinned_bytes: int, receivers_bytes: int) -> QuotaLimits:
     quota_bytes = settings.quota_bytes
     if quota_bytes:
         _log.info("the quota is set", quota_bytes=quota_bytes)
     else:
-        computed = default_quota(memory_limits(), base_bytes=resident_bytes(), pinned_bytes=pinned_bytes)
+        base_bytes = resident_bytes() + receivers_bytes
+        computed = default_quota(memory_limits(), base_bytes=base_bytes, pinned_bytes=pinned_bytes)
         _log.info("the quota is computed", **computed)
         quota_bytes = computed["quota_bytes"]
     return QuotaLimits(quota_bytes=quota_bytes, own_bytes=own_room(quota_bytes))

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,8 @@ import psutil
 import pyarrow as pa
 import pytest
 from running_writer import WITHIN_SECONDS
+from tests.support.constants import NOTHING, with_constants
+from tests.support.writer import with_receivers
 from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
@@ -28,13 +30,14 @@ TABLE = pa.table({"n": pa.arange(0, 1000, 1)})
 class Supervised:
     """`updraft-writer serve`: a supervisor and its child."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, constants: Mapping[str, object] = NOTHING) -> None:
         self.directory = directory
         self.log_file, ready = directory / "log", directory / "ready.json"
         listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
         arguments = ["serve", *listen, f"--root={directory}", f"--ready-file={ready}"]
         with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen([*COMMAND, *arguments], stdout=log, stderr=log)
+            environment = with_constants(directory, constants)
+            self.process = subprocess.Popen([*COMMAND, *arguments], stdout=log, stderr=log, env=environment)
         self.eventually(ready.exists)
         self.address = json.loads(ready.read_text())["listen"]
 
@@ -94,6 +97,25 @@ def test_a_writer_that_hangs_is_replaced(writer: Supervised) -> None:
     writer.eventually(lambda: not hanging.is_running())
     writer.eventually(lambda: writer.writes("again.parquet"))
     assert "the writer has not reported for 5 seconds: killing it" in writer.log_file.read_text()
+
+
+def test_receivers_end_with_their_writer_and_leave_the_port_to_the_next_ones(tmp_path: Path) -> None:
+    writer = Supervised(tmp_path, with_receivers(2))
+    try:
+        killed = writer.child()
+        receivers = killed.children()
+        assert len(receivers) == 2
+        killed.kill()
+        writer.eventually(lambda: not any(receiver.is_running() for receiver in receivers))
+        writer.eventually(lambda: writer.writes("again.parquet"))
+        successors = writer.child().children()
+        assert len(successors) == 2
+        writer.process.terminate()
+        assert writer.process.wait(WITHIN_SECONDS) == 0
+        assert not any(receiver.is_running() for receiver in successors)
+    finally:
+        writer.process.kill()
+        writer.process.wait()
 
 
 def test_a_writer_ends_with_its_supervisor(writer: Supervised) -> None:

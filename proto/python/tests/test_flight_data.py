@@ -12,6 +12,7 @@ from updraft.flight_data import (
     DescriptorKind,
     join_flight_data,
     parse_descriptor,
+    split_body,
     split_flight_data,
 )
 
@@ -115,3 +116,26 @@ def test_fields_without_number_are_refused_before_they_are_read(field: bytes) ->
     for read in (split_flight_data, lambda data: parse_descriptor(memoryview(data))):
         with pytest.raises(ProtocolError, match="more than 64 fields"):
             read(field * 65)
+
+
+@given(st.binary(), st.binary(), st.binary(max_size=300))
+def test_a_message_is_split_before_its_body(header: bytes, metadata: bytes, body: bytes) -> None:
+    message = join_flight_data(memoryview(header), metadata, memoryview(body))
+    rest, body_bytes = split_body(message)
+    assert body_bytes == len(body)
+    assert split_flight_data(bytes(rest)).data_header == header
+    assert split_flight_data(bytes(rest)).app_metadata == metadata
+    assert message[len(message) - body_bytes :] == body
+
+
+@given(st.binary())
+def test_any_bytes_can_be_split_before_a_body(message: bytes) -> None:
+    rest, body_bytes = split_body(message)
+    assert message.startswith(bytes(rest))
+    assert len(rest) + body_bytes <= len(message)
+
+
+def test_a_body_that_is_not_last_stays_in_its_message() -> None:
+    body = FlightData(data_body=b"body").SerializeToString()
+    metadata = FlightData(app_metadata=b"metadata").SerializeToString()
+    assert split_body(body + metadata) == (body + metadata, 0)

@@ -51,6 +51,13 @@ def rows() -> Iterator[WriterFault]:
             yield WriterFault(name, happens, PoolUnavailableError, published=False, unfinished=1, heals=True)
         else:
             yield WriterFault(name, happens, published=True)
+    for number in (*_DEADLY, signal.SIGSTOP):
+        dies = number in _DEADLY
+        name, happens = f"receiver-idle-{number.name}", _signalled_idle(number, _server)
+        yield WriterFault(name, happens, heals=dies, receivers=1)
+        name, happens = f"receiver-writing-{number.name}", _signalled_writing(number, _server)
+        told = PoolUnavailableError if dies else None
+        yield WriterFault(name, happens, told, published=not dies, heals=dies, receivers=1)
     for number in (*_DEADLY, signal.SIGTERM, signal.SIGSTOP):
         ends = number != signal.SIGSTOP
         yield WriterFault(f"writer-idle-{number.name}", _signalled_idle(number), starts_again=ends)
@@ -97,6 +104,12 @@ def _child(scene: WriterScene) -> psutil.Process:
     child = scene.child()
     assert child is not None
     return child
+
+
+def _server(scene: WriterScene) -> psutil.Process:
+    server = scene.server()
+    assert server is not None
+    return server
 
 
 def _signalled_idle(

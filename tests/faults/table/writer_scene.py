@@ -24,7 +24,7 @@ from writer_process import build_library
 
 from tests.faults.table.state import MEMORY_TOLERANCE_BYTES
 from tests.support.waiting import HANG_SECONDS, until
-from tests.support.writer import LocalWriter
+from tests.support.writer import LocalWriter, with_receivers
 from updraft.client.remote_file import RemoteFile
 from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
@@ -53,7 +53,9 @@ class WriterFault:
     starts_again: bool = False
     """Whether the writer ends, and its platform starts it again."""
     heals: bool = False
-    """Whether the process that serves ends, and its supervisor starts another."""
+    """Whether the process that clients connect to ends, and another is started."""
+    receivers: int = 0
+    """How many processes receive; 0: the one that encodes receives as well."""
     place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
     """What its root lies in."""
     needs: Callable[[], str] = str
@@ -83,9 +85,11 @@ class WriterScene:
         self._unfinished = fault.unfinished
         self._library_directory = directory
         self._cleared = contextlib.ExitStack()
-        self.writer = LocalWriter(self.root, constants={"updraft_writer.sinks.stored.STORE_ATTEMPTS": 3})
+        constants = {"updraft_writer.sinks.stored.STORE_ATTEMPTS": 3, **with_receivers(fault.receivers)}
+        self.writer = LocalWriter(self.root, constants=constants)
+        self._has_receivers = fault.receivers > 0
         self._before: _Held | None = None
-        self._first_child: psutil.Process | None = None
+        self._first_server: psutil.Process | None = None
 
     def __enter__(self) -> Self:
         self.root.mkdir()
@@ -97,7 +101,7 @@ class WriterScene:
             environment.setenv("FAILING_CALLS_ROOT", str(self.root))
             self.fail()
             self.writer.start()
-            self._first_child = self.child()
+            self._first_server = self.server()
             self.writes_good_files()
             self.writer.becomes_empty()
             self._before = self._held()
@@ -150,14 +154,18 @@ class WriterScene:
         self.writer.start_again()
 
     def child(self) -> psutil.Process | None:
-        """The process that serves; None while it is being replaced."""
+        """The process that encodes; None while it is being replaced."""
         return next(iter(self.writer.members()[1:]), None)
 
+    def server(self) -> psutil.Process | None:
+        """The process that clients connect to; None while it is being replaced."""
+        return next(iter(self.writer.members()[2 if self._has_receivers else 1 :]), None)
+
     def wait_until_healed(self) -> None:
-        """Until the supervisor has replaced the process that served, and its successor serves."""
+        """Until the process that clients connect to has a successor, which serves."""
 
         def serves() -> bool:
-            if self.child() in (None, self._first_child):
+            if self.server() in (None, self._first_server):
                 return False
             try:
                 self.writer.status()

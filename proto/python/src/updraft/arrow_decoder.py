@@ -182,6 +182,12 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     return buffer.slice(header_start - _MESSAGE_PREFIX_BYTES)
 
 
+def encapsulated_prefix(data_header: memoryview) -> bytes:
+    """Return what an IPC message has before its body: a prefix and the padded header."""
+    padded = -(-len(data_header) // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
+    return struct.pack("<Ii", _IPC_CONTINUATION, padded) + bytes(data_header).ljust(padded, b"\0")
+
+
 def announced_schema(encapsulated: pa.Buffer, what: str) -> pa.Schema:
     """Return the schema in a message, which may have dictionary-encoded columns; raise ProtocolError or LimitError."""
     with malformed_as(f"{what} is not an Arrow schema"):

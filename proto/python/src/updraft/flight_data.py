@@ -71,6 +71,23 @@ def split_flight_data(message: bytes) -> FlightFields:
     return FlightFields(descriptor, data_header, app_metadata, data_body)
 
 
+def split_body(message: bytes) -> tuple[memoryview, int]:
+    """Return a FlightData without its body, and the body's size.
+
+    The size is 0 if the message does not end with its body. Every Flight library writes the body last.
+    """
+    view = memoryview(message)
+    try:
+        body_bytes = len(split_flight_data(message).data_body)
+    except ProtocolError:
+        return view, 0
+    before = _BODY_TAG + varint(body_bytes)
+    start = len(message) - body_bytes - len(before)
+    if not body_bytes or start < 0 or view[start : start + len(before)] != before:
+        return view, 0
+    return view[:start], body_bytes
+
+
 def join_flight_data(
     data_header: memoryview, app_metadata: memoryview | bytes, data_body: memoryview, *, descriptor: bytes = b""
 ) -> bytes:

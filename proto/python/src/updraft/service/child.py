@@ -58,11 +58,12 @@ class Child:
         """Stop tracking the process; the code that reaps all children reaps it."""
         self.reaped(-signal.SIGKILL)
 
-    def end(self) -> None:
-        """Kill and reap the process unless it has been reaped."""
+    def end(self) -> int:
+        """Kill and reap the process unless it has been reaped; return its exit code."""
         if self._process.returncode is None:
             self._process.kill()
             self.reaped(self._process.wait())
+        return self._process.returncode
 
 
 class Crashes:

@@ -70,6 +70,7 @@ class EarlyReads:
         refusal: Callable[[], UpdraftError],
         elsewhere: Callable[[], int],
         allocated: Callable[[], int] = allocated_bytes,
+        clean: Callable[[], None] = clean_freed_memory,
     ) -> None:
         """Set the limit: `limit_bytes`, plus the memory allocated now, plus an allowance for the service itself.
 
@@ -78,11 +79,13 @@ class EarlyReads:
             refusal: Function that creates the error of a refused read.
             elsewhere: Function that returns the bytes that admitted exchanges may use now, on top of the limit.
             allocated: Function that returns the bytes that the process has allocated.
+            clean: Function that returns freed memory to the system.
         """
         self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
         self._refusal = refusal
         self._elsewhere = elsewhere
         self._allocated = allocated
+        self._clean = clean
         # The caller of each open read, in the order in which the reads began.
         self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
@@ -141,7 +144,7 @@ class EarlyReads:
         self._turns.run_short()
         # gRPC receives a message in thousands of small pieces. Without this call, the process would keep the memory of
         # freed pieces.
-        clean_freed_memory()
+        self._clean()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
         if not refused:

@@ -13,9 +13,9 @@ import json
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import grpc
 import grpc.aio
@@ -60,6 +60,14 @@ _NO_DRAIN = (
 _log = structlog.get_logger(__name__)
 
 
+@runtime_checkable
+class ExpectsBodies(Protocol):
+    """Context of a call whose messages another process receives."""
+
+    def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
+        """Accept bodies of large messages up to these sizes, in this order."""
+
+
 class Call:
     """One exchange: raw messages in and out, the caller's identity, the client's headers and its deadline."""
 
@@ -90,6 +98,14 @@ class Call:
         """Return the next message, or None once the client has half-closed."""
         message = await self._context.read()
         return None if message is grpc.aio.EOF else message
+
+    def expect_bodies(self, sizes_bytes: Sequence[int]) -> None:
+        """Accept bodies of large messages up to these sizes, in this order. Call it before the client may send them.
+
+        Only a context that receives in another process needs to know this.
+        """
+        if isinstance(self._context, ExpectsBodies):
+            self._context.expect_bodies(sizes_bytes)
 
     async def write(self, message: bytes) -> None:
         """Send a message; return when HTTP/2 flow control has accepted it."""

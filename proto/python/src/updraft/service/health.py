@@ -5,8 +5,8 @@ Clients need no token for health checks, so the size of requests and the number 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -38,6 +38,13 @@ Read = Callable[[Any], Awaitable[bytes | None]]
 UpdraftError."""
 
 
+class Server(Protocol):
+    """gRPC server of any kind."""
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Serve these methods."""
+
+
 class HealthBoard:
     """State of each name, as probes see it."""
 
@@ -50,7 +57,7 @@ class HealthBoard:
         """Whether each name is serving, as probes see it."""
         return self._published
 
-    def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
+    def add_to(self, server: Server, read: Read) -> None:
         """Serve the board on `server`; `read` bounds the memory of requests, whose size is unknown beforehand."""
         server.add_generic_rpc_handlers((_Methods(self._servicer, read).handler(),))
 

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import grpc
 import grpc.aio
@@ -22,7 +22,7 @@ from updraft.service.audit import Audit
 from updraft.service.authenticator import Authenticator
 from updraft.service.exchange import FIRST_MESSAGE_TIMEOUT_SECONDS
 from updraft.service.flight_service import Call, FlightService, flight_handler
-from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
+from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard
 from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
 from updraft.service.metrics import Metrics
@@ -69,6 +69,57 @@ class ListenError(StartError):
     """Raised when a service cannot listen on an address; the message names the address."""
 
 
+class FlightServer(Protocol):
+    """gRPC server for Flight: one of this process, or one whose connections other processes hold."""
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Serve these methods."""
+
+    async def listen(self) -> dict[str, str]:
+        """Bind the addresses of the settings, and serve; return the bound addresses. Raise ListenError."""
+
+    async def stop(self, grace: float | None) -> None:
+        """Accept nothing more; end open calls after `grace` seconds, or at once."""
+
+
+class OwnFlightServer:
+    """gRPC server for Flight in this process."""
+
+    def __init__(self, settings: "ServiceSettings", *, shares_port: bool = False) -> None:
+        """Make the server; raise SecurityError if the certificate cannot be used.
+
+        Args:
+            settings: Addresses and certificates.
+            shares_port: Whether other processes of this service listen on the same port.
+        """
+        self._settings = settings
+        self._server: grpc.aio.Server = grpc.aio.server(options=_flight_options(settings, shares_port=shares_port))
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Serve these methods."""
+        self._server.add_generic_rpc_handlers(handlers)
+
+    async def listen(self) -> dict[str, str]:
+        """Bind the addresses of the settings, and serve; return the bound addresses. Raise ListenError."""
+        settings, server, addresses = self._settings, self._server, {}
+        if settings.listen_address is not None:
+            addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
+        if settings.listen_unix is not None:
+            addresses["listen_unix"] = _bind_unix(server, settings.listen_unix, settings.listen_unix_access)
+        await server.start()
+        return addresses
+
+    async def stop(self, grace: float | None) -> None:
+        """Accept nothing more; end open calls after `grace` seconds, or at once."""
+        await self._server.stop(grace)
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        settings = self._settings
+        if settings.tls_certificate_file is None or settings.tls_key_file is None:
+            return None
+        return server_credentials(settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
+
+
 class Listeners:
     """Listeners of one service; `addresses` has the addresses that they are bound to."""
 
@@ -80,6 +131,7 @@ class Listeners:
         audit: Audit,
         pages: WebPages = MappingProxyType({}),
         neighbours_token_file: Path | None = None,
+        flight_server: FlightServer | None = None,
     ) -> None:
         """Prepare the listeners that the settings ask for.
 
@@ -91,6 +143,7 @@ class Listeners:
             pages: Pages to serve in addition to the metrics.
             neighbours_token_file: File of the tokens that requests from this machine need for pages and metrics; None
                 if such requests need no token. If the settings require a token from everyone, this file is not used.
+            flight_server: Server for Flight; None makes one in this process.
         """
         self.addresses: dict[str, str] = {}
         self._settings = settings
@@ -100,7 +153,7 @@ class Listeners:
         self._pages = pages
         self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
-        self._flight: grpc.aio.Server | None = None
+        self._flight: FlightServer | None = flight_server
         self._authenticator: Authenticator | None = None
 
     def caps_of(self, tenant: str) -> TenantCaps:
@@ -126,40 +179,26 @@ class Listeners:
         """Stop all listeners."""
         await self._stack.aclose()
 
-    def _server(self, options: Sequence[tuple[str, int]], read_question: Read) -> grpc.aio.Server:
-        server = grpc.aio.server(options=options)
-        self._stack.push_async_callback(server.stop, None)
-        self._health.add_to(server, read_question)
-        return server
-
     async def _start_flight(self) -> None:
         settings = self._settings
         self._authenticator = authenticator = Authenticator(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(authenticator)).cancel)
         early_reads = self._service.early_reads
-        self._flight = server = self._server(
-            _flight_options(settings), lambda context: early_reads.read(Call(context, STRANGER))
-        )
+        self._flight = server = self._flight or OwnFlightServer(settings)
+        self._stack.push_async_callback(server.stop, None)
+        self._health.add_to(server, lambda context: early_reads.read(Call(context, STRANGER)))
         handler = flight_handler(
             self._service, authenticator, self._audit, request_timeout_seconds=FIRST_MESSAGE_TIMEOUT_SECONDS
         )
         server.add_generic_rpc_handlers((handler,))
-        if settings.listen_address is not None:
-            self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
-        if settings.listen_unix is not None:
-            self.addresses["listen_unix"] = _bind_unix(server, settings.listen_unix, settings.listen_unix_access)
-        await server.start()
-
-    def _credentials(self) -> grpc.ServerCredentials | None:
-        settings = self._settings
-        if settings.tls_certificate_file is None or settings.tls_key_file is None:
-            return None
-        return server_credentials(settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
+        self.addresses.update(await server.listen())
 
     async def _start_admin(self) -> None:
         if self._settings.admin_address is None:
             return
-        server = self._server(_admin_options(), lambda context: Call(context, STRANGER).read())
+        server = grpc.aio.server(options=_admin_options())
+        self._stack.push_async_callback(server.stop, None)
+        self._health.add_to(server, lambda context: Call(context, STRANGER).read())
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
@@ -206,11 +245,11 @@ async def _keep_watching(authenticator: Authenticator) -> None:
         authenticator.refresh()
 
 
-def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
+def _flight_options(settings: "ServiceSettings", *, shares_port: bool) -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
     # Twice the limit, so that a message somewhat beyond the limit gets our error instead of gRPC's. Our error names
     # both sizes.
-    options = _channel_options(2 * settings.max_message_bytes)
+    options = _channel_options(2 * settings.max_message_bytes, shares_port=shares_port)
     return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
 
 
@@ -222,7 +261,7 @@ def _admin_options() -> Sequence[tuple[str, int]]:
     )
 
 
-def _channel_options(max_receive_bytes: int) -> Sequence[tuple[str, int]]:
+def _channel_options(max_receive_bytes: int, *, shares_port: bool = False) -> Sequence[tuple[str, int]]:
     return (
         ("grpc.max_receive_message_length", max_receive_bytes),
         ("grpc.max_send_message_length", -1),
@@ -236,7 +275,7 @@ def _channel_options(max_receive_bytes: int) -> Sequence[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
         # Without SO_REUSEPORT, a second service on the same port fails to start instead of taking half of the calls.
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(shares_port)),
     )
 
 
@@ -246,12 +285,19 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        raise ListenError(f"cannot listen on {address}: {_bind_failure(parse_tcp_address(address))}") from error
+        failure = _bind_failure(parse_tcp_address(address)) or "gRPC refused the address"
+        raise ListenError(f"cannot listen on {address}: {failure}") from error
     return f"{address.rpartition(':')[0]}:{port}"
 
 
+def check_free(address: TcpAddress) -> None:
+    """Raise ListenError if another service listens on the address. Processes that share a port need this check."""
+    if failure := _bind_failure(address):
+        raise ListenError(f"cannot listen on {address}: {failure}")
+
+
 def _bind_failure(address: TcpAddress) -> str:
-    """Try to bind the address and return why that fails; gRPC gives the reason only in its own log."""
+    """Try to bind the address and return why that fails, or "". gRPC gives the reason only in its own log."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -259,7 +305,7 @@ def _bind_failure(address: TcpAddress) -> str:
             probe.bind(place)
     except OSError as error:
         return f"{error.strerror}: choose another address or port"
-    return "gRPC refused the address"
+    return ""
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:

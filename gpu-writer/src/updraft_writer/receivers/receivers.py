@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receivers of a writer, started, watched and replaced by the writer's process.
+
+To the listeners they are one gRPC server. A receiver that dies or hangs ends its calls, as if their clients had
+disconnected, and another one takes its place. The files of other receivers' clients are not affected.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import grpc
+import structlog
+
+from updraft.service.allocator import clean_freed_memory
+from updraft.service.child import CRASHES, WINDOW_SECONDS, Child, Crashes, describe_exit
+from updraft.service.early_reads import allocated_bytes
+from updraft.service.heartbeat import INTERVAL_SECONDS
+from updraft.service.lifecycle import StartError
+from updraft.service.listeners import ListenError, check_free
+from updraft_writer.futures import ignore_failure
+from updraft_writer.receivers.frames import Kind, StartUp
+from updraft_writer.receivers.relay import Relay
+from updraft_writer.receivers.shared_memory import SharedMemory
+from updraft_writer.settings import ServeSettings
+
+# Time beyond the grace period of a stop, after which a receiver that still runs is killed.
+_STOP_MARGIN_SECONDS = 2.0
+# If the writer's process was killed, its receivers are killed too, and may need this long to leave the port.
+_LEAVING_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+# Idle pages that no batch has needed for this long are returned to the system.
+_UNUSED_SECONDS = 10
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_log = structlog.get_logger(__name__)
+
+
+class Receivers:
+    """Receivers as one server for Flight (`updraft.service.listeners.FlightServer`)."""
+
+    def __init__(self, settings: ServeSettings, memory: SharedMemory, number: int) -> None:
+        self._settings = settings
+        self.memory = memory
+        """Memory for the bodies of batches."""
+        self._handlers: list[grpc.GenericRpcHandler] = []
+        self._number = number
+        self._running: dict[int, _Receiver] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self._crashes = Crashes()
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets the error if replacing receivers does not help or is impossible."""
+        self.failed.add_done_callback(ignore_failure)
+        self.on_restart: Callable[[], None] = lambda: None
+        """Callback for each receiver that replaces another."""
+
+    @property
+    def open_calls(self) -> dict[int, int]:
+        """Number of open calls of each receiver that serves, by its process id."""
+        serving = [receiver for _, receiver in sorted(self._running.items()) if receiver.listening.done()]
+        return {receiver.child.pid: receiver.relay.open_calls for receiver in serving}
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Serve these methods."""
+        self._handlers += handlers
+
+    async def listen(self) -> dict[str, str]:
+        """Start the receivers; return the addresses that they are bound to. Raise ListenError or StartError."""
+        await self._port_is_free()
+        receivers = [await self._start(index) for index in range(self._number)]
+        addresses: dict[str, str] = {}
+        for listening in await asyncio.gather(*(receiver.listening for receiver in receivers)):
+            addresses.update(listening)
+        self._keepers = [asyncio.create_task(self._keep(index)) for index in range(self._number)]
+        self._keepers.append(asyncio.create_task(self._watch()))
+        for keeper in self._keepers:
+            keeper.add_done_callback(self._ended)
+        return addresses
+
+    async def _port_is_free(self) -> None:
+        """Raise ListenError if another service listens on the port. Receivers share it, so they would not notice."""
+        address, ends_seconds = self._settings.listen_address, time.monotonic() + _LEAVING_SECONDS
+        while address is not None:
+            try:
+                check_free(address)
+                return
+            except ListenError:
+                if time.monotonic() > ends_seconds:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def stop(self, grace: float | None) -> None:
+        """Stop the receivers; end open calls after `grace` seconds, or at once."""
+        if self._stopping.done():
+            return
+        self._stopping.set_result(None)
+        running = list(self._running.values())
+        for receiver in running:
+            receiver.relay.link.send(Kind.STOP, 0, json.dumps(grace).encode())
+        if running:
+            ends = [asyncio.ensure_future(receiver.gone.wait()) for receiver in running]
+            await asyncio.wait(ends, timeout=(grace or 0.0) + _STOP_MARGIN_SECONDS)
+        for keeper in self._keepers:
+            keeper.cancel()
+        for receiver in running:
+            await receiver.end()
+        self.memory.close()
+
+    def clean_freed_memory(self) -> None:
+        """Have all processes return freed memory to the system."""
+        clean_freed_memory()
+        for receiver in self._running.values():
+            receiver.relay.link.send(Kind.CLEAN)
+
+    def allocated_bytes(self) -> int:
+        """Return the bytes that this process has allocated, and those that receivers have taken since their start."""
+        return allocated_bytes() + sum(receiver.grown_bytes() for receiver in self._running.values())
+
+    async def _start(self, index: int) -> "_Receiver":
+        # A Unix socket cannot be shared, so one receiver serves it.
+        settings = self._settings if index == 0 else self._settings.model_copy(update={"listen_unix": None})
+        receiver = self._running[index] = _Receiver(settings, self.memory, self._handlers)
+        await receiver.connect()
+        return receiver
+
+    async def _keep(self, index: int) -> None:
+        while True:
+            receiver = self._running[index]
+            await receiver.gone.wait()
+            if self._stopping.done():
+                return
+            del self._running[index]
+            status = describe_exit(await receiver.end())
+            if self._crashes.are_too_many():
+                raise StartError(f"a receiver {status}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds")
+            _log.error(f"a receiver {status}: its clients have to send their files again, and another one starts")
+            self.on_restart()
+            await self._start(index)
+
+    def _ended(self, keeper: asyncio.Task[None]) -> None:
+        if not keeper.cancelled() and (error := keeper.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def _watch(self) -> None:
+        for second in itertools.count(1):
+            await asyncio.sleep(INTERVAL_SECONDS)
+            if second % _UNUSED_SECONDS == 0:
+                self.memory.drop_unused()
+            for receiver in self._running.values():
+                if receiver.child.is_stuck():
+                    _log.error("a receiver hangs: killing it", receiver=receiver.child.pid)
+                    receiver.child.kill()
+
+
+class _Receiver:
+    """Process of one receiver, and its calls."""
+
+    def __init__(
+        self, settings: ServeSettings, memory: SharedMemory, handlers: Sequence[grpc.GenericRpcHandler]
+    ) -> None:
+        self.gone = asyncio.Event()
+        self.listening: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        """Addresses of the receiver, or the error for which it cannot start."""
+        self.listening.add_done_callback(ignore_failure)
+        self.relay = Relay(handlers, memory, self._hear, self._lost)
+        self._idle_bytes = 0
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        with theirs:
+            start_up = StartUp(settings.model_dump_json(), theirs.fileno(), memory.descriptor)
+            self.child = Child(
+                "updraft_writer.receivers.process",
+                {**os.environ, **start_up.environment},
+                (theirs.fileno(), memory.descriptor),
+            )
+
+    async def connect(self) -> None:
+        """Connect to the process, which has been started."""
+        self._connection.settimeout(0)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self.relay.link, sock=self._connection)
+
+    async def end(self) -> int:
+        """Kill the process unless it has ended, then end its calls; return the exit code."""
+        code = await asyncio.to_thread(self.child.end)
+        # Not before: until the process has ended, it may write into the places of its calls.
+        self.relay.drop_calls()
+        return code
+
+    def grown_bytes(self) -> int:
+        """Return the memory that the process has taken since it began to serve, without the shared memory."""
+        return max(0, self._resident_bytes() - self._idle_bytes) if self._idle_bytes else 0
+
+    def _resident_bytes(self) -> int:
+        try:
+            _, resident, shared, *_ = Path(f"/proc/{self.child.pid}/statm").read_text().split()
+        except OSError:
+            return 0
+        return (int(resident) - int(shared)) * _PAGE_BYTES
+
+    def _hear(self, kind: Kind, payload: bytes) -> None:
+        self._idle_bytes = self._resident_bytes()
+        if kind is Kind.LISTENING:
+            self.listening.set_result(json.loads(payload))
+        else:
+            self.listening.set_exception(ListenError(payload.decode()))
+
+    def _lost(self) -> None:
+        if not self.listening.done():
+            self.listening.set_exception(StartError("a receiver ended before it served: the log has the reason"))
+        self.gone.set()

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that a writer's process shares with its receivers, for the bodies of batches.
+
+The writer's process hands out ranges for batches that have credit, so their reservations cover the memory. Arrow reads
+a batch where the receiver has put it. A range comes back once nothing refers to its batch. Pages that have been used
+stay for the next batch, because a copy onto fresh shared pages costs ten times as much. They stay within the unused
+quota, and only as long as batches use them from time to time.
+"""
+
+import asyncio
+import ctypes
+import mmap
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+
+from updraft.arrow_decoder import encapsulated_prefix
+
+# Ranges are multiples of this. Together with the room for a header it has to be less than a body in shared memory: a
+# reservation covers twice the body.
+_UNIT_BYTES = 16 << 10
+# Room before a body for Arrow's header. Headers of a hundred columns fit; longer ones cost a copy of the body.
+_HEADER_ROOM_BYTES = 8 << 10
+_TRIM_SECONDS = 0.02
+# Address space for each byte that can be in use. Pages without contents take no memory, so gaps cost nothing.
+_ADDRESSES_PER_BYTE = 4
+
+
+class SharedMemory:
+    """Pool of ranges. Use it from the event loop's thread; only blocks may end on another thread."""
+
+    def __init__(self, most_bytes: int, room_bytes: Callable[[], int]) -> None:
+        """Make the memory, which takes no pages yet.
+
+        Args:
+            most_bytes: Most bytes that can be in use at once.
+            room_bytes: Function that returns how many bytes idle pages may take now.
+        """
+        self._size_bytes = _ADDRESSES_PER_BYTE * _rounded(most_bytes)
+        self.descriptor = os.memfd_create("updraft-writer", os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, self._size_bytes)
+        self._mapping = mmap.mmap(self.descriptor, self._size_bytes)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
+        self._room_bytes = room_bytes
+        self._loop = asyncio.get_running_loop()
+        # Ranges by offset, with their sizes. Idle ranges have pages, empty ranges have none.
+        self._idle: dict[int, int] = {}
+        self._empty: dict[int, int] = {0: self._size_bytes}
+        self.used_bytes = 0
+        """Bytes of all ranges in use."""
+        self.idle_bytes = 0
+        """Bytes of unused ranges that have pages."""
+        self.expected_bytes = 0
+        """Bytes of bodies that have credit and have not arrived. Their part of the quota has no pages yet."""
+        self._is_trimming = False
+        # Fewest idle bytes since the last call of `drop_unused`.
+        self._spare_bytes = 0
+
+    def take(self, body_bytes: int) -> "Block | None":
+        """Return a block for a body of this size, which comes back by itself. None if there is no gap."""
+        size = _rounded(_HEADER_ROOM_BYTES + body_bytes)
+        offset = self._cut(self._idle, size)
+        if offset is not None:
+            self.idle_bytes -= size
+            self._spare_bytes = min(self._spare_bytes, self.idle_bytes)
+        else:
+            self._trim()
+            offset = self._cut(self._empty, size)
+        if offset is None:
+            self._drop(self.idle_bytes)
+            offset = self._cut(self._empty, size)
+        if offset is None:
+            return None
+        self.used_bytes += size
+        return Block(self, offset, size, body_bytes)
+
+    def close(self) -> None:
+        """Close the descriptor. The memory stays until the last block is gone."""
+        os.close(self.descriptor)
+
+    def trim(self) -> None:
+        """Soon return idle pages to the system until the rest fit into the room.
+
+        A batch's pages and its reservation come back one after the other, and the reservation is then given to batches
+        that need pages. Without a pause, their pages would be dropped in between.
+        """
+        if not self._is_trimming and self.idle_bytes:
+            self._is_trimming = True
+            self._loop.call_later(_TRIM_SECONDS, self._trim)
+
+    def _trim(self) -> None:
+        self._is_trimming = False
+        self._drop(self.idle_bytes - max(0, self._room_bytes() + self.expected_bytes))
+
+    def drop_unused(self) -> None:
+        """Return idle pages that no batch has needed since the last call. Call this every few seconds."""
+        self._drop(self._spare_bytes)
+        self._spare_bytes = self.idle_bytes
+
+    def give_back(self, offset: int, size: int) -> None:
+        """Take back a range, on any thread."""
+        # The loop may be closed: then the process ends.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._take_back, offset, size)
+
+    def _take_back(self, offset: int, size: int) -> None:
+        self.used_bytes -= size
+        self.idle_bytes += size
+        _merge(self._idle, offset, size)
+        self.trim()
+
+    @staticmethod
+    def _cut(ranges: dict[int, int], size: int) -> int | None:
+        """Cut a range of this size off the first range that is large enough; return its offset."""
+        offset = min((offset for offset, found in ranges.items() if found >= size), default=None)
+        if offset is None:
+            return None
+        found = ranges.pop(offset)
+        if found > size:
+            ranges[offset + size] = found - size
+        return offset
+
+    def _drop(self, wanted_bytes: int) -> None:
+        """Return the pages of idle ranges, the last first, until at least this many bytes are gone."""
+        for offset, size in sorted(self._idle.items(), reverse=True):
+            if wanted_bytes <= 0:
+                break
+            dropped = min(size, _rounded(wanted_bytes))
+            del self._idle[offset]
+            if dropped < size:
+                self._idle[offset] = size - dropped
+            start = offset + size - dropped
+            self._mapping.madvise(mmap.MADV_REMOVE, start, dropped)
+            _merge(self._empty, start, dropped)
+            self.idle_bytes -= dropped
+            wanted_bytes -= dropped
+        self._spare_bytes = min(self._spare_bytes, self.idle_bytes)
+
+
+class Block:
+    """Range for one body, with room for Arrow's header before it."""
+
+    def __init__(self, memory: SharedMemory, offset: int, size: int, body_bytes: int) -> None:
+        self._memory = memory
+        self._offset = offset
+        self._size = size
+        self._body_bytes = body_bytes
+        self.body_offset = offset + _HEADER_ROOM_BYTES
+        """Offset of the body in the shared memory."""
+
+    def __del__(self) -> None:
+        self._memory.give_back(self._offset, self._size)
+
+    def body(self) -> memoryview:
+        """Return the body, which keeps the block."""
+        return memoryview(self._view(self.body_offset, self._body_bytes)).cast("B")
+
+    def encapsulated(self, header: memoryview) -> pa.Buffer | None:
+        """Put Arrow's header before the body; return both as an IPC message, or None if the header is too long."""
+        prefix = encapsulated_prefix(header)
+        if len(prefix) > _HEADER_ROOM_BYTES:
+            return None
+        start = self.body_offset - len(prefix)
+        ctypes.memmove(self._memory.address + start, prefix, len(prefix))
+        return self._view(start, len(prefix) + self._body_bytes)
+
+    def _view(self, offset: int, size: int) -> pa.Buffer:
+        return pa.foreign_buffer(self._memory.address + offset, size, base=self)
+
+
+class PlacedMessage(bytes):
+    """Message whose body lies in the shared memory; its own bytes are the rest of the message."""
+
+    body: memoryview
+    _block: Block
+
+    @classmethod
+    def of(cls, rest: bytes, block: Block) -> "PlacedMessage":
+        """Return the message whose body a receiver puts into a block."""
+        message = cls(rest)
+        message.body, message._block = block.body(), block
+        return message
+
+    @property
+    def block(self) -> Block:
+        """Block with the body."""
+        return self._block
+
+
+def _rounded(size_bytes: int) -> int:
+    return -(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES
+
+
+def _merge(ranges: dict[int, int], offset: int, size: int) -> None:
+    """Add a range, joined with the ranges beside it."""
+    if (after := ranges.pop(offset + size, None)) is not None:
+        size += after
+    for before, found in ranges.items():
+        if before + found == offset:
+            ranges[before] = found + size
+            return
+    ranges[offset] = size
