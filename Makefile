@@ -169,11 +169,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 
 ## Check
 .PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service
-# The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
+# The stages of `make check`, for check.mk: it begins those of FIRST beside BUILD, and those of SECOND after BUILD. THIRD belongs to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
-FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+BUILD := test-connector
+NEEDED := .venv/.synced
+FIRST := test-unit sessions-on-$(NEWEST) test-writer types lint test-packages test-chart
+SECOND := e2e-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults writes-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
