@@ -214,9 +214,9 @@ test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files b
 	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) $(EVERYDAY) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
-test-variants: .venv/.synced | $(REPORTS) #+ Cases of workers and of the writer that `make check` leaves out, because others take the same way
+test-variants: .venv/.synced $(call jar,$(NEWEST)) | $(REPORTS) #+ Cases of workers, writer and functions that `make check` leaves out, because others take the same way
 	@$(call BEGIN,variants)
-	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes --ignore=flight-server/tests/processes/on_torch
+	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes tests/e2e --ignore=flight-server/tests/processes/on_torch
 
 test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) $(TABLES_DIR)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
 	@$(call BEGIN,tables)
@@ -248,7 +248,7 @@ $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | 
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
-	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
+	$(call PYTEST,$(call venv,$*),e2e-$*) $(if $(filter $(NEWEST),$*),$(EVERYDAY)) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
 # These tests start services or Sparks of their own, so a second stage can run them at the same time as the rest.
 E2E_SERVICES := $(addprefix tests/e2e/test_,$(addsuffix .py,artifacts connect functions_of_two_pools functions_page large_rows limits_of_a_task one_answer services_away several_pools signed_functions times wrong_endpoints))

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.kinds import KINDS
+from tests.e2e.kinds import KINDS, takes_the_way_of_another
 from tests.e2e.kinds.kind import Kind, identity_name, seen_name
 from tests.e2e.sides import Answer, Sides, canonical
 from tests.e2e.types import STORED, TYPE_CASES, TypeCase
@@ -41,6 +41,8 @@ _BEYOND_STOCK = [
     ((4, 1), "udtf_arrow_lateral", "point_udt", "udf_arrow"),
     ((4, 1), "udtf_arrow_table", "point_udt", "udf_arrow"),
 ]
+# Kinds to which the connector sends vectors as it does to pandas_udf, arrow_udf or map_in_arrow.
+_SENT_LIKE_OTHERS = ("pandas_udf_struct", "pandas_udf_iterator", "arrow_udf_iterator", "map_in_pandas")
 _STOCK_FAILS = {(kind, case) for before, kind, case, _ in _BEYOND_STOCK if before > SPARK_VERSION}
 
 
@@ -119,6 +121,8 @@ def _grid() -> Iterator[Any]:
             for way in _ways(kind, case)[1:] if (kind.name, case.name) not in _STOCK_FAILS else ():
                 # Spark 4.0 plans this one as another kind than the function says.
                 marks = [pytest.mark.one_of_each] if (kind.name, case.name) == ("udf_arrow", "point_udt") else []
+                if takes_the_way_of_another(kind) or (way == _COLUMNS and kind.name in _SENT_LIKE_OTHERS):
+                    marks.append(pytest.mark.campaign)
                 yield pytest.param(kind, case, way, id=f"{kind.name}-{case.name}-{way}", marks=marks)
 
 
