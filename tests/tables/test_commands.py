@@ -235,7 +235,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-# What Delta plans for these, it also plans for an update, delete, merge, replacement or partitioned table in SQL above.
+# Delta plans each of these as another command of the table: its statement in SQL, or a table with partitions.
 _LIKE_OTHERS = frozenset(
     {
         "delta_update_api",

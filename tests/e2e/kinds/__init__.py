@@ -23,8 +23,8 @@ def _of_this_spark(kind: Kind) -> Kind:
 
 
 _ALL = [*scalar.KINDS, *maps.KINDS, *groups.KINDS, *folds.KINDS, *table_functions.KINDS]
-# Kinds whose values and batches take the way of another kind. What they get besides is the same for all types: a key,
-# which is an integer here, or no bounds of a window.
+# Values and batches reach these kinds, and those with a key, as they reach another kind. Only the bounds of the window
+# differ, or the key, which is an integer here.
 _LIKE_OTHERS = ("window_pandas_unbounded", "window_arrow_unbounded")
 
 
