@@ -169,11 +169,13 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 
 ## Check
 .PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-variants test-tables test-formats test-other-tables test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-workers test-other-scala test-faults test-large-rows test-smoke test-platforms test-storages test-browser test-notebooks test-notebooks-torch images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak simulate fuzz record-wire audit test-rapids-gpu bench-rapids-gpu rapids-jar-gpu bench-gpu-service bench-gpu-variables
-# The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
+# The stages of `make check`, for check.mk: it begins those of FIRST beside BUILD, and those of SECOND after BUILD. THIRD belongs to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; of the others the longest begin first, so that none is left alone.
-FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) sessions-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults test-writer writes-on-$(NEWEST) workers-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+BUILD := test-connector
+NEEDED := .venv/.synced
+FIRST := test-unit sessions-on-$(NEWEST) test-writer types lint test-packages test-chart
+SECOND := e2e-on-$(NEWEST) test-tables services-on-$(NEWEST) test-contract test-faults writes-on-$(NEWEST) workers-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark)) $(addprefix workers-on-,$(filter-out 3.5,$(OLDER))) test-workers test-other-scala test-variants test-formats docs-site test-notebooks test-notebooks-torch
 include .ci/check.mk
 
@@ -212,9 +214,9 @@ test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files b
 	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) $(EVERYDAY) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
-test-variants: .venv/.synced | $(REPORTS) #+ Cases of workers and of the writer that `make check` leaves out, because others take the same way
+test-variants: .venv/.synced $(call jar,$(NEWEST)) | $(REPORTS) #+ Cases of workers, writer and functions that `make check` leaves out, because others take the same way
 	@$(call BEGIN,variants)
-	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes --ignore=flight-server/tests/processes/on_torch
+	$(call PYTEST,.venv,variants) -m campaign flight-server/tests/processes gpu-writer/tests/processes tests/e2e --ignore=flight-server/tests/processes/on_torch
 
 test-tables: $(call venv,$(TABLES_SPARK))/.synced $(call jar,$(TABLES_SPARK)) $(TABLES_DIR)/.fetched | $(REPORTS) #+ Commands on tables of Delta, Iceberg and Hive with functions inside, beside stock
 	@$(call BEGIN,tables)
@@ -250,7 +252,7 @@ $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | 
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
-	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
+	$(call PYTEST,$(call venv,$*),e2e-$*) $(if $(filter $(NEWEST),$*),$(EVERYDAY)) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
 # These tests start services or Sparks of their own, so a second stage can run them at the same time as the rest.
 E2E_SERVICES := $(addprefix tests/e2e/test_,$(addsuffix .py,artifacts connect functions_of_two_pools functions_page large_rows limits_of_a_task one_answer services_away several_pools signed_functions times wrong_endpoints))

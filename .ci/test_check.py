@@ -16,8 +16,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 REPORTS := reports
 CONNECTOR := connector
-FIRST := lint setup
-SECOND := unit needs-setup chart e2e
+BUILD := setup
+FIRST := lint chart
+SECOND := unit needs-setup e2e
 THIRD := e2e-older
 include {REPOSITORY}/.ci/check.mk
 
@@ -106,6 +107,11 @@ def test_tests_that_fail_count_once_and_name_their_stage(tmp_path: Path) -> None
 def test_a_suite_says_how_long_its_tests_took(tmp_path: Path) -> None:
     check = _check(tmp_path, UNIT="""$(call REPORT,0); sed -i 's/tests=/time="61.7" tests=/' $(REPORTS)/unit.xml""")
     assert check.said_of("unit") == "2 passed   0 failed   1 skipped     62 s"
+
+
+def test_what_uses_the_build_waits_for_it(tmp_path: Path) -> None:
+    check = _check(tmp_path, SETUP="sleep 0.5; echo built", UNIT="echo used; $(call REPORT,0)")
+    assert check.lines.index("built") < check.lines.index("used")
 
 
 @pytest.mark.parametrize("ending", ["kill -SEGV $$$$", "true"])

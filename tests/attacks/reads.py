@@ -249,27 +249,6 @@ def a_temporary_file_of_a_neighbour(target: Any) -> Any:
 
 
 @ATTEMPTS
-def the_names_of_a_neighbours_temporary_files(target: Any) -> Any:
-    import os
-
-    return os.listdir(os.path.dirname(target.victims_file))
-
-
-@ATTEMPTS
-def the_names_of_shared_memory(target: Any) -> Any:
-    import os
-
-    return os.listdir("/dev/shm")
-
-
-@ATTEMPTS
-def the_runtime_directory(target: Any) -> Any:
-    import os
-
-    return os.listdir(target.runtime)
-
-
-@ATTEMPTS
 def artifacts_of_others(target: Any) -> Any:
     import os
 
@@ -352,20 +331,6 @@ def programs_in_the_kernel(target: Any) -> Any:
     import ctypes
 
     return system_call("bpf", 0, ctypes.create_string_buffer(bytes(128)), 128)
-
-
-@ATTEMPTS
-def packets_of_the_network(target: Any) -> Any:
-    import socket
-
-    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x300)
-
-
-@ATTEMPTS
-def raw_packets_of_the_network(target: Any) -> Any:
-    import socket
-
-    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 
 
 @ATTEMPTS

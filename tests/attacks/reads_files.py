@@ -116,3 +116,24 @@ def batches_in_the_shared_memory_of_others(target: Any) -> Any:
         except OSError:
             continue
     return found
+
+
+@ATTEMPTS
+def the_names_of_a_neighbours_temporary_files(target: Any) -> Any:
+    import os
+
+    return os.listdir(os.path.dirname(target.victims_file))
+
+
+@ATTEMPTS
+def the_names_of_shared_memory(target: Any) -> Any:
+    import os
+
+    return os.listdir("/dev/shm")
+
+
+@ATTEMPTS
+def the_runtime_directory(target: Any) -> Any:
+    import os
+
+    return os.listdir(target.runtime)

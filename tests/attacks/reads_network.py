@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to see over the network what the pool tells its operator about all owners."""
+"""Attempts to see over the network what the pool tells its operator about all owners, or what others send."""
 
 from __future__ import annotations
 
@@ -80,3 +80,17 @@ def more_than_health_from_the_admin_listener(target: Any) -> Any:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     return [method, str(error)]
     return ""
+
+
+@ATTEMPTS
+def packets_of_the_network(target: Any) -> Any:
+    import socket
+
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x300)
+
+
+@ATTEMPTS
+def raw_packets_of_the_network(target: Any) -> Any:
+    import socket
+
+    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.attacks.attempts import name_itself, occurrences_in_own_memory
+from tests.attacks.attempts import name_itself, occurrences_in_own_memory, processes_that_stay
 
 
 class Residue(NamedTuple):
@@ -367,34 +367,6 @@ def a_program(target: Any) -> Any:
 @residue(a_program)
 def _(target: Any) -> Any:
     return processes_that_stay()
-
-
-def processes_that_stay() -> list[str]:
-    """Those left behind that live on. The pool kills them, and lends other workers meanwhile.
-
-    Where it has no PID namespaces, owners who work at the same time see each other's processes anyway.
-    """
-    import time
-
-    deadline_seconds = time.monotonic() + 5
-    while (found := processes_left_behind()) and time.monotonic() < deadline_seconds:
-        time.sleep(0.01)
-    return found
-
-
-def processes_left_behind() -> list[str]:
-    """Processes that carry the name, by their own account."""
-    import os
-
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/cmdline") as command:
-                if "left-behind" in comm.read() + command.read():
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
 
 
 def memory_that_was_freed(target: Any) -> Any:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class Release:
 def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUBERNETES) -> Release:
     """Render release `air` in namespace `data`; raises ChartError."""
     rendered = _rendered(CHART, yaml.safe_dump(values or {}), kubernetes)
-    return Release(tuple(manifest for manifest in yaml.safe_load_all(rendered) if manifest))
+    return Release(tuple(manifest for manifest in _parsed(rendered) if manifest))
 
 
 def manifests(values: dict[str, Any], *options: str, chart: Path = CHART) -> str:
@@ -93,7 +94,7 @@ def notes(values: dict[str, Any] | None = None) -> str:
         # Helm renders notes only with a cluster.
         (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ include "updraft.notes" . | quote }}\n')
         rendered = _rendered(chart, yaml.safe_dump(values or {}), NEWEST_KUBERNETES)
-    (text,) = (manifest["text"] for manifest in yaml.safe_load_all(rendered) if manifest["kind"] == "Notes")
+    (text,) = (manifest["text"] for manifest in _parsed(rendered) if manifest["kind"] == "Notes")
     return str(text)
 
 
@@ -111,6 +112,11 @@ def mounted(spec: dict[str, Any]) -> set[str]:
     places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert all(path == f"/etc/updraft/{secrets[name]['secretName']}" for name, path in places.items())
     return {f"{path}/token" for path in places.values()}
+
+
+def _parsed(manifests: str) -> Iterator[Any]:
+    # Nine times faster than the parser in Python.
+    return yaml.load_all(manifests, yaml.CSafeLoader)
 
 
 @functools.cache

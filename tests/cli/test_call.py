@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.csv
@@ -16,50 +14,14 @@ import pyarrow.parquet
 import pytest
 
 from tests.cli.conftest import Run
-from tests.support.paths import EXAMPLES
 from tests.support.pool import LocalPool
 from updraft_cli.progress import Progress
 from updraft_cli.table_files import table_writer
 
-_MODULE = """
-from updraft import function
-
-@function(version="1")
-def hello(name: str, word: str = "Hello") -> str:
-    return f"{word}, {name}!"
-
-@function(name="hello", version="2")
-def hello_2(name: str) -> str:
-    return name.upper()
-
-@function
-def total(prices: list[float]) -> float:
-    return sum(prices)
-
-@function
-def constant(first: str = "a", second: str = "b") -> str:
-    return first + second
-
-@function
-def inverse(x: int) -> float:
-    return 1 / x
-"""
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    directory = tmp_path_factory.mktemp("modules")
-    (directory / "greetings.py").write_text(_MODULE)
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=f"{EXAMPLES}:{directory}"),
-        LocalPool(workers=1, arguments=["--functions", "shop,greetings"]) as running,
-    ):
-        yield running
-
 
 @pytest.fixture
-def call(shop: LocalPool, typed: Run) -> Run:
-    return lambda *arguments: typed("call", *arguments, "--endpoint", shop.tcp_endpoint)
+def call(functions_pool: LocalPool, typed: Run) -> Run:
+    return lambda *arguments: typed("call", *arguments, "--endpoint", functions_pool.tcp_endpoint)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +44,13 @@ def test_values_are_read_as_the_arguments_types(call: Run, arguments: tuple[str,
     assert (answer.stdout, answer.stderr, answer.returncode) == (prints, "", 0)
 
 
-def test_the_endpoint_is_found_in_the_environment(shop: LocalPool, typed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_endpoint_is_found_in_the_environment(
+    functions_pool: LocalPool, typed: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = typed("call", "hello@1", "--arg", "name=Ada")
     assert answer.returncode == 2
     assert "name a pool with --endpoint, or set UPDRAFT_CLIENT_ENDPOINT" in answer.stderr
-    monkeypatch.setenv("UPDRAFT_CLIENT_ENDPOINT", shop.tcp_endpoint)
+    monkeypatch.setenv("UPDRAFT_CLIENT_ENDPOINT", functions_pool.tcp_endpoint)
     assert typed("call", "hello@1", "--arg", "name=Ada").stdout == "Hello, Ada!\n"
 
 

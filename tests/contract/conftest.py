@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.contract.called_pool import called_pool
 from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.paths import BUILD, REPOSITORY
 from tests.support.pool import LocalPool
@@ -26,12 +25,6 @@ def pool() -> Iterator[LocalPool]:
         yield pool
         # pytest shows it when the test failed.
         print(pool.log())
-
-
-@pytest.fixture(scope="session")
-def functions_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    with called_pool(tmp_path_factory.mktemp("modules")) as pool:
-        yield pool
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import updraft.client
-from tests.contract.called_pool import busy_workers, new_note
+from tests.support.called_pool import busy_workers, new_note
 from tests.support.pool import LocalPool
 from tests.support.waiting import HANG_SECONDS, until
 from updraft.client import AsyncPoolClient

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import updraft.client
-from tests.contract.called_pool import busy_workers, new_note
+from tests.support.called_pool import busy_workers, new_note
 from tests.support.certificates import Authority
 from tests.support.pool import LocalPool
 from tests.support.waiting import until

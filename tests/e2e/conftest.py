@@ -138,7 +138,7 @@ def spark(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) ->
     session.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def deployed(stock_only: bool) -> Iterator[LocalPool]:
     """A pool with functions of its own."""
     if stock_only:

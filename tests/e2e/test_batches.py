@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.kinds import KINDS
+from tests.e2e.kinds import KINDS, takes_the_way_of_another
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.sides import Query, Sides
 
@@ -37,11 +37,16 @@ def _query(kind: Kind, rows: int) -> Query:
     return query
 
 
+def _kinds_with_rows() -> Iterator[Any]:
+    for kind in KINDS:
+        like_another = [pytest.mark.campaign] if takes_the_way_of_another(kind) else []
+        for max_records in _ROWS:
+            marks = [pytest.mark.one_of_each] if max_records == 7 else like_another
+            yield pytest.param(kind, max_records, id=f"{kind.name}-{max_records}", marks=marks)
+
+
 @pytest.mark.matrix("batches")
-@pytest.mark.parametrize(
-    "max_records", [pytest.param(1), pytest.param(7, marks=pytest.mark.one_of_each), pytest.param(10_000)]
-)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("kind", "max_records"), list(_kinds_with_rows()))
 def test_a_function_sees_the_batches_that_stock_gives_it(sides: Sides, kind: Kind, max_records: int) -> None:
     sides.assert_same(_query(kind, _ROWS[max_records]), confs={_MAX_RECORDS: str(max_records)})
 

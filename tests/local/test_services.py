@@ -208,7 +208,7 @@ def test_options_that_failed_are_forgotten() -> None:
 
 def test_a_pool_without_a_status_page_says_so() -> None:
     with updraft.spark.local_pool(workers=1, metrics_listen="") as pool:
-        with pytest.raises(updraft.spark.LocalServiceError, match="the pool shows no state, because metrics_listen"):
+        with pytest.raises(updraft.spark.LocalServiceError, match="the pool has no status page, as metrics_listen"):
             _ = pool.status_url
         assert "pool at grpc" in pool._repr_html_()
 

@@ -3,6 +3,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -227,9 +228,12 @@ def test_paths_whose_lookup_hangs_fail_and_hold_up_nobody_else(tmp_path: Path) -
         running.writer.factory.storage = storage
         try:
             # More than the loop has threads of its own.
-            for number in range(8):
-                with pytest.raises(SinkError, match=r"cannot reach .*has not answered for 0.5 seconds"):
-                    client.create(str(tmp_path / f"hangs-{number}"), SCHEMA).finish()
+            with ThreadPoolExecutor(8) as threads:
+                names = [str(tmp_path / f"hangs-{number}") for number in range(8)]
+                failures = list(threads.map(lambda name: raised_by(client.create(name, SCHEMA).finish), names))
+            for failure in failures:
+                assert isinstance(failure, SinkError)
+                assert re.search(r"cannot reach .*has not answered for 0.5 seconds", failure.message)
             returned = io.BytesIO()
             with client.create("returned", SCHEMA, into=returned) as file:
                 file.write(BATCH)

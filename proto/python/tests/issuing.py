@@ -4,12 +4,18 @@
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jwt
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from updraft.errors import UnauthenticatedError
+from updraft.service.authenticator import Authenticator
+from updraft.service.identity import Identity
 
 ISSUER = "https://login.example.org"
 AUDIENCE = "updraft"
@@ -77,3 +83,30 @@ def entry(
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     return "\n".join(["[[issuer]]", *lines, keys, ""])
+
+
+class ServiceWithIssuer:
+    """Files of a service that trusts `ISSUER`."""
+
+    def __init__(self, directory: Path, *keys: Key) -> None:
+        self.directory = directory
+        self.keys = directory / "keys.json"
+        self.identities = directory / "identities.toml"
+        self.publish(*keys)
+
+    def publish(self, *keys: Key) -> None:
+        self.keys.write_bytes(key_set(*keys))
+
+    def authenticator(self, token_file: Path | None = None, **table: Any) -> Authenticator:
+        self.identities.write_text(entry(f'keys_file = "{self.keys}"', **table))
+        return Authenticator(token_file, self.identities)
+
+
+def identity(authenticator: Authenticator, token: str) -> Identity:
+    return authenticator.identity(f"Bearer {token}")
+
+
+def refusal(authenticator: Authenticator, token: str) -> str:
+    with pytest.raises(UnauthenticatedError) as caught:
+        identity(authenticator, token)
+    return caught.value.message

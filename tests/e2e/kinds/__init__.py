@@ -23,4 +23,14 @@ def _of_this_spark(kind: Kind) -> Kind:
 
 
 _ALL = [*scalar.KINDS, *maps.KINDS, *groups.KINDS, *folds.KINDS, *table_functions.KINDS]
+# Values and batches reach these kinds, and those with a key, as they reach another kind. Only the bounds of the window
+# differ, or the key, which is an integer here.
+_LIKE_OTHERS = ("window_pandas_unbounded", "window_arrow_unbounded")
+
+
+def takes_the_way_of_another(kind: Kind) -> bool:
+    """Whether only a campaign sends every type through this kind."""
+    return kind.name.endswith("_key") or kind.name in _LIKE_OTHERS
+
+
 KINDS: list[Kind] = [_of_this_spark(kind) for kind in _ALL if kind.since <= SPARK_VERSION]

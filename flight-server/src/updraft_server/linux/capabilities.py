@@ -39,7 +39,7 @@ def close_bounding_set() -> None:
     The process keeps the capabilities that it holds itself.
     """
     if not holds_capability(_SETPCAP):
-        # A process that may not drop capabilities cannot gain any either, once new privileges are forbidden.
+        # Without this right, it is enough that new privileges are forbidden: no program can gain capabilities then.
         return
     for capability in _ALL:
         if libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 Ticks = tuple[tuple[int, int], ...]
 """Process id and CPU time, in clock ticks, of each process of a tree; the time includes ended children."""
 
-# Fields of /proc/PID/stat, counted after the name, which may hold anything and ends with the last parenthesis.
+# Fields of /proc/PID/stat, counted from the one after the name. The name may hold any character, and ends with the last
+# parenthesis of the line.
 _STATE = 0
 _PARENT = 1
 _TIMES = slice(11, 15)

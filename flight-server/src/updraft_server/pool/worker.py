@@ -135,7 +135,7 @@ class PooledWorker:
                 self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
-        """Send SIGKILL. When the worker is reaped, the processes that it has started are ended."""
+        """Let the zygote send SIGKILL. When it reaps the worker, it also ends the processes that the worker started."""
         self.was_killed = True
         self._send(Kill(self.id))
 

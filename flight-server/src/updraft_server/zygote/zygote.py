@@ -108,7 +108,7 @@ class Zygote:
         self._is_ending = False
         self._is_retired = False
         self._next_end_seconds = 0.0
-        """Monotonic time until which turns that only stop or continue workers leave strays alone."""
+        """Monotonic time before which a turn that only stops or continues workers ends no disowned processes."""
         self._pauses = 0
         """Number of events of this turn that stopped or continued a worker."""
 
@@ -133,8 +133,8 @@ class Zygote:
             if self._turn() and time.monotonic() < self._next_end_seconds and not self._has_exits:
                 # An exchange waits for the worker that was just continued. Do not compete with it for a core.
                 continue
-            # End strays on all other turns, not only after a worker has died: functions may disown processes at any
-            # time.
+            # On all other turns, end disowned processes even if no worker has died: functions may disown processes at
+            # any time.
             self._next_end_seconds = time.monotonic() + INTERVAL_SECONDS
             self._tell_ends(is_anything_left=self._end_strays())
         self._end_everything()

@@ -52,7 +52,7 @@ class _Room:
         self._taken_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Use up memory; raise LimitError if the batch exceeds the limit."""
+        """Count this memory as the batch's; raise LimitError if the batch exceeds its limit."""
         self._taken_bytes += size_bytes
         if self._taken_bytes > self._limit.limit_bytes:
             raise LimitError(

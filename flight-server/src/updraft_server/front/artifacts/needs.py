@@ -93,7 +93,8 @@ def parse_needs(function: SessionFunction) -> Needs:
 def _key(artifact: Artifact) -> ArtifactKey:
     if len(artifact.sha256) != _DIGEST_BYTES or artifact.size_bytes < 0:
         raise ProtocolError(
-            f"not an artifact: a digest of {len(artifact.sha256)} bytes, a size of {artifact.size_bytes}"
+            f"an artifact has a digest of {len(artifact.sha256)} bytes and a size of {artifact.size_bytes}: "
+            f"expected {_DIGEST_BYTES} bytes, and a size that is not negative"
         )
     role = artifact.WhichOneof("role")
     if role is None:

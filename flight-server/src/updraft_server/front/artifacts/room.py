@@ -39,15 +39,15 @@ class Volume(NamedTuple):
         return cls(found.f_frsize, max(_LEAST_ENTRY_BYTES, found.f_frsize, entry_bytes))
 
     def file_bytes(self, size_bytes: int) -> int:
-        """Return the space of an artifact that is one file of this size."""
+        """Return the space that an artifact takes if it is one file of this size."""
         return self.tree_bytes(TreeSize(-(-size_bytes // self.block_bytes) * self.block_bytes, 1))
 
     def tree_bytes(self, size: TreeSize) -> int:
-        """Return the space of an artifact that is a tree of this size."""
+        """Return the space that an artifact takes if it is an unpacked tree of this size."""
         return max(_LEAST_ARTIFACT_BYTES, size.size_bytes, size.files * self.entry_bytes)
 
     def links_bytes(self, names: int) -> int:
-        """Return the space of a directory with this many links; the first 64 are free, enough for most sessions."""
+        """Return the space that a directory with this many links takes; 64 are free, enough for most sessions."""
         return max(0, names - _FREE_LINKS) * self.entry_bytes
 
 

@@ -147,7 +147,7 @@ class AsyncPoolClient:
         return description_in(await self._answer(FLIGHT_INFO_METHOD, flight_path(name), deadline))
 
     async def _answer(self, method: str, request: bytes, deadline: float | None) -> bytes:
-        """Return the answer to a question, which is safe to ask again."""
+        """Return the answer to a request that may be repeated; retry it while the pool is unavailable."""
         ask = self._channel.unary_unary(method)
         retries = retries_of(self._connection)
         while True:

@@ -63,10 +63,10 @@ def failure_in(error: Any, in_band: UpdraftError | None) -> Failure:
 
 
 def with_schema(arguments: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return arguments in the schema of the first table's.
+    """Return arguments cast to the schema of the first table.
 
     Raises:
-        ValueError: The columns are others, or a value does not fit.
+        ValueError: The columns have other names, or a value does not fit.
         TypeError: A column has another type, and a cast could change values.
     """
     if arguments.schema.equals(schema):

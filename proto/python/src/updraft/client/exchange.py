@@ -163,7 +163,10 @@ class Exchange:
             self._admitted = True
         elif event == "finish":
             if (metadata.finish.batches, metadata.finish.rows) != (self._results, self._result_rows):
-                raise ProtocolError("results of the function are missing: their number is not what the pool sent")
+                raise ProtocolError(
+                    f"the pool sent {metadata.finish.batches} batches of results with {metadata.finish.rows} rows, but "
+                    f"{self._results} with {self._result_rows} arrived"
+                )
             self.is_finished = True
         elif event == "part":
             self._take_part(metadata, fields)

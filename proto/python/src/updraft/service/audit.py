@@ -77,7 +77,7 @@ class Audit:
         """Start the record of one call.
 
         Args:
-            what: "exchange", "action", or "question" for a call that lists flights or actions or describes a flight.
+            what: "exchange"; "action"; or "question", which lists flights or actions, or describes a flight.
             peer: The client's address, as gRPC prints it.
         """
         return CallRecord(self, {"service": self._service, "call": what, "peer": peer}) if self._file else NO_RECORD
@@ -169,7 +169,11 @@ class CallRecord:
         self._audit = None
 
     async def opened(self) -> None:
-        """Record the start of the work, which may begin once this returns; raise PoolUnavailableError."""
+        """Record the start of the work, which may begin once this returns.
+
+        Raises:
+            PoolUnavailableError: The log refuses unrecorded work and the record cannot be written.
+        """
         if self._audit is not None:
             await self._audit.before_work(self._facts)
             self._is_opened = True

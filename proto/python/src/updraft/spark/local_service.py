@@ -157,10 +157,10 @@ class LocalService:
         """URL of the service's state: a page to open in a browser for a pool, JSON for a writer.
 
         Raises:
-            LocalServiceError: `metrics_listen` is empty, so the service shows no state.
+            LocalServiceError: `metrics_listen` is empty, so the service has no status page.
         """
         if "metrics_listen" not in self._ready:
-            raise LocalServiceError(f"the {self._noun} shows no state, because metrics_listen is empty: leave it out")
+            raise LocalServiceError(f"the {self._noun} has no status page, as metrics_listen is empty: do not set it")
         page = "status" if self._noun == "pool" else "status.json"
         return f"http://{self._ready['metrics_listen']}/{page}"
 

@@ -205,7 +205,7 @@ def _named(columns: Mapping[str, Column]) -> pa.RecordBatch:
 
 
 def _received(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and batches as a worker receives them: decoded and checked; raise ProtocolError."""
+    """Return the schema and the batches as a worker receives them: decoded, and refused if they are not valid."""
     decoder = DictionaryDecoder.announced_by(
         schema.serialize(), "the first message", limit=_MOST_BYTES, max_batch_rows=_MOST_ROWS, text=Text.UTF_8
     )

@@ -69,12 +69,12 @@ object WriteConf
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do if the writer cannot take a write when the driver plans it. It cannot if, for `connectTimeout`, it gives " +
-      "no answer, is draining, or already has as many open files as it allows. It cannot either if it refuses the token, " +
-      "the path or this version of the protocol. `fail`: the write fails; if the writer is only full, the write waits. " +
-      "`local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the files, " +
-      "and the log gives the reason. Set it to `local` for jobs that have to run even if the writer is down. A writer " +
-      "that fails later fails the task in both cases.",
+    "What to do with a write that the writer cannot take. `fail`: the write fails; if the writer is only full, the write " +
+      "waits. `local`: the driver asks the writer before each write. If the answer is no, Spark's own writer writes the " +
+      "files, and the log gives the reason. Set it to `local` for jobs that have to run even if the writer is down. The " +
+      "answer is no if the writer refuses the token, the path or this version of the protocol. It is also no if for " +
+      "`connectTimeout` the writer does not answer, is draining, or has too many open files. If the writer fails later, " +
+      "the task fails in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )

@@ -25,7 +25,7 @@ object FilesByIceberg {
       "writes by Iceberg's own writer" + write.reason.fold("")(reason => s", because of $reason")
     )
 
-  /** Return the metric's value; None for a write that failed before it was decided. */
+  /** Return the metric's value; None if the write failed before it chose a writer. */
   def count(write: IcebergWrite): Option[CustomTaskMetric] = write.madeByIceberg.map { byIceberg =>
     new CustomTaskMetric {
       override def name(): String = Name

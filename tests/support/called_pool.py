@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool whose functions the tests of the Python client call."""
+"""Pool whose functions the tests of the Python client and of `updraft call` call."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def parity(x: int, word: str = "is", end: str = "!") -> str:
 @function(name="parity", version="2")
 def parity_2(x: int) -> str:
     return str(x % 2)
+
+@function(version="1")
+def hello(name: str, word: str = "Hello") -> str:
+    return f"{word}, {name}!"
+
+@function(name="hello", version="2")
+def hello_2(name: str) -> str:
+    return name.upper()
+
+@function
+def total(prices: list[float]) -> float:
+    return sum(prices)
 
 @function
 def constant(first: str = "a", second: str = "b") -> str:
