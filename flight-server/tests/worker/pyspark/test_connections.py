@@ -7,13 +7,21 @@ import io
 from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
 
-from updraft.errors import ProtocolError
+from updraft.errors import ProtocolError, UpdraftError
 from updraft_server.worker.exchange import RequestBatch
-from updraft_server.worker.pyspark.connections import REPORT_BYTES, RUNNER, SCHEMA, ByteStream, Connections
+from updraft_server.worker.pyspark.connections import (
+    BUFFER_BYTES,
+    REPORT_BYTES,
+    RUNNER,
+    SCHEMA,
+    ByteStream,
+    Connections,
+)
 from updraft_server.worker.pyspark.host_services import HostSocket
 from updraft_server.worker.pyspark.worker_modules import run_main
 
@@ -30,6 +38,9 @@ class Client:
 
     def take(self) -> RequestBatch | None:
         return RequestBatch(self._sent.popleft()) if self._sent else None
+
+    def fail(self, error: UpdraftError) -> NoReturn:
+        raise error
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         assert batch.schema == SCHEMA
@@ -68,11 +79,12 @@ def test_a_large_write_is_sent_in_replies_below_the_limit() -> None:
     assert max(len(piece or b"") for _, piece in client.pieces) <= 2048
 
 
-def test_the_client_hears_how_much_was_read() -> None:
-    client = Client([(RUNNER, bytes(REPORT_BYTES)), (RUNNER, b"x")])
+def test_the_client_hears_how_much_was_surely_read() -> None:
+    size = REPORT_BYTES + BUFFER_BYTES
+    client = Client([(RUNNER, bytes(size)), (RUNNER, b"x")])
     stream = runner(client)
-    room = bytearray(REPORT_BYTES)
-    assert stream.readinto(room) == REPORT_BYTES
+    room = bytearray(size)
+    assert stream.readinto(room) == size
     assert client.got == [(RUNNER, None, REPORT_BYTES)]
     assert stream.readinto(room) == 1
     assert len(client.got) == 1
@@ -95,7 +107,7 @@ def test_a_service_is_called_while_the_runner_goes_on_sending() -> None:
     assert rest.read() == b"rowsmore"
 
 
-def test_what_the_worker_has_not_read_goes_back_after_its_end() -> None:
+def test_the_end_tells_exactly_what_was_read() -> None:
     client = Client([(RUNNER, b"task1NEXT"), (RUNNER, b"TASK"), (RUNNER, b"...")])
     connections = Connections(client)
     stream = ByteStream(connections, RUNNER)
@@ -105,9 +117,9 @@ def test_what_the_worker_has_not_read_goes_back_after_its_end() -> None:
 
     outcome = run_main(SimpleNamespace(main=main), stream)  # type: ignore[arg-type]
     assert outcome.error is None
-    connections.finish(outcome.not_read)
-    assert client.pieces[:2] == [(RUNNER, b"task1"), (RUNNER, b"")]
-    assert b"".join(data or b"" for _, data in client.pieces[2:]) == b"NEXTTASK..."
+    connections.finish(outcome.unread_bytes)
+    assert client.got == [(RUNNER, b"task1", 0), (RUNNER, b"", 5)]
+    assert client.take() is None
 
 
 def test_a_module_that_raises_has_sent_its_output_first() -> None:
@@ -129,7 +141,7 @@ def test_a_module_that_raises_has_sent_its_output_first() -> None:
         (pa.record_batch({"bytes": pa.array([b"x"])}), "a worker exchange has the schema"),
     ],
 )
-def test_a_batch_that_is_none_of_these_is_refused(sent: pa.RecordBatch, problem: str) -> None:
+def test_an_unknown_connection_or_schema_is_refused(sent: pa.RecordBatch, problem: str) -> None:
     client = Client([])
     client._sent.append(sent)
     with pytest.raises(ProtocolError, match=problem):

@@ -7,11 +7,11 @@ one that Spark's runner makes to a Python worker. The worker opens further ones,
 
 import io
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
-from updraft.errors import ProtocolError
+from updraft.errors import ProtocolError, UpdraftError
 from updraft_server.ipc.frames import Buffer
 from updraft_server.worker.exchange import RequestBatch
 
@@ -30,10 +30,13 @@ SCHEMA = pa.schema(
 RUNNER = 0
 """Connection of Spark's runner."""
 
-REPORT_BYTES = 1024 * 1024
-"""Bytes that PySpark's worker reads from the runner until the client hears of it. The client sends a few times that."""
+BUFFER_BYTES = 256 * 1024
+"""Size of the buffers in front of the runner's connection. Bytes in them count as unread until the worker returns."""
 
-# Arrow's header and offsets share a reply with the bytes.
+REPORT_BYTES = 1024 * 1024
+"""Bytes read from the runner between two reports. The client may be several reports ahead."""
+
+# Room for Arrow's header and offsets in each reply.
 _HEADER_BYTES = 2048
 
 
@@ -49,6 +52,9 @@ class Batches(Protocol):
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         """Send a batch."""
 
+    def fail(self, error: UpdraftError) -> NoReturn:
+        """Record and raise an error of the client, which PySpark's worker may then hide."""
+
 
 class Connections:
     """All connections of one exchange. Only one thread may use them."""
@@ -62,7 +68,7 @@ class Connections:
         self._reported_bytes = 0
 
     def open(self, address: str) -> int:
-        """Open a connection to a service, by the address that PySpark's worker has for it. Return its number."""
+        """Open a connection to a service, by its port or path, and return the connection's number."""
         number = len(self._unread)
         self._unread[number] = deque()
         self.send(number, address.encode())
@@ -84,10 +90,15 @@ class Connections:
         self._unread[number].appendleft(piece)
 
     def has_read(self, size: int) -> None:
-        """Count bytes that PySpark's worker has read from the runner."""
+        """Count bytes that went into the buffer of PySpark's worker."""
         self._read_bytes += size
-        if self._read_bytes - self._reported_bytes >= REPORT_BYTES:
+        if self._surely_read_bytes - self._reported_bytes >= REPORT_BYTES:
             self._reply(RUNNER, None)
+
+    @property
+    def _surely_read_bytes(self) -> int:
+        """Bytes of the runner that PySpark's worker has read, even if its buffer is full of unread ones."""
+        return max(self._reported_bytes, self._read_bytes - BUFFER_BYTES)
 
     def send(self, number: int, data: Buffer) -> None:
         """Send bytes, in several replies if need be; raises UpdraftError."""
@@ -100,34 +111,38 @@ class Connections:
         """Tell the client that nothing more comes on a connection."""
         self._reply(number, memoryview(b""))
 
-    def finish(self, not_read: bytes) -> None:
-        """End the runner's connection, and send everything back that PySpark's worker has not read.
+    def finish(self, unread_bytes: int) -> None:
+        """End the runner's connection, and tell how much PySpark's worker has read. Wait for the client's end.
 
-        These bytes belong to the next task of the runner. `not_read` comes before those that are still on their way.
+        The client keeps what it has sent beyond that for the runner's next task.
+
+        Args:
+            unread_bytes: Bytes that are left in the buffer of PySpark's worker.
         """
-        self.end(RUNNER)
-        self.send(RUNNER, not_read)
-        while piece := self.receive(RUNNER):
-            self.send(RUNNER, piece)
+        self._reply(RUNNER, memoryview(b""), self._read_bytes - unread_bytes)
+        while self.receive(RUNNER):
+            pass
 
     def _sort(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(SCHEMA):
-            raise ProtocolError(f"a worker exchange has the schema {SCHEMA}, but a batch has {batch.schema}")
+            self._batches.fail(
+                ProtocolError(f"a worker exchange has the schema {SCHEMA}, but a batch has {batch.schema}")
+            )
         numbers, pieces, _ = batch.columns
         for number, piece in zip(numbers.to_pylist(), pieces, strict=True):
             if number not in self._unread:
-                raise ProtocolError(f"connection {number} is not open")
+                self._batches.fail(ProtocolError(f"connection {number} is not open"))
             data = piece.as_buffer()
             if data is None or not data.size:
                 self._ended.add(number)
             else:
                 self._unread[number].append(memoryview(data).cast("B"))
 
-    def _reply(self, number: int, piece: memoryview | None) -> None:
+    def _reply(self, number: int, piece: memoryview | None, read_bytes: int | None = None) -> None:
         self._replies += 1
-        self._reported_bytes = self._read_bytes
+        self._reported_bytes = self._surely_read_bytes if read_bytes is None else read_bytes
         data = pa.nulls(1, pa.binary()) if piece is None else _one_value(piece)
-        columns = [pa.array([number], pa.int32()), data, pa.array([self._read_bytes], pa.int64())]
+        columns = [pa.array([number], pa.int32()), data, pa.array([self._reported_bytes], pa.int64())]
         self._batches.reply(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), sequence=self._replies)
 
 

@@ -2,7 +2,7 @@
 """Services of Spark's process that PySpark's worker calls over loopback: barrier stages and the state of streams.
 
 In a worker exchange, these calls travel through the exchange. PySpark opens sockets for them in a few places, which
-`HostServices` patches. A worker of the pool has no secret of Spark: the client of the exchange shows it to the service.
+`HostServices` patches. Workers never see Spark's secrets: the client authenticates for them.
 """
 
 import contextlib

@@ -159,7 +159,7 @@ class SessionRunner:
         return trailer.to_report(int(received_seconds * 1000))
 
     def _run_module(self, name: str, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
-        """Run a worker exchange. The module has told Spark of an exception, so it only has to fail the exchange."""
+        """Run a worker exchange. The module itself reports its exceptions to Spark; here they fail the exchange."""
         connections = Connections(exchange)
         self._reported.error = None
         with (
@@ -170,10 +170,12 @@ class SessionRunner:
             # PySpark sorts large RDDs in files there.
             os.environ["SPARK_LOCAL_DIRS"] = tempfile.gettempdir()
             outcome = run_main(load_module(name), ByteStream(connections, RUNNER))
+            if exchange.failure is not None:
+                raise exchange.failure
             if outcome.error is not None:
                 error = self._reported.error or outcome.error
                 raise UserError(whole_message(error), exception_class=qualified_name(error)) from None
-        connections.finish(outcome.not_read)
+        connections.finish(outcome.unread_bytes)
         return exchange_pb2.Report()
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runner of worker exchanges: calls the main() of a worker module of PySpark over the byte stream of Spark's runner.
+"""Worker exchanges: the main() of a worker module of PySpark, over the byte stream of Spark's runner.
 
-Spark starts these modules for everything that is no operator of Updraft: RDDs, streaming state, data sources. The
-module reads a path on Spark's host from the stream, and this runner replaces it by the copy in the pool.
+Spark starts these modules for everything that Updraft's operators do not cover: RDDs, streaming state, data sources.
+The stream has paths on Spark's host, which are replaced by those of the copies in the pool.
 """
 
 import contextlib
@@ -20,13 +20,10 @@ from pyspark.broadcast import Broadcast, _broadcastRegistry
 from pyspark.files import SparkFiles
 
 from updraft.errors import FunctionRefusedError
-from updraft_server.worker.pyspark.connections import ByteStream
+from updraft_server.worker.pyspark.connections import BUFFER_BYTES, ByteStream
 from updraft_server.worker.pyspark.init_message import Surroundings
 
 _PACKAGE = "pyspark."
-
-# PySpark flushes its output itself where Spark waits for it.
-_BUFFER_BYTES = 256 * 1024
 
 
 class HostFiles:
@@ -82,8 +79,13 @@ class HostFiles:
 def load_module(name: str) -> ModuleType:
     """Import a worker module of PySpark; raises FunctionRefusedError if this PySpark has no such module."""
     if name.startswith(_PACKAGE):
-        with contextlib.suppress(ModuleNotFoundError):
+        try:
             module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # A package that the module needs is another matter.
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+        else:
             if callable(getattr(module, "main", None)):
                 return module
     raise FunctionRefusedError(f"this pool, with pyspark {pyspark.__version__}, has no worker module {name!r}")
@@ -93,24 +95,25 @@ class Outcome(NamedTuple):
     """Outcome of a worker module."""
 
     error: BaseException | None
-    """Exception with which the module ended; it has told Spark. None if it returned."""
-    not_read: bytes
-    """Bytes that the module has received and not read."""
+    """Exception with which the module ended, already reported to Spark. None if it returned."""
+    unread_bytes: int
+    """Bytes that are left in the module's buffer."""
 
 
 def run_main(module: ModuleType, stream: ByteStream) -> Outcome:
     """Run the main() of a module over the stream of Spark's runner."""
     error: BaseException | None = None
-    # Spark's own daemon also gives the worker two buffered files of one socket.
-    infile, outfile = io.BufferedReader(stream, _BUFFER_BYTES), io.BufferedWriter(stream, _BUFFER_BYTES)
+    # Spark's own daemon also gives the worker two buffered files of one socket. PySpark flushes its output itself where
+    # Spark waits for it.
+    infile, outfile = io.BufferedReader(stream, BUFFER_BYTES), io.BufferedWriter(stream, BUFFER_BYTES)
     try:
         module.main(infile, outfile)
     except BaseException as raised:  # usually a SystemExit, which must not end this process
         error = raised
     outfile.flush()
     stream.stop_reading()
-    not_read = infile.read()
+    unread_bytes = len(infile.read())
     # The files must not close the stream, or flush again, when they are collected.
     infile.detach()
     outfile.detach()
-    return Outcome(error, not_read)
+    return Outcome(error, unread_bytes)

@@ -134,22 +134,33 @@ public final class Exchange extends CallShell<ExchangeCore> {
    * @param groups the ends of the groups in the batch
    */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
+    if (!admit(batch, rows, groups)) {
+      recoverIfDue();
+    }
+  }
+
+  /**
+   * Send a batch like {@link #send(ArrowRecordBatch, int)}, while another thread waits in {@link
+   * #take}. That thread alone replaces a lost call.
+   */
+  public void sendBesideTake(ArrowRecordBatch batch, int rows) {
+    admit(batch, rows, BatchGroups.NONE);
+  }
+
+  private boolean admit(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     if (rows != batch.getLength()) {
       batch.close();
       throw new IllegalArgumentException(
           "the batch has " + batch.getLength() + " rows, but the caller announced " + rows);
     }
     RequestBatch taken = RequestBatch.takeOver(batch, groups, options);
-    boolean running;
     lock.lock();
     try {
-      running = core.admit(taken);
+      boolean running = core.admit(taken);
       advance();
+      return running;
     } finally {
       lock.unlock();
-    }
-    if (!running) {
-      recoverIfDue();
     }
   }
 

@@ -6,24 +6,41 @@ import java.util.{Collections, Map => JavaMap}
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
-import io.updraft.spark.workers.Launcher
+import io.updraft.spark.workers.{DistributedFiles, ProcessListener}
 
-/** Spark plugin, listed in `spark.plugins`, that runs Spark's Python workers on the pool: those of
-  * RDDs, streaming state and data sources, which are no operators of [[UpdraftExtensions]]. It
-  * serves the processes that Spark starts in place of Python if `spark.pyspark.python` is
-  * `updraft-python`.
+/** Spark plugin, listed in `spark.plugins`, that runs Spark's own Python workers on the pool: those
+  * of RDDs, streaming state, data sources and everything else that [[UpdraftExtensions]] does not
+  * cover. It serves the processes that Spark starts if `spark.pyspark.python` is `updraft-python`.
   */
 class WorkerPlugin extends SparkPlugin {
 
   override def driverPlugin(): DriverPlugin = new DriverPlugin {
+    private var context: SparkContext = _
+
     override def init(context: SparkContext, plugin: PluginContext): JavaMap[String, String] = {
-      Launcher.start()
+      this.context = context
+      DistributedFiles.askBy(_.answer(context))
+      ProcessListener.start()
       Collections.emptyMap()
+    }
+
+    override def receive(message: Any): AnyRef = message match {
+      case question: DistributedFiles.Question => question.answer(context)
+      case other => throw new IllegalArgumentException(s"the plugin does not know $other")
     }
   }
 
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
-    override def init(context: PluginContext, extra: JavaMap[String, String]): Unit =
-      Launcher.start()
+    override def init(plugin: PluginContext, extra: JavaMap[String, String]): Unit = {
+      if (plugin.executorID() != WorkerPlugin.Driver)
+        DistributedFiles.askBy(plugin.ask(_).asInstanceOf[Array[String]])
+      ProcessListener.start()
+    }
   }
+}
+
+private object WorkerPlugin {
+
+  /** Executor id of a driver that runs tasks itself. */
+  private val Driver = "driver"
 }

@@ -143,12 +143,14 @@ object UpdraftConf
       Seq(signingKeyFile, signatureLifetime)
 
   /** Return the session's settings; None if no endpoint is set or UDFs are disabled. */
-  def settings(conf: SQLConf): Option[UdfSettings] =
-    settings((key: String) => Option(conf.getConfString(key, null)))
+  def settings(conf: SQLConf): Option[UdfSettings] = {
+    val lookup = (key: String) => Option(conf.getConfString(key, null))
+    if (enabled.require(lookup)) applicationSettings(lookup) else None
+  }
 
-  /** Return the settings that `lookup` finds; None if no endpoint is set or UDFs are disabled. */
-  def settings(lookup: String => Option[String]): Option[UdfSettings] =
-    if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
+  /** Return the settings for Spark's own Python workers, which [[enabled]] does not concern. */
+  def applicationSettings(lookup: String => Option[String]): Option[UdfSettings] =
+    endpoint.read(lookup).map(readAll(_, lookup))
 
   /** Return the session's settings for the pool at this address. The session's own endpoint does
     * not matter.

@@ -4,8 +4,8 @@ package io.updraft.spark.workers
 import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 
-/** Reader of the numbers and texts at the begin of a PySpark stream. It keeps a copy of everything
-  * that was not left out, for PySpark's worker in the pool.
+/** Reader of the numbers and texts at the start of a PySpark stream. It copies what it reads for
+  * PySpark's worker on the pool, except what the caller leaves out.
   */
 private[workers] final class HeaderCopy(stream: InputStream) {
   private val in = new DataInputStream(stream)
@@ -89,4 +89,7 @@ private[workers] final class HeaderCopy(stream: InputStream) {
 
 /** Raised if a stream does not begin as Spark's runner begins it. */
 private[workers] final class NotPySparkException(problem: String)
-    extends RuntimeException(s"Spark's runner wrote a stream that Updraft does not know: $problem")
+    extends RuntimeException(
+      s"the stream of Spark's runner has another form than that of this Spark ($problem): " +
+        "use the connector's jar for this version of Spark"
+    )

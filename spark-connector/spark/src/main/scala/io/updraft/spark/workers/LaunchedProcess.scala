@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.{DataInputStream, IOException, InputStream}
+import java.io.{DataInputStream, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
 
 import scala.collection.mutable
 
@@ -25,13 +26,13 @@ private[workers] final case class LaunchedProcess(
   /** Return the port or the path at which Spark waits for a worker. None for a daemon, which Spark
     * asks for workers.
     */
-  def runner: Option[String] =
+  def runnerAddress: Option[String] =
     Seq("PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_PORT").flatMap(environment.get)
       .headOption
 
   /** Return the module of the workers: `-m module`, or `-m daemon module`. */
   def workerModule: String =
-    arguments.lift(if (runner.nonEmpty) 1 else 2).getOrElse("pyspark.worker")
+    arguments.lift(if (runnerAddress.nonEmpty) 1 else 2).getOrElse("pyspark.worker")
 
   /** Return the secret that the two sides of a connection over TCP exchange. */
   def secret: String = environment.getOrElse("PYTHON_WORKER_FACTORY_SECRET", "")
@@ -57,9 +58,11 @@ private[workers] object LaunchedProcess {
     * arguments, the arguments, and the environment. A zero byte ends each text, and an empty text
     * ends the environment. Raise an IOException for anything else.
     */
-  def read(stream: InputStream, secret: String): LaunchedProcess = {
-    val texts = new Texts(stream)
-    if (texts.next() != secret) throw new IOException("a process connected without the secret")
+  def read(in: DataInputStream, secret: String): LaunchedProcess = {
+    val texts = new Texts(in)
+    val isRight =
+      MessageDigest.isEqual(texts.next(secret.length).getBytes(UTF_8), secret.getBytes(UTF_8))
+    if (!isRight) throw new IOException("a process connected without the secret")
     val pid = texts.number()
     val arguments = (0L until math.min(texts.number(), MostTexts.toLong)).map(_ => texts.next())
     val variables = Iterator.continually(texts.next()).takeWhile(_.nonEmpty).map { text =>
@@ -69,18 +72,19 @@ private[workers] object LaunchedProcess {
     LaunchedProcess(pid, arguments.toVector, variables.toMap)
   }
 
-  private final class Texts(stream: InputStream) {
-    private val in = new DataInputStream(stream)
+  private final class Texts(in: DataInputStream) {
     private var bytesLeft = MostBytes
 
-    def next(): String = {
+    def next(most: Int = MostBytes): String = {
       val bytes = mutable.ArrayBuilder.make[Byte]
+      var left = math.min(most, bytesLeft)
       var byte = in.readByte()
       while (byte != 0) {
         bytes += byte
-        byte = in.readByte()
+        left -= 1
         bytesLeft -= 1
-        if (bytesLeft < 0) throw new IOException(s"a process wrote more than $MostBytes bytes")
+        if (left < 0) throw new IOException("a process wrote more than expected")
+        byte = in.readByte()
       }
       new String(bytes.result(), UTF_8)
     }

@@ -38,11 +38,11 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
     }
 
   /** Let the reader go on: the next [[read]] that would wait returns 0. */
-  def wake(): Unit = readable.wakeup(): Unit
+  def wake(): Unit = if (readable.isOpen) readable.wakeup(): Unit
 
   /** Give bytes back, to be read before everything else. Only for the reading thread. */
-  def giveBack(bytes: Array[Byte]): Unit = if (bytes.nonEmpty) {
-    val joined = ByteBuffer.allocate(bytes.length + unread.remaining())
+  def giveBack(bytes: ByteBuffer): Unit = if (bytes.hasRemaining) {
+    val joined = ByteBuffer.allocate(bytes.remaining() + unread.remaining())
     joined.put(bytes).put(unread).flip(): Unit
     unread = joined
   }
@@ -90,10 +90,9 @@ private[workers] final class LoopbackConnection(channel: SocketChannel) extends 
     while (read(dropped.clear()) >= 0) {}
   }
 
+  /** Close the connection, and wake both threads. Idempotent. */
   override def close(): Unit = {
     channel.close()
-    readable.wakeup(): Unit
-    writable.wakeup(): Unit
     readable.close()
     writable.close()
   }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.{DataInputStream, DataOutputStream, IOException}
-import java.net.{InetAddress, InetSocketAddress, UnixDomainSocketAddress}
-import java.nio.channels.{Channels, SocketChannel}
-import java.nio.charset.StandardCharsets.UTF_8
-
 /** Worker for which Spark has started a process of its own, and which connects to Spark. */
 private[workers] final class SimpleWorker(
     process: LaunchedProcess,
@@ -13,69 +8,24 @@ private[workers] final class SimpleWorker(
     layout: StreamLayout
 ) extends LaunchedWork {
   private val channel = Handshake.connect(process, address)
+  @volatile private var tunnel: Option[WorkerTunnel] = None
 
   override def run(): Unit =
     try {
       val handshake = new Handshake(channel)
       if (!process.usesPaths) handshake.authenticate(process.secret)
       handshake.introduce(process.pid)
-      new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, layout).run()
-    } finally close()
+      val started =
+        new WorkerTunnel(new LoopbackConnection(channel), process.pid, process, layout)
+      tunnel = Some(started)
+      started.run()
+    } finally channel.close()
 
-  override def close(): Unit = channel.close()
-}
+  /** Do nothing: Spark kills a worker of its own by ending its process. */
+  override def kill(pid: Int): Unit = ()
 
-/** First messages between Spark and a worker, before the stream of the first task. The channel is
-  * still blocking.
-  */
-private[workers] final class Handshake(channel: SocketChannel) {
-  private val in = new DataInputStream(Channels.newInputStream(channel))
-  private val out = new DataOutputStream(Channels.newOutputStream(channel))
-
-  /** Tell Spark the worker's process. */
-  def introduce(pid: Long): Unit = {
-    out.writeInt(pid.toInt)
-    out.flush()
+  override def close(): Unit = {
+    channel.close()
+    tunnel.foreach(_.kill())
   }
-
-  /** Show Spark the secret, as a process that connects. */
-  def authenticate(secret: String): Unit = {
-    write(secret)
-    if (read() != Handshake.Accepted) throw new IOException("Spark has refused the worker's secret")
-  }
-
-  /** Check the secret of the side that has connected; raise an IOException if it is wrong. */
-  def check(secret: String): Unit = {
-    val isRight = read() == secret
-    write(if (isRight) Handshake.Accepted else "err")
-    if (!isRight) throw new IOException("a process without Spark's secret has connected")
-  }
-
-  private def write(text: String): Unit = {
-    val bytes = text.getBytes(UTF_8)
-    out.writeInt(bytes.length)
-    out.write(bytes)
-    out.flush()
-  }
-
-  private def read(): String = {
-    val length = in.readInt()
-    if (length < 0 || length > Handshake.MostBytes)
-      throw new IOException(s"a text of $length bytes")
-    new String(in.readNBytes(length), UTF_8)
-  }
-}
-
-private[workers] object Handshake {
-  private val Accepted = "ok"
-  private val MostBytes = 4096
-
-  /** Connect to a port, or to a path, of this process. */
-  def connect(process: LaunchedProcess, address: String): SocketChannel =
-    if (address.startsWith("/")) SocketChannel.open(UnixDomainSocketAddress.of(address))
-    else SocketChannel.open(new InetSocketAddress(loopback(process), address.toInt))
-
-  /** Return the loopback address that Spark uses. */
-  def loopback(process: LaunchedProcess): InetAddress =
-    InetAddress.getByName(if (process.prefersIpv6) "::1" else "127.0.0.1")
 }

@@ -4,6 +4,7 @@ package io.updraft.spark.workers
 import java.nio.ByteBuffer
 
 import scala.jdk.CollectionConverters._
+import scala.util.Using
 
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
@@ -23,17 +24,21 @@ private[workers] object StreamBatches {
     ).asJava
   )
 
-  /** Make a batch with one piece of a connection's stream. Take the piece over. */
-  def of(connection: Int, piece: ArrowBuf, allocator: BufferAllocator): ArrowRecordBatch = {
-    val number = filled(allocator, connection)
-    val offsets = filled(allocator, 0, piece.writerIndex().toInt)
-    val read = filled(allocator, 0, 0)
-    val none = allocator.getEmpty
-    val nodes = Seq.fill(3)(new ArrowFieldNode(1, 0))
-    val buffers = Seq(none, number, none, offsets, piece, none, read)
-    try new ArrowRecordBatch(1, nodes.asJava, buffers.asJava)
-    finally Seq(number, offsets, piece, read).foreach(_.close())
-  }
+  /** Make a batch with one piece of a connection's stream. Take the piece over, even if this fails.
+    */
+  def of(connection: Int, piece: ArrowBuf, allocator: BufferAllocator): ArrowRecordBatch =
+    Using.resource(piece) { _ =>
+      Using.resource(filled(allocator, connection)) { number =>
+        Using.resource(filled(allocator, 0, piece.writerIndex().toInt)) { offsets =>
+          Using.resource(filled(allocator, 0, 0)) { read =>
+            val none = allocator.getEmpty
+            val nodes = Seq.fill(3)(new ArrowFieldNode(1, 0))
+            val buffers = Seq(none, number, none, offsets, piece, none, read)
+            new ArrowRecordBatch(1, nodes.asJava, buffers.asJava)
+          }
+        }
+      }
+    }
 
   private def filled(allocator: BufferAllocator, numbers: Int*): ArrowBuf = {
     val buffer = allocator.buffer(numbers.size * 4L)

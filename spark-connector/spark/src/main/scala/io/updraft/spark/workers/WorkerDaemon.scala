@@ -13,10 +13,9 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-/** Daemon from which Spark asks workers, by connecting to it.
+/** Daemon that Spark connects to for each new worker.
   *
-  * Spark wants a process for each worker, which it watches and may kill. So each worker has one,
-  * which only waits.
+  * Spark watches and kills workers by their process ids, so each worker gets an idle process.
   *
   * @param announcement
   *   stream on which Spark reads the daemon's address
@@ -26,7 +25,7 @@ private[workers] final class WorkerDaemon(
     announcement: OutputStream,
     layout: StreamLayout
 ) extends LaunchedWork with Logging {
-  private val workers = ConcurrentHashMap.newKeySet[AutoCloseable]()
+  private val workers = new ConcurrentHashMap[Long, WorkerTunnel]()
   private val socket = process.socketDirectory.map(new File(_, s".${UUID.randomUUID()}.sock"))
 
   private val listener = socket match {
@@ -40,14 +39,20 @@ private[workers] final class WorkerDaemon(
 
   override def run(): Unit = {
     announce()
-    try
-      while (true) {
-        val channel = listener.accept()
-        Launcher.spawn("updraft-worker")(serve(channel)): Unit
-      }
-    catch { case _: ClosedChannelException => }
+    try while (listener.isOpen) accept()
     finally close()
   }
+
+  private def accept(): Unit =
+    try {
+      val channel = listener.accept()
+      DaemonThread.start("updraft-worker")(serve(channel)): Unit
+    } catch {
+      case _: ClosedChannelException =>
+      case e: IOException =>
+        logWarning("Spark cannot connect to the daemon of its Python workers", e)
+        Thread.sleep(WorkerDaemon.PauseMilliseconds)
+    }
 
   private def announce(): Unit = {
     val out = new DataOutputStream(announcement)
@@ -61,41 +66,46 @@ private[workers] final class WorkerDaemon(
     out.flush()
   }
 
-  private def serve(channel: SocketChannel): Unit = {
-    workers.add(channel)
+  private def serve(channel: SocketChannel): Unit =
     try {
-      val process = WorkerDaemon.waitingProcess()
-      process.onExit().thenRun(() => channel.close())
-      try tunnel(channel, process.pid())
-      finally process.destroyForcibly(): Unit
+      val idle = WorkerDaemon.idleProcess()
+      try tunnel(channel, idle)
+      finally idle.destroyForcibly(): Unit
     } catch {
       case e: IOException => logDebug(s"a connection of Spark to the daemon has ended: $e")
-      case NonFatal(e) => logWarning("A Python worker of Spark could not be started on the pool", e)
-    } finally {
-      channel.close()
-      workers.remove(channel): Unit
-    }
+      case NonFatal(e) =>
+        logWarning("A Python worker of Spark could not be started on the pool", e)
+    } finally channel.close()
+
+  private def tunnel(channel: SocketChannel, idle: Process): Unit = {
+    val handshake = new Handshake(channel)
+    handshake.introduce(idle.pid())
+    if (socket.isEmpty) handshake.check(process.secret)
+    val tunnel = new WorkerTunnel(new LoopbackConnection(channel), idle.pid(), process, layout)
+    workers.put(idle.pid(), tunnel): Unit
+    idle.onExit().thenRun(() => tunnel.kill())
+    try tunnel.run()
+    finally workers.remove(idle.pid()): Unit
   }
 
-  private def tunnel(channel: SocketChannel, pid: Long): Unit = {
-    val handshake = new Handshake(channel)
-    handshake.introduce(pid)
-    if (socket.isEmpty) handshake.check(process.secret)
-    new WorkerTunnel(new LoopbackConnection(channel), pid, process, layout).run()
-  }
+  /** Kill the worker with this process id, as Spark's daemon does. */
+  override def kill(pid: Int): Unit = Option(workers.get(pid.toLong)).foreach(_.kill())
 
   override def close(): Unit = {
     listener.close()
     socket.foreach(_.delete())
-    workers.asScala.foreach(_.close())
+    workers.values().asScala.foreach(_.kill())
   }
 }
 
 private[workers] object WorkerDaemon {
   private val Backlog = 1024
 
+  /** Pause after a failure to accept, such as too many open files. */
+  private val PauseMilliseconds = 100L
+
   /** Start a process that waits for the end of its input, which comes when this JVM ends. */
-  private def waitingProcess(): Process = new ProcessBuilder("cat")
+  private def idleProcess(): Process = new ProcessBuilder("cat")
     .redirectOutput(ProcessBuilder.Redirect.DISCARD)
     .redirectError(ProcessBuilder.Redirect.DISCARD)
     .start()

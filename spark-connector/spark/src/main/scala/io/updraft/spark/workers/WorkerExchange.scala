@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.ByteArrayOutputStream
+import java.io.IOException
 import java.nio.ByteBuffer
-import java.util.concurrent.CountDownLatch
+import java.nio.channels.ClosedSelectorException
 
 import scala.util.control.NonFatal
 
@@ -22,40 +22,42 @@ private[workers] object WorkerEnd {
   /** The worker's `main()` returned. The worker may serve Spark again. */
   case object Returned extends WorkerEnd
 
-  /** The worker's `main()` raised an exception, which it has told Spark. */
+  /** The worker's `main()` raised an exception, and has reported it to Spark. */
   case object Raised extends WorkerEnd
+
+  /** Spark has closed its connection to the worker. */
+  case object HungUp extends WorkerEnd
 
   /** The pool or the connection to it failed. */
   final case class Failed(error: Throwable) extends WorkerEnd
 }
 
-/** Worker exchange: one run of a worker's `main()` on the pool. The tunnel's thread sends what
-  * Spark's runner writes, and a thread of the exchange gives Spark what the worker writes.
+/** Worker exchange: one run of a worker's `main()` on the pool.
+  *
+  * The tunnel's thread sends what Spark's runner writes. The thread of the replies gives Spark what
+  * the worker writes; it alone replaces a lost call. A thread for each service of Spark that the
+  * worker calls sends what the service answers.
   */
 private[workers] final class WorkerExchange(
     exchange: Exchange,
     runner: LoopbackConnection,
     services: HostServices
 ) extends AutoCloseable with Logging {
-  private val over = new CountDownLatch(1)
-  @volatile private var end: WorkerEnd = WorkerEnd.Returned
-  @volatile private var hasReturned = false
-  @volatile private var hasWritten = false
-  @volatile private var readBytes = 0L
-  private var sentBytes = 0L
-  private var pieceBytes = WorkerExchange.LeastPieceBytes
-  private val notRead = new ByteArrayOutputStream
 
-  /** Monitor of the threads that send. */
+  /** Monitor of all threads that send, and of the fields below. */
   private val sending = new Object
+  private var end: Option[WorkerEnd] = None
+  private var hasReturned = false
+  private val unread = new UnreadBytes
+  private var pieceBytes = WorkerExchange.LeastPieceBytes
   private var replies: Thread = _
 
   /** Whether the worker has written anything to Spark. */
-  def hasOutput: Boolean = hasWritten
+  @volatile var hasOutput: Boolean = false
 
-  /** Carry bytes in both directions until the exchange ends. Return None if Spark hung up. */
-  def carry(header: WorkerHeader): Option[WorkerEnd] = {
-    replies = Launcher.spawn("updraft-worker-replies")(receive())
+  /** Carry bytes in both directions until the exchange ends. */
+  def carry(header: WorkerHeader): WorkerEnd = {
+    replies = DaemonThread.start("updraft-worker-replies")(receive())
     send(header.bytes)
     if (header.hasLateService) {
       val late = new HeaderCopy(runner.stream(isSending))
@@ -63,18 +65,28 @@ private[workers] final class WorkerExchange(
       send(late.bytes)
     }
     var isOpen = true
-    while (isOpen && waitForRoom(isRunner = true)) isOpen = forward()
-    if (isOpen) {
-      over.await()
-      runner.giveBack(notRead.toByteArray)
-      Some(end)
-    } else {
-      exchange.cancel("Spark has closed the connection to its worker")
-      None
+    while (isOpen && waitForReader()) isOpen = forward()
+    if (isOpen) outcome()
+    else {
+      cancel("Spark has closed the connection to its worker")
+      WorkerEnd.HungUp
     }
   }
 
-  private def isSending: Boolean = !hasReturned && over.getCount > 0
+  /** Cancel the exchange, from any thread. */
+  def cancel(reason: String): Unit = exchange.cancel(reason)
+
+  private def isSending: Boolean = sending.synchronized(!hasReturned && end.isEmpty)
+
+  /** Wait for the end, and give the runner's bytes back that belong to its next task. */
+  private def outcome(): WorkerEnd = {
+    val ended = sending.synchronized {
+      while (end.isEmpty) sending.wait()
+      end.get
+    }
+    if (ended == WorkerEnd.Returned) runner.giveBack(unread.rest)
+    ended
+  }
 
   /** Send the next bytes of Spark's runner. Return false if it has hung up. */
   private def forward(): Boolean = {
@@ -86,90 +98,102 @@ private[workers] final class WorkerExchange(
     else {
       piece.writerIndex(count.toLong): Unit
       pieceBytes = WorkerExchange.pieceBytesAfter(count)
-      // Bytes that come after the worker's end belong to Spark's next task.
-      if (!sendIfRunning(WorkerExchange.Runner, piece)) runner.giveBack(taken(piece))
-      sentBytes += count
+      sendOrKeep(piece)
     }
     count >= 0
   }
 
-  private def taken(piece: ArrowBuf): Array[Byte] =
-    try {
-      val bytes = new Array[Byte](piece.writerIndex().toInt)
-      piece.getBytes(0, bytes)
-      bytes
-    } finally piece.close()
-
   private def send(bytes: Array[Byte]): Unit =
     bytes.grouped(WorkerExchange.MostPieceBytes).foreach { part =>
-      if (waitForRoom()) {
-        val piece = SparkInternals.allocator.buffer(part.length.toLong)
-        piece.setBytes(0, part): Unit
-        piece.writerIndex(part.length.toLong): Unit
-        if (!sendIfRunning(WorkerExchange.Runner, piece)) piece.close()
-        sentBytes += part.length
-      }
+      val piece = SparkInternals.allocator.buffer(part.length.toLong)
+      piece.setBytes(0, part): Unit
+      piece.writerIndex(part.length.toLong): Unit
+      sendOrKeep(piece)
     }
+
+  /** Send a piece of the runner's stream. After the worker's end, keep it for the next task. */
+  private def sendOrKeep(piece: ArrowBuf): Unit = {
+    unread.add(piece)
+    sendIfRunning(WorkerExchange.Runner, piece): Unit
+  }
 
   /** Send what a service of this process has answered; nothing at the end of its stream. Return
     * false if the exchange has ended.
     */
-  private def answer(connection: Int, bytes: ByteBuffer): Boolean = waitForRoom() && {
+  private def answer(connection: Int, bytes: ByteBuffer): Boolean = {
     val piece = SparkInternals.allocator.buffer(math.max(1, bytes.remaining()).toLong)
     piece.writerIndex(bytes.remaining().toLong): Unit
     piece.setBytes(0, bytes): Unit
-    val isSent = sendIfRunning(connection, piece)
-    if (!isSent) piece.close()
-    isSent
+    sendIfRunning(connection, piece)
   }
 
-  /** Send a piece, which is then taken over. Return false if the exchange has ended. */
-  private def sendIfRunning(connection: Int, piece: ArrowBuf): Boolean = sending.synchronized {
-    // Another thread may have taken the room.
-    val isRunning = waitForRoom()
-    if (isRunning) {
-      // If the exchange has just failed, the thread of the replies finds out why.
-      try exchange.send(StreamBatches.of(connection, piece, SparkInternals.allocator), 1)
-      catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
-    }
-    isRunning
-  }
-
-  /** Wait until the exchange takes one more batch. Return false if it has ended.
-    *
-    * @param isRunner
-    *   true to wait, too, until the worker has read most of what Spark's runner has sent. The
-    *   worker has to keep the rest while it waits for a service
+  /** Wait for room and send a piece, which is then taken over. Return false if the exchange has
+    * ended.
     */
-  private def waitForRoom(isRunner: Boolean = false): Boolean = sending.synchronized {
-    def isAhead = isRunner && sentBytes - readBytes >= WorkerExchange.MostAheadBytes
-    while (isSending && (isAhead || !exchange.hasRoom)) sending.wait()
+  private def sendIfRunning(connection: Int, piece: ArrowBuf): Boolean = sending.synchronized {
+    if (waitWhile(!exchange.hasRoom)) {
+      // If the exchange has just failed, the thread of the replies finds out why.
+      try
+        exchange.sendBesideTake(StreamBatches.of(connection, piece, SparkInternals.allocator), 1)
+      catch { case e: ExchangeException => logDebug(s"the exchange has failed: $e") }
+      // Another sender may have waited for the room that this thread found. Only a sender that looks
+      // again is told of the next room.
+      sending.notifyAll()
+      true
+    } else {
+      piece.close()
+      false
+    }
+  }
+
+  /** Wait until the exchange takes one more batch, and the worker has read most of what Spark's
+    * runner has sent: it has to keep the rest while it waits for a service. Return false if the
+    * exchange has ended.
+    */
+  private def waitForReader(): Boolean =
+    waitWhile(!exchange.hasRoom || unread.ahead >= WorkerExchange.MostAheadBytes)
+
+  private def waitWhile(condition: => Boolean): Boolean = sending.synchronized {
+    while (isSending && condition) sending.wait()
     isSending
   }
 
   private def receive(): Unit = {
-    try {
-      var reply = exchange.take()
-      while (reply.kind() != Reply.Kind.END) {
-        if (reply.kind() == Reply.Kind.BATCH) {
-          try StreamBatches.pieces(reply.batch()).foreach(accept)
-          finally reply.batch().close()
+    val ended =
+      try {
+        var reply = exchange.take()
+        while (reply.kind() != Reply.Kind.END) {
+          if (reply.kind() == Reply.Kind.BATCH) {
+            try StreamBatches.pieces(reply.batch()).foreach(accept)
+            finally reply.batch().close()
+          }
+          sending.synchronized(sending.notifyAll())
+          reply = exchange.take()
         }
-        tellSenders()
-        reply = exchange.take()
+        WorkerEnd.Failed(
+          new IllegalStateException(
+            "the pool ended the exchange before the worker's module returned"
+          )
+        )
+      } catch {
+        case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => WorkerEnd.Raised
+        case e: RunnerException =>
+          exchange.cancel(e.getMessage)
+          WorkerEnd.HungUp
+        case e: Throwable =>
+          exchange.cancel(s"the client failed: $e")
+          WorkerEnd.Failed(e)
       }
-      if (!hasReturned)
-        end = WorkerEnd.Failed(new IllegalStateException("the pool did not tell the worker's end"))
-    } catch {
-      case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => end = WorkerEnd.Raised
-      case e: Throwable => end = WorkerEnd.Failed(e)
+    sending.synchronized {
+      // What happens after the worker's end does not concern Spark.
+      end = Some(if (hasReturned) WorkerEnd.Returned else ended)
+      sending.notifyAll()
     }
-    over.countDown()
-    tellSenders()
+    runner.wake()
   }
 
   private def accept(piece: Piece): Unit = {
-    readBytes = piece.readBytes
+    unread.readThrough(piece.readBytes)
     piece.data.foreach { data =>
       if (piece.connection == WorkerExchange.Runner) acceptOutput(data)
       else services.accept(piece.connection, data)(answer(piece.connection, _))
@@ -177,35 +201,35 @@ private[workers] final class WorkerExchange(
   }
 
   private def acceptOutput(data: ByteBuffer): Unit =
-    if (hasReturned) {
-      // The worker returns what it has not read.
-      val bytes = new Array[Byte](data.remaining())
-      data.get(bytes): Unit
-      notRead.write(bytes)
-    } else if (data.hasRemaining) {
-      hasWritten = true
-      runner.write(data)
+    if (data.hasRemaining) {
+      hasOutput = true
+      try runner.write(data)
+      catch {
+        case e @ (_: IOException | _: ClosedSelectorException) => throw new RunnerException(e)
+      }
     } else {
       sending.synchronized {
         hasReturned = true
         exchange.finishSending()
+        sending.notifyAll()
       }
+      runner.wake()
     }
 
-  private def tellSenders(): Unit = {
-    sending.synchronized(sending.notifyAll())
-    if (!isSending) runner.wake()
-  }
-
-  /** Cancel what has not ended and release everything. */
+  /** Cancel what has not ended and release everything. Idempotent. */
   override def close(): Unit = {
     exchange.cancel("the worker has ended")
     services.close()
     // The thread ends soon: it waits for the exchange, or for Spark to read or hang up.
     if (replies != null) replies.join(WorkerExchange.JoinMilliseconds)
     exchange.close()
+    unread.close()
   }
 }
+
+/** Failure of the connection to Spark's runner. */
+private final class RunnerException(cause: Throwable)
+    extends RuntimeException("Spark has closed the connection to its worker", cause)
 
 private[workers] object WorkerExchange {
 

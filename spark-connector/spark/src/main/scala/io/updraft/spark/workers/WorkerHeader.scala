@@ -9,37 +9,6 @@ import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.updraft.SparkInternals
 
-/** Differences between Spark versions in the stream that a task's worker reads.
-  *
-  * @param hasUnusedBarrierPort
-  *   true if tasks outside of barrier stages have a port and a secret, too
-  * @param hasJsonTask
-  *   true if the task is JSON; otherwise it is a sequence of numbers
-  * @param isFramed
-  *   true if the length of the header precedes it
-  */
-final case class StreamLayout(
-    hasUnusedBarrierPort: Boolean,
-    hasJsonTask: Boolean,
-    isFramed: Boolean
-)
-
-object StreamLayout {
-
-  /** Return the layout of a Spark version, such as "4.1.4"; None for a version before 4.0. */
-  def of(version: String): Option[StreamLayout] = {
-    val numbers = version.split('.').take(2).map(_.toInt)
-    val minor = numbers(0) * 100 + numbers(1)
-    if (minor < 400) None
-    else
-      Some(StreamLayout(
-        hasUnusedBarrierPort = minor < 401,
-        hasJsonTask = minor >= 402,
-        isFramed = minor >= 403
-      ))
-  }
-}
-
 /** Task that a worker serves.
   *
   * @param properties
@@ -61,19 +30,18 @@ final case class WorkerTask(
   */
 final case class BroadcastChanges(added: Map[Long, String], removed: Set[Long])
 
-/** Begin of a stream from Spark's runner to PySpark's worker.
+/** Start of the stream from Spark's runner to PySpark's worker.
   *
   * @param pythonVersion
   *   version of the driver's Python, as "major.minor"
   * @param task
   *   task; None for a worker that the driver uses to plan
   * @param services
-  *   services of this process that the worker may call, with their secrets, by the port or path
-  *   that the stream tells
+  *   services of this process that the worker may call, with their secrets, by port or path
   * @param hasLateService
   *   true if the port or path of a further service follows the header
   * @param bytes
-  *   begin of the stream for a worker on the pool: without secrets, without broadcast variables,
+  *   start of the stream for a worker on the pool: without secrets, without broadcast variables,
   *   which travel as artifacts, and without local properties that a function may not see
   */
 final case class WorkerHeader(
@@ -90,6 +58,7 @@ object WorkerHeader {
 
   private val TaskModule = "pyspark.worker"
   private val PlanningModules = "pyspark.sql.worker."
+  private val StreamingModules = "pyspark.sql.streaming."
   private val StateModule = "pyspark.sql.streaming.transform_with_state_driver_worker"
   private val NoBroadcasts = BroadcastChanges(Map.empty, Set.empty)
   private type Services = Map[String, Option[String]]
@@ -100,10 +69,10 @@ object WorkerHeader {
   /** Key of the state server's port or path. */
   private val StateServer = "state_server_socket_port"
 
-  /** Number that a path follows, in place of a port. */
+  /** Port number that announces a path instead. */
   private val PathFollows = -1
 
-  /** Mark at the begin of a header that has its length before it. */
+  /** Mark in front of a header with its length. */
   private val FramedHeader = -8
 
   private val json = new ObjectMapper
@@ -112,6 +81,12 @@ object WorkerHeader {
   def read(module: String, stream: InputStream, layout: StreamLayout): WorkerHeader = {
     val copy = new HeaderCopy(stream)
     if (module == TaskModule) if (layout.isFramed) framed(copy, layout) else ofTask(copy, layout)
+    else if (!module.startsWith(PlanningModules) && !module.startsWith(StreamingModules))
+      throw new UnsupportedOperationException(
+        s"Updraft does not run the worker module $module: only $TaskModule and PySpark's modules for data " +
+          "sources, table functions and streams run on a pool, without spark.python.worker.module and " +
+          "without foreachBatch or listeners over Spark Connect"
+      )
     else {
       val version = copy.text()
       val (includes, changes) =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.{ByteArrayOutputStream, DataOutputStream, EOFException, File, IOException}
+import java.io.{ByteArrayOutputStream, DataOutputStream, File, IOException}
 import java.nio.ByteBuffer
 import java.nio.channels.ClosedSelectorException
 import java.nio.charset.StandardCharsets.UTF_8
@@ -16,8 +16,8 @@ import org.apache.spark.sql.updraft.SparkInternals
 import io.updraft.client.{Exchange, ExchangeException, Replay}
 import io.updraft.proto.v1.ErrorKind
 
-/** Tunnel from Spark's runner to workers of the pool. Spark takes it for one Python worker, which
-  * it may give one task after the other; each task has a worker exchange of its own.
+/** Tunnel from Spark's runner to workers of the pool. To Spark it is one Python worker, reused for
+  * several tasks. Each task has a worker exchange of its own.
   *
   * @param pid
   *   process that stands for the worker
@@ -28,8 +28,9 @@ private[workers] final class WorkerTunnel(
     process: LaunchedProcess,
     layout: StreamLayout
 ) extends AutoCloseable with Logging {
-  private val command = new WorkerCommand(process)
-  private val startedBytes = ByteBuffer.allocate(1)
+  private val requests = new WorkerRequests(process)
+  private val firstByte = ByteBuffer.allocate(1)
+  @volatile private var current: Option[WorkerExchange] = None
 
   /** Serve Spark until it hangs up. */
   def run(): Unit =
@@ -37,45 +38,60 @@ private[workers] final class WorkerTunnel(
     catch {
       case e @ (_: IOException | _: ClosedSelectorException) =>
         logDebug(s"the connection to Spark has ended: $e")
-    } finally close()
+    } finally {
+      requests.close()
+      close()
+    }
+
+  /** End the worker, from any thread. */
+  def kill(): Unit = {
+    close()
+    current.foreach(_.cancel("Spark has killed the worker"))
+  }
 
   /** Wait for the first byte of a task. Return false if Spark has hung up. */
   private def hasTask: Boolean = {
-    val count = runner.read(startedBytes.clear())
-    if (count > 0) runner.giveBack(Array(startedBytes.get(0)))
+    val count = runner.read(firstByte.clear())
+    if (count > 0) runner.giveBack(firstByte.flip())
     if (count == 0) hasTask else count > 0
   }
 
   /** Run the worker for one task. Return whether it can serve another one. */
   private def serve(): Boolean = {
-    var worker: WorkerExchange = null
-    try {
-      val header = WorkerHeader.read(process.workerModule, runner.stream(), layout)
-      worker = new WorkerExchange(open(header), runner, new HostServices(process, header.services))
-      worker.carry(header) match {
-        case Some(WorkerEnd.Returned) => true
-        case Some(WorkerEnd.Raised) => drained(runner.drain())
-        case Some(WorkerEnd.Failed(e)) => throw e
-        case None => false
+    val header =
+      try WorkerHeader.read(process.workerModule, runner.stream(), layout)
+      catch {
+        case e @ (_: NotPySparkException | _: UnsupportedOperationException) => return fail(e)
       }
-    } catch {
-      case e: EOFException =>
-        logDebug(s"Spark has hung up: $e")
+    val worker =
+      try new WorkerExchange(open(header), runner, new HostServices(process, header.services))
+      catch { case NonFatal(e) => return fail(e) }
+    current = Some(worker)
+    val end =
+      try worker.carry(header)
+      finally {
+        current = None
+        worker.close()
+      }
+    end match {
+      case WorkerEnd.Returned => true
+      case WorkerEnd.HungUp => false
+      case WorkerEnd.Raised =>
+        runner.end()
         false
-      case NonFatal(e) =>
-        tell(e, isFirst = worker == null || !worker.hasOutput)
-        drained(runner.end())
-    } finally
-      if (worker != null) worker.close()
+      case WorkerEnd.Failed(e) => fail(e, worker.hasOutput)
+    }
   }
 
-  private def drained(drain: => Unit): Boolean = {
-    drain
+  /** Report a failure to Spark and end the stream. Return false. */
+  private def fail(error: Throwable, hasOutput: Boolean = false): Boolean = {
+    tell(error, hasOutput)
+    runner.end()
     false
   }
 
   private def open(header: WorkerHeader): Exchange = {
-    val request = command.of(header)
+    val request = requests.of(header)
     Exchange.open(
       request.options,
       request.command,
@@ -86,14 +102,14 @@ private[workers] final class WorkerTunnel(
     )
   }
 
-  /** Tell Spark why the worker failed: as an exception if that is possible. Once the worker has
-    * written something, it is not, and of a worker that has died Spark shall learn as of its own.
-    * Then the reason goes into the file in which Spark looks for the traceback of a crash.
+  /** Report the failure to Spark. Before any output, send it as a Python exception. After output,
+    * or if the worker died, Spark shall report a crash: write the reason to the file in which Spark
+    * looks for a traceback.
     */
-  private def tell(error: Throwable, isFirst: Boolean): Unit = {
+  private def tell(error: Throwable, hasOutput: Boolean): Unit = {
     val reason = s"The worker on the pool failed: ${error.getMessage}"
     logWarning(s"$reason (module ${process.workerModule})", error)
-    if (isFirst && !WorkerTunnel.isDeath(error)) runner.write(WorkerTunnel.exception(reason))
+    if (!hasOutput && !WorkerTunnel.isDeath(error)) runner.write(WorkerTunnel.exception(reason))
     else
       process.environment.get("PYTHON_FAULTHANDLER_DIR").foreach { directory =>
         Files.writeString(new File(directory, pid.toString).toPath, reason): Unit

@@ -116,6 +116,19 @@ object SessionFiles {
     SessionFiles(names.toSeq.distinct.sorted, artifacts.state.map(_.uuid))
   }
 
+  /** Return the names of all files and archives that the application has distributed, or one of its
+    * Spark Connect sessions.
+    */
+  def names(context: SparkContext, session: Option[String]): Seq[String] = {
+    val key = session.getOrElse(WithoutSession)
+    val files = context.addedFiles.get(key).toSeq.flatMap(_.keys).map(fileName)
+    val archives = context.addedArchives.get(key).toSeq.flatMap(_.keys).map(archiveName)
+    (files ++ archives).distinct.sorted
+  }
+
+  /** Spark's name for files that belong to no Spark Connect session. */
+  private val WithoutSession = "default"
+
   private def fileName(uri: String): String = Utils.decodeFileNameInURI(new URI(uri))
 
   /** Return the name of an archive's directory: the fragment after #, or the file name. */

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.workers
 
-import java.io.File
-import java.net.URLClassLoader
+import java.io.{File, FileInputStream, IOException}
+import java.nio.file.Files
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.updraft.{ArtifactFile, ArtifactRole, SparkInternals, UserVariables}
-import org.apache.spark.{SPARK_VERSION, SparkEnv, SparkFiles}
+import org.apache.spark.{SPARK_VERSION, SparkEnv}
 
 import io.updraft.client.{Artifact, ClientOptions, Exchange, PoolCheck}
 import io.updraft.proto.v1
 import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionFunction, SessionPayload, WorkerModule}
-import io.updraft.spark.artifacts.SessionArtifact
+import io.updraft.spark.artifacts.{Measured, SessionArtifact}
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.task.TaskIdentities
 
@@ -24,26 +25,29 @@ private[workers] final case class WorkerRequest(
     artifacts: Seq[Artifact]
 )
 
-/** Maker of the requests of one worker. It remembers the broadcast variables that Spark's runner
-  * has told this worker, because each request names all of them.
+/** Requests for the worker exchanges of one worker. Spark's runner names only changes of the
+  * broadcast variables, so this remembers all variables that the worker has.
   */
-private[workers] final class WorkerCommand(process: LaunchedProcess) {
-  private var broadcasts = Map.empty[Long, String]
+private[workers] final class WorkerRequests(process: LaunchedProcess) extends AutoCloseable {
+  private val broadcasts = mutable.SortedMap.empty[Long, KeptBroadcast]
 
   private def variables = process.environment
 
   /** Return the request for the worker's next run; raise an error if the session cannot run it. */
   def of(header: WorkerHeader): WorkerRequest = {
-    val settings = WorkerCommand.settings
+    val settings = WorkerRequests.settings
     checkHashSeed()
-    broadcasts = broadcasts -- header.broadcasts.removed ++ header.broadcasts.added
-    val artifacts = located.map(SessionArtifact.of)
+    header.broadcasts.removed.foreach(id => broadcasts.remove(id).foreach(_.close()))
+    header.broadcasts.added.foreach { case (id, path) =>
+      broadcasts.put(id, new KeptBroadcast(id, new File(path))).foreach(_.close())
+    }
+    val artifacts = files ++ broadcasts.values.map(_.artifact)
     val function = SessionFunction
       .newBuilder()
       .setPythonVersion(header.pythonVersion)
       .setSparkVersion(SPARK_VERSION)
       .putAllEnvironment(variables.filter { case (name, _) =>
-        WorkerCommand.SessionVariables(name)
+        WorkerRequests.SessionVariables(name)
       }.asJava)
       .putAllUserEnvironment(userVariables.asJava)
       .addAllArtifacts(artifacts.map(_.listed).asJava)
@@ -77,7 +81,7 @@ private[workers] final class WorkerCommand(process: LaunchedProcess) {
           .putAllLocalProperties(known.properties.asJava)
           .setQueryId(known.properties.getOrElse("spark.sql.execution.id", ""))
       // Exchanges with the same task may overtake others in the pool's queue, so each has its own.
-      case None => identity.setTaskAttemptId(WorkerCommand.planning.decrementAndGet())
+      case None => identity.setTaskAttemptId(WorkerRequests.planning.decrementAndGet())
     }
     identity.build()
   }
@@ -91,32 +95,22 @@ private[workers] final class WorkerCommand(process: LaunchedProcess) {
   private def session: Option[String] =
     variables.get("SPARK_JOB_ARTIFACT_UUID").filter(_ != "default")
 
-  /** Return the session's files that this process has, except jars, and its broadcast variables. */
-  private def located: Seq[ArtifactFile] = {
-    val shared = new File(SparkFiles.getRootDirectory())
-    val directory = session.fold(shared)(new File(shared, _))
-    val files = Option(directory.listFiles()).toSeq.flatten
-      .filterNot(file => WorkerCommand.jars(file.getCanonicalFile) || isOfSession(file))
-      .sortBy(_.getName)
-    files.map(file => ArtifactFile(ArtifactRole.Named(file.getName), file, isEncrypted = false)) ++
-      broadcasts.toSeq.sortBy(_._1).map { case (id, path) =>
-        ArtifactFile(ArtifactRole.Broadcast(id), new File(path), SparkInternals.isEncrypted)
-      }
+  private def files: Seq[SessionArtifact] = DistributedFiles.of(session).map { case (name, file) =>
+    SessionArtifact.of(ArtifactFile(ArtifactRole.Named(name), file, isEncrypted = false))
   }
-
-  /** Return whether this is the directory of a Spark Connect session, next to the shared files. */
-  private def isOfSession(file: File): Boolean =
-    session.isEmpty && file.isDirectory && WorkerCommand.SessionName.pattern.matcher(
-      file.getName
-    ).matches()
 
   /** Return the variables that the user has set for Python. Those of this process stay here. */
   private def userVariables: Map[String, String] = {
     val conf = SparkEnv.get.conf.getExecutorEnv.map(_._1).toSet
     variables.filter { case (name, value) =>
       UserVariables.travels(name) && (conf(name) || !sys.env.get(name).contains(value)) &&
-      !WorkerCommand.SessionVariables(name) && !WorkerCommand.ShellVariables(name)
+      !WorkerRequests.SessionVariables(name) && !WorkerRequests.ShellVariables(name)
     }
+  }
+
+  override def close(): Unit = {
+    broadcasts.values.foreach(_.close())
+    broadcasts.clear()
   }
 
   private def checkHashSeed(): Unit = variables.get("PYTHONHASHSEED").filter(_ != "0").foreach {
@@ -127,7 +121,7 @@ private[workers] final class WorkerCommand(process: LaunchedProcess) {
   }
 }
 
-private[workers] object WorkerCommand {
+private[workers] object WorkerRequests {
 
   /** Variables of PySpark's worker that a pool takes (proto/README.md, "Session functions"). */
   private val SessionVariables = Set(
@@ -144,14 +138,12 @@ private[workers] object WorkerCommand {
   /** Variables that the shell of `updraft-python` sets by itself. */
   private val ShellVariables = Set("_", "SHLVL", "PWD", "OLDPWD")
 
-  private val SessionName = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".r
-
   private val planning = new AtomicLong
 
   /** Return the settings of the application, which has no session here. */
   private def settings: UdfSettings = {
     val conf = SparkEnv.get.conf
-    UpdraftConf.settings(key => conf.getOption(key)).getOrElse(
+    UpdraftConf.applicationSettings(key => conf.getOption(key)).getOrElse(
       throw new IllegalStateException(
         s"set ${UpdraftConf.endpoint.key} for the application: its Python workers run on a pool"
       )
@@ -169,13 +161,30 @@ private[workers] object WorkerCommand {
     )
     status.getPythonVersion.split('.').take(2).mkString(".")
   }
+}
 
-  /** Return whether Spark has put this file next to the session's files as a jar. */
-  private def jars(file: File): Boolean = file.getName.endsWith(".jar") &&
-    Iterator
-      .iterate(Thread.currentThread().getContextClassLoader)(_.getParent)
-      .takeWhile(_ != null)
-      .collect { case loader: URLClassLoader => loader.getURLs.toSeq }
-      .flatten
-      .exists(url => url.getProtocol == "file" && new File(url.toURI).getCanonicalFile == file)
+/** Value of a broadcast variable. Spark may delete its file while the worker still has the
+  * variable, so this keeps the file under a name of its own.
+  */
+private final class KeptBroadcast(id: Long, origin: File) extends AutoCloseable {
+  private val role = ArtifactRole.Broadcast(id)
+  private val measured = Measured.of(ArtifactFile(role, origin, isEncrypted = false))
+  private val kept = {
+    val file = SparkInternals.temporaryFile("broadcast", "")
+    Files.delete(file.toPath)
+    try Files.createLink(file.toPath, origin.toPath)
+    catch {
+      // The two directories may be on different disks.
+      case _: IOException | _: UnsupportedOperationException =>
+        Files.copy(origin.toPath, file.toPath)
+    }
+    file
+  }
+
+  def artifact: SessionArtifact = new SessionArtifact(
+    ArtifactFile(role, kept, isEncrypted = false),
+    measured.copy(open = () => new FileInputStream(kept))
+  )
+
+  override def close(): Unit = Files.deleteIfExists(kept.toPath): Unit
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.File
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.updraft.SessionFiles
+
+/** Files that the application has distributed to its executors. Only the driver knows their names.
+  * On an executor they are in the working directory, beside files of Spark and of the resource
+  * manager, such as tokens.
+  */
+private[spark] object DistributedFiles {
+
+  /** Question of an executor to the driver: the names of a session's files. */
+  final case class Question(session: Option[String]) {
+    def answer(context: SparkContext): Array[String] = SessionFiles.names(context, session).toArray
+  }
+
+  @volatile private var ask: Question => Array[String] = _ =>
+    throw new IllegalStateException("the plugin of the connector has not started")
+
+  /** Use this way to the driver from now on. */
+  def askBy(way: Question => Array[String]): Unit = ask = way
+
+  /** Return those of a session's files that this process has, by name. */
+  def of(session: Option[String]): Seq[(String, File)] = {
+    val names = ask(Question(session)).toSeq
+    val files = SessionFiles(names, session)
+    names.map(name => name -> files.file(name)).filter { case (_, file) => file.exists() }
+  }
+}
