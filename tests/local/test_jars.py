@@ -33,6 +33,7 @@ def test_the_command_adds_the_confs_of_python_workers(carried: Path, capsys: pyt
     confs = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert confs["spark.plugins"] == "io.updraft.spark.WorkerPlugin"
     assert confs["spark.pyspark.python"] == str(carried / "bin/updraft-python")
+    assert confs["spark.pyspark.driver.python"] == "python3"
 
 
 @pytest.mark.parametrize("version", [_SPARK, f"{_SPARK}.7", f"{_SPARK}.0-preview"])

@@ -27,7 +27,7 @@ CONFS = {
     "spark.master": "local[2,2]",
     "spark.executorEnv.MODEL_SIZE": "large",
     "spark.files.overwrite": "true",
-    # Spark asks ten minutes long whether a barrier stage fits.
+    # Spark retries for ten minutes if a barrier stage does not fit.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "1",
     "spark.sql.session.timeZone": "America/Los_Angeles",

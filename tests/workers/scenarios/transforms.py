@@ -10,6 +10,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from tests.support.spark import runtime_confs
 from tests.workers.failures import failure
 from tests.workers.scenario import scenario
 from tests.workers.streams import rows_of, stream_of, visits
@@ -111,7 +112,9 @@ def state_with_a_time_to_live(spark: SparkSession) -> Any:
         def init(self, handle: StatefulProcessorHandle) -> None:
             self.total = handle.getValueState("total", "total long", ttlDurationMs=3_600_000)
 
-    return _in_pandas(visits(spark), Lives(), timeMode="ProcessingTime")
+    # Otherwise each batch is followed by one without data.
+    with runtime_confs(spark, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}):
+        return _in_pandas(visits(spark), Lives(), timeMode="ProcessingTime")
 
 
 @scenario()
@@ -126,8 +129,8 @@ def timers_by_event_time(spark: SparkSession) -> Any:
                     self.handle.registerTimer(int(time.timestamp() * 1000) + 1000)
             yield _frame(key[0], len(list(self.handle.listTimers())))
 
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expired: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-            yield _frame(key[0], f"expired {expired.getExpiryTimeInMs()}")
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            yield _frame(key[0], f"expired {expiredTimerInfo.getExpiryTimeInMs()}")
 
     at = "2026-01-01T00:0{}:00Z"
     batches = [

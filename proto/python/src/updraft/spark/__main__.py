@@ -40,7 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.writer_endpoint:
         confs["spark.updraft.write.endpoint"] = options.writer_endpoint
     if options.python_workers:
-        confs |= {"spark.plugins": WORKER_PLUGIN, "spark.pyspark.python": str(launcher())}
+        confs |= {
+            "spark.plugins": WORKER_PLUGIN,
+            "spark.pyspark.python": str(launcher()),
+            # spark-submit would start the driver with the launcher, too.
+            "spark.pyspark.driver.python": "python3",
+        }
     width = max(map(len, confs))
     sys.stdout.writelines(f"{name:{width}}  {value}\n" for name, value in confs.items())
     return 0

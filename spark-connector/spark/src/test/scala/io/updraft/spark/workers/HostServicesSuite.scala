@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.workers
+
+import java.io.{ByteArrayInputStream, DataInputStream, IOException}
+import java.net.{InetAddress, ServerSocket}
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.LinkedBlockingQueue
+import java.util.concurrent.TimeUnit.SECONDS
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** Connections of a worker to services of this process, and the processes that stand for workers.
+  */
+class HostServicesSuite extends AnyFunSuite {
+
+  private val process = LaunchedProcess(1, Seq("-m", "pyspark.daemon", "pyspark.worker"), Map.empty)
+
+  private def bytes(text: String) = ByteBuffer.wrap(text.getBytes(UTF_8))
+
+  private def withService(test: (ServerSocket, String) => Unit): Unit = {
+    val service = new ServerSocket(0, 10, InetAddress.getByName("127.0.0.1"))
+    try test(service, service.getLocalPort.toString)
+    finally service.close()
+  }
+
+  private class Answers {
+    val queue = new LinkedBlockingQueue[String]()
+    def take(data: ByteBuffer): Boolean = queue.add(UTF_8.decode(data).toString)
+    def next(): String = queue.poll(10, SECONDS)
+  }
+
+  test("a worker calls the service that Spark announced") {
+    withService { (service, port) =>
+      val services = new HostServices(process, Map(port -> None))
+      val answers = new Answers
+      services.accept(1, bytes(port))(answers.take)
+      val socket = service.accept()
+      services.accept(1, bytes("call"))(answers.take)
+      assert(new String(socket.getInputStream.readNBytes(4), UTF_8) == "call")
+      socket.getOutputStream.write("answer".getBytes(UTF_8))
+      assert(answers.next() == "answer")
+      socket.close()
+      assert(answers.next() == "")
+      services.close()
+    }
+  }
+
+  test("no other address is connected to") {
+    withService { (service, port) =>
+      val services = new HostServices(process, Map("1" -> None))
+      val e = intercept[IOException](services.accept(1, bytes(port))(_ => true))
+      assert(e.getMessage.contains("which Spark did not announce"))
+      intercept[IOException](services.accept(1, bytes("/var/run/docker.sock"))(_ => true))
+      services.close()
+      service.setSoTimeout(200)
+      intercept[java.net.SocketTimeoutException](service.accept())
+    }
+  }
+
+  test("connections are numbered without gaps, and only a few are open at once") {
+    withService { (_, port) =>
+      val services = new HostServices(process, Map(port -> None))
+      intercept[IOException](services.accept(2, bytes(port))(_ => true))
+      (1 to 8).foreach(number => services.accept(number, bytes(port))(_ => true))
+      intercept[IOException](services.accept(9, bytes(port))(_ => true))
+      services.close()
+    }
+  }
+
+  private def read(texts: String*) = LaunchedProcess.read(
+    new DataInputStream(new ByteArrayInputStream(texts.map(_ + "\u0000").mkString.getBytes(UTF_8))),
+    "secret"
+  )
+
+  test("a process tells its arguments and its environment") {
+    val launched = read("secret", "42", "2", "-m", "pyspark.worker", "A=1=2", "B=", "")
+    assert(launched == LaunchedProcess(
+      42,
+      Seq("-m", "pyspark.worker"),
+      Map("A" -> "1=2", "B" -> "")
+    ))
+  }
+
+  test("a process without the secret is refused before it is read") {
+    intercept[IOException](read("wrong!", "42"))
+    intercept[IOException](read("a secret that is too long", "42"))
+    intercept[IOException](read("secret", "no number"))
+  }
+
+  test("a worker cannot report more, or less, than it can have read") {
+    val unread = new UnreadBytes
+    intercept[IllegalStateException](unread.readThrough(1))
+    unread.readThrough(0)
+    intercept[IllegalStateException](unread.readThrough(-1))
+    unread.close()
+  }
+}

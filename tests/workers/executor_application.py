@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Application on an executor of its own: which files the pool gets, and what a cancelled job leaves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkFiles
+
+from tests.support.spark import ENDPOINT, local_spark
+from tests.workers.sides import LAUNCHER, PLUGIN
+
+_SLEEP_SECONDS = 120
+
+
+def listed(_numbers: Iterable[int]) -> Iterator[list[str]]:
+    yield sorted(path.name for path in Path(SparkFiles.getRootDirectory()).iterdir())
+
+
+def asleep(row: bytes) -> bytes:
+    time.sleep(_SLEEP_SECONDS)
+    return row
+
+
+def main(endpoint: str, directory: Path) -> dict[str, Any]:
+    """Return the outcomes."""
+    confs = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g", "spark.plugins": PLUGIN}
+    spark = local_spark("executor", connector=True, conf=confs | {ENDPOINT: endpoint}, python=LAUNCHER)
+    context = spark.sparkContext
+    value = context.broadcast("value")
+    # One worker runs both jobs. It keeps the value, whose file Spark deletes in between.
+    one = context.parallelize(range(2), 1).map(lambda _: value.value)
+    found: dict[str, Any] = {"broadcast": one.collect()}
+    value.unpersist(blocking=True)
+    found["unpersisted"] = one.collect()
+    (directory / "named.txt").write_text("named")
+    context.addFile(str(directory / "named.txt"))
+    numbers = context.parallelize(range(4), 2)
+    found["files"] = numbers.mapPartitions(listed).collect()
+
+    def count() -> None:
+        try:
+            # More input than the pool takes ahead, so that the executor waits for room.
+            context.parallelize([bytes(1000)] * 50_000, 2).map(asleep).count()
+        except Exception as error:
+            found["cancelled"] = "cancelled" in str(error)
+
+    job = threading.Thread(target=count)
+    job.start()
+    while not context.statusTracker().getActiveJobsIds():
+        time.sleep(0.1)
+    time.sleep(3)
+    context.cancelAllJobs()
+    job.join(_SLEEP_SECONDS / 2)
+    # The pool has two workers, so this waits for those of the cancelled tasks.
+    began = time.monotonic()
+    found["sum"] = numbers.map(lambda number: number + 1).sum()
+    found["workers are free"] = time.monotonic() - began < _SLEEP_SECONDS / 2
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[3]).write_text(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors in processes of their own, whose working directory has more files than those of the session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.support.paths import PYTHON, REPOSITORY
+from tests.support.pool import LocalPool
+
+_LONGEST_SECONDS = 180
+
+
+def test_an_executor_sends_named_files_and_frees_workers(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    with LocalPool(workers=2) as pool:
+        module = "tests.workers.executor_application"
+        command = [str(PYTHON), "-m", module, pool.tcp_endpoint, str(tmp_path), str(result)]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, capture_output=True, text=True, timeout=_LONGEST_SECONDS, check=False
+        )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert json.loads(result.read_text()) == {
+        "files": [["named.txt"], ["named.txt"]],
+        "broadcast": ["value", "value"],
+        "unpersisted": ["value", "value"],
+        "cancelled": True,
+        "sum": 10,
+        "workers are free": True,
+    }
