@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which session functions a pool runs, decided by its front before a worker is asked for."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +61,13 @@ def test_an_environment_variable_beyond_the_list_is_refused(name: str) -> None:
 def test_a_variable_that_is_not_the_users_to_set_is_refused(name: str) -> None:
     with pytest.raises(FunctionRefusedError, match="may not set"):
         check_session_function(function(user_environment={name: "x"}), OPEN)
+
+
+def test_the_variables_of_worker_exchanges_are_accepted() -> None:
+    workers = Path(__file__).parents[4] / "spark-connector/spark/src/main/scala/io/updraft/spark/workers"
+    listed = (
+        (workers / "WorkerRequests.scala").read_text().partition("val SessionVariables = Set(")[2].partition(")")[0]
+    )
+    names = re.findall(r'"(\w+)"', listed)
+    assert "TZ" in names
+    check_session_function(function(environment=dict.fromkeys(names, "")), OPEN)
