@@ -103,13 +103,3 @@ private[spark] object ProcessListener {
     */
   def start(): Unit = running: Unit
 }
-
-/** Work for one launched process. */
-private[workers] trait LaunchedWork extends AutoCloseable {
-
-  /** Serve Spark until it or the process ends. */
-  def run(): Unit
-
-  /** Kill the worker with this process id. */
-  def kill(pid: Int): Unit
-}
