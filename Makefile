@@ -467,7 +467,7 @@ rapids-jar-gpu: $(RAPIDS_JAR) #+ The RAPIDS Accelerator for one Spark and one GP
 	python3 .ci/prune_gpu_code.py $(RAPIDS_JAR) build/rapids/rapids-sm$(or $(GPU_ARCH),90).jar --arch $(or $(GPU_ARCH),90) --leave-out '^spark(?!$(RAPIDS_SHIM)/)[0-9]+(db[0-9]+)?/'
 
 ## Measure
-.PHONY: bench-udf bench-workers bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-threads bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-progress bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink bench-writer-receiving
+.PHONY: bench-udf bench-workers bench-writer bench-formats bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-threads bench-sides bench-signed bench-tenants bench-models bench-scale bench-against bench-progress bench-check bench-writer-check bench-page bench-formats-page bench-writer-page bench-writer-sink bench-receiving
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -538,7 +538,7 @@ bench-formats-page: .venv/.synced #+ Write docs/benchmarks-tables.md from what b
 bench-writer-sink: setup #+ What a row group's way to the storage costs besides encoding, with a stand-in for the GPU
 	@$(PYTHON) -m tests.programs.bench.writer_sink $(BENCH)
 
-bench-writer-receiving: setup #+ CPU seconds of a writer for each GB that it receives, by threads
+bench-receiving: setup #+ CPU seconds of a writer for each GB that it receives, by threads
 	@$(PYTHON) -m tests.programs.bench.writer_receiving $(BENCH)
 
 bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer-receiving`: CPU seconds that a writer takes for each GB of batches, by its kinds of threads.
+"""`make bench-receiving`: CPU seconds that a writer takes for each GB of batches, by its kinds of threads.
 
 The files are cheap to encode and small (no codec, columns of few distinct values), so receiving dominates. Each client
 is a process that writes one file after the other into memory (/dev/shm). Clients are not counted.
@@ -52,7 +52,7 @@ threading.Thread.run = named_run
 
 def main() -> None:
     """Measure each case and write them as JSON."""
-    parser = argparse.ArgumentParser(prog="make bench-writer-receiving", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make bench-receiving", description=__doc__)
     parser.add_argument("--clients", type=int, default=2, help="files written at once (default: %(default)s)")
     parser.add_argument("--file-mb", type=int, default=256, help="raw size of a file (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of a run (default: %(default)s)")
